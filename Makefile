@@ -1,0 +1,77 @@
+# One runner that people and CI share. Every target does its own set-up and is quick when nothing changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .stamps
+MATURIN := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin
+export CARGO_BUILD_JOBS ?= 2
+export PIP_CONSTRAINT := $(CURDIR)/requirements.lock
+# Real test data, where there is some.
+ifneq ($(wildcard ../shared/data),)
+export OTTLA_TEST_DATA ?= $(abspath ../shared/data)
+endif
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
+
+.DEFAULT_GOAL := help
+.PHONY: help build run demo test test-rust test-python soak bench lint fmt wheel clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMPS)/venv:
+	@mkdir -p $(STAMPS)
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; say which with PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
+	$(BIN)/pip install --quiet maturin
+	@touch $@
+
+# The native module in release mode, and the package itself in editable form with what users need.
+$(STAMPS)/build: $(STAMPS)/maturin pyproject.toml $(RUST_SOURCES)
+	$(MATURIN) develop --quiet --release --locked --extras spark,plot
+	@touch $@
+
+$(STAMPS)/lint-tools: $(STAMPS)/build
+	$(BIN)/pip install --quiet ruff mypy import-linter
+	@touch $@
+
+$(STAMPS)/test-tools: $(STAMPS)/build
+	$(BIN)/pip install --quiet $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"])' | sed 's/>=[0-9.]*//g')
+	@touch $@
+
+build: $(STAMPS)/build ## .venv with the package, its native module (release) and the spark extra
+
+lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
+	cargo fmt --check
+	cargo clippy --quiet --locked --all-targets --all-features -- -D warnings
+	$(BIN)/ruff check python tests benches
+	$(BIN)/ruff format --check python tests benches
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest ottla._core
+	$(BIN)/lint-imports
+
+fmt: $(STAMPS)/lint-tools ## format everything
+	cargo fmt
+	$(BIN)/ruff check --fix python tests benches
+	$(BIN)/ruff format python tests benches
+
+test: test-rust test-python ## every test there is
+
+test-rust:
+	cargo test --quiet --locked --no-default-features
+
+test-python: $(STAMPS)/test-tools
+	$(BIN)/pytest -m 'not soak'
+
+soak: $(STAMPS)/test-tools ## long runs: thousands of seeds, whole matrices
+	$(BIN)/pytest -m soak
+
+wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
+	$(MATURIN) build --quiet --release --locked --out dist
+
+clean: ## remove what was built
+	rm -rf target $(VENV) $(STAMPS) dist

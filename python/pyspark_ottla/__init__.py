@@ -1,0 +1,1 @@
+"""Discovered by Spark through its name; it must never raise when imported."""

@@ -1,0 +1,135 @@
+//! Threads for work that may block (fsync, cold reads, large writes, recovery), and the queue through which their results come back to the loop.
+//!
+//! The loop never waits for a disk: it submits a job with a token, goes on, and finds `Completion { token, result }` in the queue when the
+//! descriptor of the queue becomes readable. Appends and cold reads run on different pools, so that neither waits behind the other.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+type Job = Box<dyn FnOnce() + Send + 'static>;
+
+struct Queue {
+    jobs: Mutex<(VecDeque<Job>, bool)>,
+    wake: Condvar,
+}
+
+/// A fixed number of threads that run jobs in the order of their submission. Dropping it finishes what was submitted, then ends the threads.
+pub struct IoPool {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl IoPool {
+    pub fn new(name: &str, threads: usize) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue {
+            jobs: Mutex::new((VecDeque::new(), false)),
+            wake: Condvar::new(),
+        });
+        let threads = (0..threads)
+            .map(|index| {
+                let queue = Arc::clone(&queue);
+                std::thread::Builder::new()
+                    .name(format!("{name}-{index}"))
+                    .spawn(move || run(&queue))
+            })
+            .collect::<std::io::Result<_>>()?;
+        Ok(Self { queue, threads })
+    }
+
+    pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
+        self.queue.jobs.lock().0.push_back(Box::new(job));
+        self.queue.wake.notify_one();
+    }
+}
+
+fn run(queue: &Queue) {
+    loop {
+        let mut jobs = queue.jobs.lock();
+        while jobs.0.is_empty() && !jobs.1 {
+            queue.wake.wait(&mut jobs);
+        }
+        let Some(job) = jobs.0.pop_front() else {
+            return;
+        };
+        drop(jobs);
+        job();
+    }
+}
+
+impl Drop for IoPool {
+    fn drop(&mut self) {
+        self.queue.jobs.lock().1 = true;
+        self.queue.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a job hands back to the loop.
+pub struct Completion<T> {
+    pub token: u64,
+    pub value: T,
+}
+
+/// Results on their way to the loop; any thread pushes, the loop drains when `fd` is readable.
+pub struct Completions<T> {
+    queue: Mutex<Vec<Completion<T>>>,
+    event: OwnedFd,
+}
+
+impl<T> Completions<T> {
+    #[cfg(target_os = "linux")]
+    pub fn new() -> std::io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Self {
+            queue: Mutex::new(Vec::new()),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    pub fn push(&self, token: u64, value: T) {
+        self.queue.lock().push(Completion { token, value });
+        // The counter can only fail to grow when it is already readable.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    /// Everything pushed since the last call, in the order of the pushes.
+    pub fn drain(&self) -> Vec<Completion<T>> {
+        let mut counter = [0u8; 8];
+        let _ = rustix::io::read(&self.event, &mut counter);
+        std::mem::take(&mut *self.queue.lock())
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_run_and_report() {
+        let completions = Arc::new(Completions::new().unwrap());
+        let pool = IoPool::new("test", 2).unwrap();
+        for token in 0..100 {
+            let completions = Arc::clone(&completions);
+            pool.submit(move || completions.push(token, token * 2));
+        }
+        drop(pool);
+        let mut all: Vec<_> = completions
+            .drain()
+            .into_iter()
+            .map(|c| (c.token, c.value))
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..100).map(|t| (t, t * 2)).collect::<Vec<_>>());
+        assert!(completions.drain().is_empty());
+    }
+}

@@ -1,0 +1,22 @@
+//! The data plane of Ottla: everything that costs time per record or per byte.
+//!
+//! * `checksum`: CRC-32C, the checksum of a record batch.
+//! * `records`: record batches, format v2: validate, decode, encode, compress, columns.
+//! * `storage`: the file system as a trait, with a faulty one for tests.
+//! * `log`: segments, indexes, producer state, leader epochs, recovery.
+//! * `wire`: Kafka's protocol: primitives, the schema walker, Produce and Fetch by hand.
+//! * `io`: threads for work that may block, and the queue their results come back through.
+//! * `net`: the hub: sockets, frames in, ordered replies out.
+//! * `py`: the only place that knows Python.
+
+pub mod checksum;
+pub mod io;
+pub mod log;
+#[cfg(target_os = "linux")]
+pub mod net;
+pub mod records;
+pub mod storage;
+pub mod wire;
+
+#[cfg(feature = "python")]
+mod py;
