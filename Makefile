@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMPS := .stamps
 MATURIN := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin
 export CARGO_BUILD_JOBS ?= 2
+# `make build PROFILE=quick` while working on Rust: optimised, but not across crates.
+PROFILE ?= release
 export PIP_CONSTRAINT := $(CURDIR)/requirements.lock
 # Real test data, where there is some.
 ifneq ($(wildcard ../shared/data),)
@@ -32,7 +34,7 @@ $(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
 
 # The native module in release mode, and the package itself in editable form with what users need.
 $(STAMPS)/build: $(STAMPS)/maturin pyproject.toml $(RUST_SOURCES)
-	$(MATURIN) develop --quiet --release --locked --extras spark,plot
+	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot
 	@touch $@
 
 $(STAMPS)/lint-tools: $(STAMPS)/build
