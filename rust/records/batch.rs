@@ -1,0 +1,465 @@
+//! A record batch, format v2: the header, an iterator over batches, and the fields that a broker stamps.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 8 | base_offset: the offset of the first record; given by the broker |
+//! | 8 | 4 | batch_length: the bytes that follow this field |
+//! | 12 | 4 | leader_epoch: given by the broker |
+//! | 16 | 1 | magic: 2 |
+//! | 17 | 4 | crc: CRC-32C of everything that follows this field |
+//! | 21 | 2 | attributes: bits 0-2 codec, 3 log append time, 4 transactional, 5 control |
+//! | 23 | 4 | last_offset_delta: last offset - base_offset, kept by compaction |
+//! | 27 | 8 | base_timestamp: milliseconds since 1970; the records' deltas add to it |
+//! | 35 | 8 | max_timestamp: the greatest of the records, or the append time |
+//! | 43 | 8 | producer_id: -1 without one |
+//! | 51 | 2 | producer_epoch |
+//! | 53 | 4 | base_sequence: -1 without one |
+//! | 57 | 4 | record_count |
+//! | 61 | | records, compressed as one block if a codec is set |
+//!
+//! Everything is big-endian. The checksum leaves out the first 21 bytes, so a broker gives offsets and its epoch to a
+//! batch without touching what the producer wrote (KIP-98). In formats 0 and 1 the magic byte is at the same place, which
+//! is what tells them apart.
+
+use super::compression::Codec;
+use super::error::{ErrorKind, RecordError};
+use crate::checksum::crc32c;
+
+const BASE_OFFSET: usize = 0;
+const BATCH_LENGTH: usize = BASE_OFFSET + 8;
+const LEADER_EPOCH: usize = BATCH_LENGTH + 4;
+const MAGIC: usize = LEADER_EPOCH + 4;
+const CRC: usize = MAGIC + 1;
+const ATTRIBUTES: usize = CRC + 4;
+const LAST_OFFSET_DELTA: usize = ATTRIBUTES + 2;
+const BASE_TIMESTAMP: usize = LAST_OFFSET_DELTA + 4;
+const MAX_TIMESTAMP: usize = BASE_TIMESTAMP + 8;
+const PRODUCER_ID: usize = MAX_TIMESTAMP + 8;
+const PRODUCER_EPOCH: usize = PRODUCER_ID + 8;
+const BASE_SEQUENCE: usize = PRODUCER_EPOCH + 2;
+const RECORD_COUNT: usize = BASE_SEQUENCE + 4;
+/// The size of a batch without records.
+pub const HEADER_BYTES: usize = RECORD_COUNT + 4;
+/// base_offset and batch_length: what is needed to know where the next batch starts.
+pub const LOG_OVERHEAD_BYTES: usize = LEADER_EPOCH;
+/// The format that this module reads and writes.
+pub const MAGIC_V2: i8 = 2;
+/// The timestamp of a record or an empty batch that has none.
+pub const NO_TIMESTAMP: i64 = -1;
+/// The producer id, epoch and sequence of a batch from a producer without idempotence.
+pub const NO_PRODUCER_ID: i64 = -1;
+pub const NO_PRODUCER_EPOCH: i16 = -1;
+pub const NO_SEQUENCE: i32 = -1;
+
+pub(super) const CODEC_MASK: i16 = 0x07;
+pub(super) const LOG_APPEND_TIME: i16 = 0x08;
+pub(super) const TRANSACTIONAL: i16 = 0x10;
+pub(super) const CONTROL: i16 = 0x20;
+
+/// The fixed fields of a batch, as they are in the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    pub base_offset: i64,
+    pub batch_length: i32,
+    pub leader_epoch: i32,
+    pub magic: i8,
+    pub crc: u32,
+    pub attributes: i16,
+    pub last_offset_delta: i32,
+    pub base_timestamp: i64,
+    pub max_timestamp: i64,
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub base_sequence: i32,
+    pub record_count: i32,
+}
+
+impl BatchHeader {
+    /// Reads the header at the start of `bytes`, which need not hold the whole batch.
+    ///
+    /// Checked: batch_length covers a header, the magic is 2, last_offset_delta and record_count are not negative. The
+    /// checksum is not checked here (see [`check_crc`]).
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        batch_size(bytes)?;
+        let Some(fixed) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(incomplete("batch header", HEADER_BYTES, bytes.len()));
+        };
+        let header = BatchHeader {
+            base_offset: i64::from_be_bytes(field(fixed, BASE_OFFSET)),
+            batch_length: i32::from_be_bytes(field(fixed, BATCH_LENGTH)),
+            leader_epoch: i32::from_be_bytes(field(fixed, LEADER_EPOCH)),
+            magic: i8::from_be_bytes(field(fixed, MAGIC)),
+            crc: u32::from_be_bytes(field(fixed, CRC)),
+            attributes: i16::from_be_bytes(field(fixed, ATTRIBUTES)),
+            last_offset_delta: i32::from_be_bytes(field(fixed, LAST_OFFSET_DELTA)),
+            base_timestamp: i64::from_be_bytes(field(fixed, BASE_TIMESTAMP)),
+            max_timestamp: i64::from_be_bytes(field(fixed, MAX_TIMESTAMP)),
+            producer_id: i64::from_be_bytes(field(fixed, PRODUCER_ID)),
+            producer_epoch: i16::from_be_bytes(field(fixed, PRODUCER_EPOCH)),
+            base_sequence: i32::from_be_bytes(field(fixed, BASE_SEQUENCE)),
+            record_count: i32::from_be_bytes(field(fixed, RECORD_COUNT)),
+        };
+        if header.last_offset_delta < 0 {
+            let problem = format!("{} is negative", header.last_offset_delta);
+            return Err(RecordError::invalid(
+                "last_offset_delta",
+                LAST_OFFSET_DELTA,
+                problem,
+            ));
+        }
+        if header.record_count < 0 {
+            let problem = format!("{} is negative", header.record_count);
+            return Err(RecordError::invalid("record_count", RECORD_COUNT, problem));
+        }
+        Ok(header)
+    }
+
+    /// Writes the header over the first [`HEADER_BYTES`] of `batch`, as it is (no field is computed).
+    ///
+    /// # Panics
+    /// If `batch` is shorter than a header.
+    pub fn write(&self, batch: &mut [u8]) {
+        batch[BASE_OFFSET..BATCH_LENGTH].copy_from_slice(&self.base_offset.to_be_bytes());
+        batch[BATCH_LENGTH..LEADER_EPOCH].copy_from_slice(&self.batch_length.to_be_bytes());
+        batch[LEADER_EPOCH..MAGIC].copy_from_slice(&self.leader_epoch.to_be_bytes());
+        batch[MAGIC..CRC].copy_from_slice(&self.magic.to_be_bytes());
+        batch[CRC..ATTRIBUTES].copy_from_slice(&self.crc.to_be_bytes());
+        batch[ATTRIBUTES..LAST_OFFSET_DELTA].copy_from_slice(&self.attributes.to_be_bytes());
+        batch[LAST_OFFSET_DELTA..BASE_TIMESTAMP]
+            .copy_from_slice(&self.last_offset_delta.to_be_bytes());
+        batch[BASE_TIMESTAMP..MAX_TIMESTAMP].copy_from_slice(&self.base_timestamp.to_be_bytes());
+        batch[MAX_TIMESTAMP..PRODUCER_ID].copy_from_slice(&self.max_timestamp.to_be_bytes());
+        batch[PRODUCER_ID..PRODUCER_EPOCH].copy_from_slice(&self.producer_id.to_be_bytes());
+        batch[PRODUCER_EPOCH..BASE_SEQUENCE].copy_from_slice(&self.producer_epoch.to_be_bytes());
+        batch[BASE_SEQUENCE..RECORD_COUNT].copy_from_slice(&self.base_sequence.to_be_bytes());
+        batch[RECORD_COUNT..HEADER_BYTES].copy_from_slice(&self.record_count.to_be_bytes());
+    }
+
+    /// The whole batch in bytes, header included.
+    pub fn size_bytes(&self) -> usize {
+        LOG_OVERHEAD_BYTES + self.batch_length as usize
+    }
+
+    /// The offset of the last record (of the last that was there before compaction).
+    pub fn last_offset(&self) -> i64 {
+        self.base_offset
+            .wrapping_add(i64::from(self.last_offset_delta))
+    }
+
+    /// The codec of the records; an error for the three numbers without a codec.
+    pub fn compression(&self) -> Result<Codec, RecordError> {
+        let id = self.attributes & CODEC_MASK;
+        Codec::from_id(id as i8).ok_or_else(|| {
+            let problem = format!("codec {id} is unknown");
+            RecordError::new(
+                ErrorKind::UnsupportedCompression,
+                "attributes",
+                ATTRIBUTES,
+                problem,
+            )
+        })
+    }
+
+    pub fn is_log_append_time(&self) -> bool {
+        self.attributes & LOG_APPEND_TIME != 0
+    }
+
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL != 0
+    }
+
+    /// True for a batch that holds a transaction marker instead of users' records.
+    pub fn is_control(&self) -> bool {
+        self.attributes & CONTROL != 0
+    }
+
+    pub fn has_producer_id(&self) -> bool {
+        self.producer_id > NO_PRODUCER_ID
+    }
+
+    /// The sequence number of the last record: after 2^31 - 1 comes 0. -1 without a sequence.
+    pub fn last_sequence(&self) -> i32 {
+        if self.base_sequence == NO_SEQUENCE {
+            return NO_SEQUENCE;
+        }
+        increment_sequence(self.base_sequence, self.last_offset_delta)
+    }
+}
+
+/// `sequence + increment` among the non-negative 32-bit numbers: after 2^31 - 1 comes 0.
+pub fn increment_sequence(sequence: i32, increment: i32) -> i32 {
+    sequence.wrapping_add(increment) & i32::MAX
+}
+
+/// The size of the batch at the start of `bytes`, from its first 17 bytes.
+///
+/// An `OldFormat` error names a message of format 0 or 1; `Incomplete` that less than 17 bytes are there.
+pub fn batch_size(bytes: &[u8]) -> Result<usize, RecordError> {
+    let Some(fixed) = bytes.first_chunk::<CRC>() else {
+        return Err(incomplete("batch header", HEADER_BYTES, bytes.len()));
+    };
+    let length = i32::from_be_bytes(field(fixed, BATCH_LENGTH));
+    let magic = fixed[MAGIC] as i8;
+    // A message of format 0 has 14 bytes after its length; less than that is no message of any format.
+    if length < 14 || (magic == MAGIC_V2 && (length as usize) < HEADER_BYTES - LOG_OVERHEAD_BYTES) {
+        let problem = format!("{length} is less than the fixed fields");
+        return Err(RecordError::corrupt("batch_length", BATCH_LENGTH, problem));
+    }
+    match magic {
+        MAGIC_V2 => Ok(LOG_OVERHEAD_BYTES + length as usize),
+        0 | 1 => {
+            let problem = format!("a message of format {magic}, not a batch of format 2");
+            Err(RecordError::new(
+                ErrorKind::OldFormat,
+                "magic",
+                MAGIC,
+                problem,
+            ))
+        }
+        _ => Err(RecordError::corrupt(
+            "magic",
+            MAGIC,
+            format!("{magic} is not a format"),
+        )),
+    }
+}
+
+/// Compares the batch's checksum with its bytes. `batch` is exactly one batch.
+pub fn check_crc(batch: &[u8], header: &BatchHeader) -> Result<(), RecordError> {
+    let computed = crc32c(batch.get(ATTRIBUTES..).unwrap_or_default());
+    if computed != header.crc {
+        let problem = format!(
+            "the stored checksum is {:#010x}, the bytes have {computed:#010x}",
+            header.crc
+        );
+        return Err(RecordError::corrupt("crc", CRC, problem));
+    }
+    Ok(())
+}
+
+/// Writes what a leader gives to a batch, in place: the offset of its first record, the leader epoch, and for a topic
+/// with log append time that time. Only the last changes (and recomputes) the checksum. `batch` is one validated batch.
+///
+/// # Panics
+/// If `batch` is shorter than a header.
+pub fn stamp(batch: &mut [u8], base_offset: i64, leader_epoch: i32, append_time_ms: Option<i64>) {
+    batch[BASE_OFFSET..BATCH_LENGTH].copy_from_slice(&base_offset.to_be_bytes());
+    batch[LEADER_EPOCH..MAGIC].copy_from_slice(&leader_epoch.to_be_bytes());
+    if let Some(append_time_ms) = append_time_ms {
+        let attributes =
+            i16::from_be_bytes([batch[ATTRIBUTES], batch[ATTRIBUTES + 1]]) | LOG_APPEND_TIME;
+        batch[ATTRIBUTES..LAST_OFFSET_DELTA].copy_from_slice(&attributes.to_be_bytes());
+        set_max_timestamp(batch, append_time_ms);
+    }
+}
+
+/// Corrects max_timestamp (a producer may have written another than its records have) and recomputes the checksum.
+///
+/// # Panics
+/// If `batch` is shorter than a header.
+pub fn set_max_timestamp(batch: &mut [u8], max_timestamp_ms: i64) {
+    batch[MAX_TIMESTAMP..PRODUCER_ID].copy_from_slice(&max_timestamp_ms.to_be_bytes());
+    set_crc(batch);
+}
+
+/// Computes the checksum of a batch that was changed or built. `batch` is exactly one batch.
+///
+/// # Panics
+/// If `batch` is shorter than a header.
+pub fn set_crc(batch: &mut [u8]) {
+    let crc = crc32c(&batch[ATTRIBUTES..]);
+    batch[CRC..ATTRIBUTES].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// One whole batch inside a buffer. Header fields are read, nothing else is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    pub header: BatchHeader,
+    /// Header and records, exactly.
+    pub bytes: &'a [u8],
+    /// Where the batch starts in the buffer that was iterated.
+    pub position: usize,
+}
+
+/// The batches of a buffer, in order, without checking checksums or records.
+///
+/// After an error the iteration ends. A buffer that ends inside a batch gives an `Incomplete` error for it (a fetched
+/// buffer may; the next fetch brings that batch whole).
+#[derive(Clone, Debug)]
+pub struct Batches<'a> {
+    buffer: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Batches<'a> {
+    pub fn new(buffer: &'a [u8]) -> Self {
+        Batches {
+            buffer,
+            position: 0,
+        }
+    }
+
+    /// Where the next batch starts: everything before was whole.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+}
+
+impl<'a> Iterator for Batches<'a> {
+    type Item = Result<Batch<'a>, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self
+            .buffer
+            .get(self.position..)
+            .filter(|rest| !rest.is_empty())?;
+        let start = self.position;
+        let batch =
+            BatchHeader::parse(rest).and_then(|header| match rest.get(..header.size_bytes()) {
+                Some(bytes) => Ok(Batch {
+                    header,
+                    bytes,
+                    position: start,
+                }),
+                None => Err(incomplete("batch", header.size_bytes(), rest.len())),
+            });
+        match batch {
+            Ok(batch) => {
+                self.position += batch.bytes.len();
+                Some(Ok(batch))
+            }
+            Err(error) => {
+                self.buffer = &[];
+                Some(Err(error.moved_by(start)))
+            }
+        }
+    }
+}
+
+/// `SIZE` bytes at a constant position of a header whose length is known.
+#[inline(always)]
+fn field<const SIZE: usize>(fixed: &[u8], at: usize) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
+    bytes.copy_from_slice(&fixed[at..at + SIZE]);
+    bytes
+}
+
+#[cold]
+fn incomplete(what: &'static str, needed_bytes: usize, available_bytes: usize) -> RecordError {
+    let problem = format!("needs {needed_bytes} bytes, {available_bytes} are there");
+    RecordError::new(ErrorKind::Incomplete, what, 0, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty_batch() -> Vec<u8> {
+        let header = BatchHeader {
+            base_offset: 7,
+            batch_length: (HEADER_BYTES - LOG_OVERHEAD_BYTES) as i32,
+            leader_epoch: 3,
+            magic: MAGIC_V2,
+            crc: 0,
+            attributes: TRANSACTIONAL | 4,
+            last_offset_delta: 9,
+            base_timestamp: 1_000,
+            max_timestamp: 2_000,
+            producer_id: 42,
+            producer_epoch: 5,
+            base_sequence: i32::MAX - 3,
+            record_count: 0,
+        };
+        let mut batch = vec![0; HEADER_BYTES];
+        header.write(&mut batch);
+        set_crc(&mut batch);
+        batch
+    }
+
+    #[test]
+    fn a_header_reads_as_it_was_written() {
+        let batch = empty_batch();
+        let header = BatchHeader::parse(&batch).unwrap();
+        assert_eq!(
+            (
+                header.base_offset,
+                header.last_offset(),
+                header.leader_epoch
+            ),
+            (7, 16, 3)
+        );
+        assert_eq!((header.producer_id, header.producer_epoch), (42, 5));
+        assert_eq!(header.last_sequence(), 5); // 2147483644 + 9, around the corner
+        assert_eq!(header.compression().unwrap(), Codec::Zstd);
+        assert!(header.is_transactional() && !header.is_control() && !header.is_log_append_time());
+        check_crc(&batch, &header).unwrap();
+    }
+
+    #[test]
+    fn stamping_keeps_the_checksum_unless_the_time_changes() {
+        let mut batch = empty_batch();
+        let before = BatchHeader::parse(&batch).unwrap();
+        stamp(&mut batch, 1_000_000, 8, None);
+        let header = BatchHeader::parse(&batch).unwrap();
+        assert_eq!(
+            header,
+            BatchHeader {
+                base_offset: 1_000_000,
+                leader_epoch: 8,
+                ..before
+            }
+        );
+        check_crc(&batch, &header).unwrap();
+
+        stamp(&mut batch, 5, 9, Some(1234));
+        let header = BatchHeader::parse(&batch).unwrap();
+        assert!(header.is_log_append_time());
+        assert_eq!((header.max_timestamp, header.base_timestamp), (1234, 1_000));
+        assert_ne!(header.crc, before.crc);
+        check_crc(&batch, &header).unwrap();
+    }
+
+    #[test]
+    fn iteration_ends_with_the_batch_that_is_not_whole() {
+        let batch = empty_batch();
+        let mut buffer = [batch.clone(), batch.clone(), batch.clone()].concat();
+        assert_eq!(Batches::new(&buffer).filter_map(Result::ok).count(), 3);
+        for cut in 2 * HEADER_BYTES + 1..3 * HEADER_BYTES {
+            let mut batches = Batches::new(&buffer[..cut]);
+            let last = batches.by_ref().last().unwrap().unwrap_err();
+            assert!(
+                last.is_incomplete() && last.position == 2 * HEADER_BYTES,
+                "{last}"
+            );
+            assert_eq!(batches.position(), 2 * HEADER_BYTES);
+            assert!(batches.next().is_none());
+        }
+        buffer[HEADER_BYTES + MAGIC] = 1;
+        let error = Batches::new(&buffer).nth(1).unwrap().unwrap_err();
+        assert_eq!(
+            (error.kind, error.field, error.position),
+            (ErrorKind::OldFormat, "magic", HEADER_BYTES + MAGIC)
+        );
+    }
+
+    #[test]
+    fn zeros_and_bad_fixed_fields_are_errors_that_name_the_field() {
+        assert_eq!(
+            BatchHeader::parse(&[0; 100]).unwrap_err().field,
+            "batch_length"
+        );
+        let cases: [(usize, &[u8], &str); 5] = [
+            (BATCH_LENGTH, &[0x80, 0, 0, 0], "batch_length"),
+            (BATCH_LENGTH, &[0, 0, 0, 48], "batch_length"),
+            (MAGIC, &[3], "magic"),
+            (LAST_OFFSET_DELTA, &[0xff], "last_offset_delta"),
+            (RECORD_COUNT, &[0xff], "record_count"),
+        ];
+        for (at, bytes, field) in cases {
+            let mut batch = empty_batch();
+            batch[at..at + bytes.len()].copy_from_slice(bytes);
+            let error = BatchHeader::parse(&batch).unwrap_err();
+            assert_eq!((error.field, error.position), (field, at), "{error}");
+        }
+    }
+}
