@@ -1,0 +1,93 @@
+"""What every test may use: skips that cannot hide, free ports, and Kafka, ZooKeeper and our own broker as processes.
+
+Servers of a failed test are shown with the end of their output; the whole is kept in pytest's temporary folder.
+"""
+
+import itertools
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers import processes
+from tests.peers.apache import Apache
+from tests.peers.ottla import Broker, Brokers
+from tests.peers.skips import require, required
+
+__all__ = ["require"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    required()
+
+
+@pytest.fixture
+def free_port() -> int:
+    return processes.free_port()
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of real input, from $OTTLA_TEST_DATA."""
+    folder = os.environ.get("OTTLA_TEST_DATA")
+    if not folder:
+        require("data", "real input is not part of the project; $OTTLA_TEST_DATA names its folder")
+    return Path(folder)
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Apache]:
+    """Apache's servers of this test: kafka.zookeeper(), kafka.broker("3.9.2"), kafka.tool("3.9.2", "topics", ...)."""
+    with Apache(tmp_path) as apache:
+        yield apache
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of one ZooKeeper for the whole run; a test takes a chroot of its own from `zookeeper`."""
+    with Apache(tmp_path_factory.mktemp("zookeeper")) as apache:
+        yield apache.zookeeper()
+
+
+_chroots = itertools.count(1)
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: str) -> str:
+    """HOST:PORT/chroot with a chroot that no other test uses and that does not exist yet."""
+    return f"{zookeeper_server}/test-{next(_chroots)}"
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Brokers]:
+    """A factory of our own brokers, stopped at the end: brokers(settings={...}, zookeeper=..., data=...)."""
+    with Brokers(tmp_path) as factory:
+        yield factory
+
+
+@pytest.fixture
+def broker(brokers: Brokers) -> Broker:
+    """One of our own brokers with default settings on an empty data directory."""
+    return brokers()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for server in processes.STARTED:
+            if (server.running or report.when == "call") and (tail := server.output_tail()):
+                report.sections.append((f"{server.name}: end of {server.log}", tail))
+    if report.when == "teardown":
+        processes.STARTED[:] = [server for server in processes.STARTED if server.running]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Every run ends with its skips, so that nobody takes a run without Java for a proof."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    terminalreporter.section(f"skips: {len(skipped) or 'none'}")
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        terminalreporter.write_line(f"{report.nodeid}: {reason.removeprefix('Skipped: ')}")

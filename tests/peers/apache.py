@@ -1,0 +1,173 @@
+"""Apache Kafka and ZooKeeper as child processes, with heaps and compilers sized for tests.
+
+    with Apache(tmp_path) as apache:
+        kafka = apache.broker("2.7.2", zookeeper=apache.zookeeper())
+        apache.tool("2.7.2", "topics", "--bootstrap-server", kafka.bootstrap, "--list")
+
+The jars come from Maven Central through the script `kafka` beside this file.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from tests.peers.processes import Server, ask, free_port
+from tests.peers.skips import require
+
+SCRIPT = Path(__file__).with_name("kafka")
+API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+# C1 alone and the serial collector halve the CPU of a JVM that lives for seconds.
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
+
+
+def environment(heap_mb: int) -> dict[str, str]:
+    return {
+        "KAFKA_HEAP_OPTS": f"-Xms32m -Xmx{heap_mb}m",
+        "KAFKA_JVM_PERFORMANCE_OPTS": os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", SHORT_LIVED),
+    }
+
+
+def need_java() -> None:
+    """Skip (or fail, if java is required) unless Java and Maven are here."""
+    if missing := [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]:
+        require("java", f"{' and '.join(missing)} not found (Debian: openjdk-17-jdk-headless, maven)")
+
+
+class Kafka(Server):
+    """A running Apache Kafka broker. Its data are in `data`; starting again on the same `directory` keeps them."""
+
+    def __init__(
+        self, version: str, directory: Path, broker_id: int, port: int, arguments: list[str], heap_mb: int
+    ) -> None:
+        self.version = version
+        self.directory = directory
+        self.data = directory / "data"
+        self.id = broker_id
+        self.port = port
+        self.bootstrap = f"127.0.0.1:{port}"
+        directory.mkdir(parents=True, exist_ok=True)
+        command = [
+            str(SCRIPT),
+            "broker",
+            "run",
+            version,
+            "--id",
+            str(broker_id),
+            "--port",
+            str(port),
+            "--dir",
+            str(directory),
+        ]
+        super().__init__(
+            f"kafka-{version}-{broker_id}", command + arguments, directory / "log.txt", environment=environment(heap_mb)
+        )
+
+
+class Apache:
+    """Starts servers in folders below `directory` and stops them, last first, at the end of the `with` block."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Apache":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def zookeeper(self, version: str = "3.9.2", *, port: int | None = None, directory: Path | None = None) -> str:
+        """Start a ZooKeeper server (of the version that this Kafka brings) and return HOST:PORT."""
+        return f"127.0.0.1:{self.zookeeper_server(version, port=port, directory=directory)[1]}"
+
+    def zookeeper_server(
+        self, version: str = "3.9.2", *, port: int | None = None, directory: Path | None = None
+    ) -> tuple[Server, int]:
+        """The same, for tests that stop or kill the server: (process, port)."""
+        need_java()
+        fetch(version)
+        port = port or free_port()
+        directory = directory or self.directory / f"zookeeper-{port}"
+        directory.mkdir(parents=True, exist_ok=True)
+        command = [str(SCRIPT), "zookeeper", "run", "--version", version, "--port", str(port), "--dir", str(directory)]
+        server = Server(f"zookeeper-{port}", command, directory / "log.txt", environment=environment(128))
+        self._stack.callback(server.kill)
+        server.wait_until(lambda: ask(port, b"ruok") == b"imok")
+        return server, port
+
+    def broker(
+        self,
+        version: str,
+        *,
+        zookeeper: str | None = None,
+        directory: Path | None = None,
+        broker_id: int = 1,
+        port: int | None = None,
+        settings: Mapping[str, object] | None = None,
+        heap_mb: int = 256,
+        wait: bool = True,
+    ) -> Kafka:
+        """Start a broker with ZooKeeper (`zookeeper` = HOST:PORT/chroot) or, without one, as a single KRaft node.
+
+        `wait=False` returns at once, for brokers that are expected to refuse to start.
+        """
+        need_java()
+        fetch(version)
+        port = port or free_port()
+        directory = directory or self.directory / f"kafka-{version}-{broker_id}"
+        # A test's broker need not clean its own logs with a 128 MB buffer, nor keep 50 partitions of offsets.
+        small = {
+            "log.cleaner.dedupe.buffer.size": 16 << 20,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.num.partitions": 1,
+        }
+        arguments = ["--zookeeper", zookeeper] if zookeeper else ["--kraft"]
+        for name, value in {**small, **(settings or {})}.items():
+            arguments += ["--set", f"{name}={value}"]
+        server = Kafka(version, directory, broker_id, port, arguments, heap_mb)
+        self._stack.callback(server.kill)
+        if wait:
+            server.wait_until(lambda: ask(port, API_VERSIONS_V0) != b"")
+        return server
+
+    def tool(
+        self,
+        version: str,
+        name: str,
+        *arguments: str,
+        stdin: str | bytes = b"",
+        timeout_s: float = 120.0,
+        check: bool = True,
+    ) -> str:
+        """What a command-line tool prints to stdout; a failure raises with its whole output."""
+        return tool(version, name, *arguments, stdin=stdin, timeout_s=timeout_s, check=check)
+
+
+def fetch(version: str) -> None:
+    subprocess.run([str(SCRIPT), "fetch", version], check=True)
+
+
+def tool(
+    version: str, name: str, *arguments: str, stdin: str | bytes = b"", timeout_s: float = 120.0, check: bool = True
+) -> str:
+    """Run one of Kafka's tools; see Apache.tool."""
+    need_java()
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [str(SCRIPT), "tool", version, name, *arguments],
+        input=data,
+        capture_output=True,
+        timeout=timeout_s,
+        env={**os.environ, **environment(192)},
+    )
+    out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    if check and done.returncode != 0:
+        raise AssertionError(f"{name} {version} {' '.join(arguments)} ended with {done.returncode}:\n{out}\n{err}")
+    return out

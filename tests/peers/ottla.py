@@ -1,0 +1,113 @@
+"""This project's broker as users run it: `ottla serve` in a process of its own."""
+
+import re
+import select
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from tests.peers.processes import Server, free_port
+
+READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\s*")
+
+
+class Broker(Server):
+    """A running `ottla serve`. `data` is its data directory, `bootstrap` what a client connects to."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        broker_id: int | None,
+        port: int,
+        zookeeper: str | None,
+        settings: Mapping[str, object],
+        arguments: tuple[str, ...],
+        log: Path,
+    ) -> None:
+        self.data = data
+        self.port = port
+        self.bootstrap = f"127.0.0.1:{port}"
+        command = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data), "--listen", self.bootstrap]
+        if broker_id is not None:
+            command += ["--id", str(broker_id)]
+        if zookeeper is not None:
+            command += ["--zookeeper", zookeeper]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        super().__init__(f"ottla-{broker_id}", [*command, *arguments], log, pipe_stdout=True)
+
+    def wait_ready(self, timeout_s: float = 60.0) -> "Broker":
+        """Wait for the line `ottla ready: broker N at HOST:PORT` on stdout."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        readable, _, _ = select.select([self.process.stdout], [], [], timeout_s)
+        line = self.process.stdout.readline().decode() if readable else ""
+        match = READY.fullmatch(line)
+        if match is None or time.monotonic() > deadline:
+            self.kill()
+            raise AssertionError(f"{self.name} said {line!r} instead of being ready:\n{self.output_tail()}")
+        self.id = int(match[1])
+        assert int(match[3]) == self.port, line
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM; asserts the clean end that users are promised: exit code 0."""
+        if not self.running:
+            return super().stop()
+        code = super().stop()
+        assert code == 0, f"{self.name} ended with {code} after SIGTERM:\n{self.output_tail()}"
+        return code
+
+
+class Brokers:
+    """Starts brokers and stops them at the end of the `with` block. Calling it starts one:
+
+    brokers(data=..., settings={"num.partitions": 3}, zookeeper="127.0.0.1:2181/a") -> Broker
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._stack = ExitStack()
+        self._count = 0
+
+    def __enter__(self) -> "Brokers":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def __call__(
+        self,
+        *,
+        data: Path | None = None,
+        broker_id: int | None = None,
+        port: int | None = None,
+        zookeeper: str | None = None,
+        settings: Mapping[str, object] | None = None,
+        arguments: tuple[str, ...] = (),
+        wait: bool = True,
+    ) -> Broker:
+        """Start `ottla serve`. The same `data` and `port` again is a restart; `wait=False` is for those that refuse."""
+        self._count += 1
+        broker = Broker(
+            data or self.directory / f"ottla-{self._count}" / "data",
+            broker_id=broker_id,
+            port=port or free_port(),
+            zookeeper=zookeeper,
+            settings=settings or {},
+            arguments=arguments,
+            log=self.directory / f"ottla-{self._count}.log",
+        )
+        self._stack.callback(broker.stop)
+        return broker.wait_ready() if wait else broker
+
+    def restart(self, broker: Broker, **changes: object) -> Broker:
+        """A new process on the same data and port, after the old one has ended."""
+        assert not broker.running
+        return self(**{"data": broker.data, "port": broker.port, **changes})  # type: ignore[arg-type]

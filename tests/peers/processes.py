@@ -1,0 +1,113 @@
+"""A server as a child process: started, asked until it answers, stopped by signal, its output kept in a file.
+
+Nothing here sleeps for a guessed time: readiness is a question asked of the server, an end is waited for.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+STARTED: list["Server"] = []  # in the order of their start; conftest shows their output when a test fails
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def ask(port: int, question: bytes, timeout_s: float = 2.0) -> bytes:
+    """What a server on 127.0.0.1 answers first (up to 64 KiB); nothing if it does not listen or hangs up."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
+            connection.sendall(question)
+            return connection.recv(65536)
+    except OSError:
+        return b""
+
+
+class Server:
+    """A running child process whose stderr (and stdout, unless it is piped) goes to `log`.
+
+    `stop` and `kill` wait for the end and may be called again; both are safe when the process has already ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        pipe_stdout: bool = False,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._log_start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipe_stdout else output,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
+            )
+        STARTED.append(self)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_until(self, ready: Callable[[], bool], timeout_s: float = 120.0) -> None:
+        """Ask `ready` until it is true; fails with the server's output if the process ends or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if not self.running:
+                raise AssertionError(f"{self.name} ended with {self.process.returncode}:\n{self.output_tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"{self.name} is not ready after {timeout_s} s:\n{self.output_tail()}")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+
+    def signal_and_wait(self, number: signal.Signals, timeout_s: float = 60.0) -> int:
+        """Send the signal if it still runs, wait, and return the exit code (negative: ended by that signal)."""
+        if self.running:
+            self.process.send_signal(number)
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(
+                f"{self.name} ignored {number.name} for {timeout_s} s:\n{self.output_tail()}"
+            ) from None
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def stop(self) -> int:
+        return self.signal_and_wait(signal.SIGTERM)
+
+    def kill(self) -> int:
+        return self.signal_and_wait(signal.SIGKILL)
+
+    def output(self) -> str:
+        """What it wrote since this start."""
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace")
+
+    def output_tail(self, lines: int = 60) -> str:
+        return "\n".join(self.output().splitlines()[-lines:])
