@@ -1,5 +1,7 @@
 //! What Python sees: one file per room, each function three lines: take, call, map. Nothing outside this folder knows Python.
 
+pub mod buffer;
+pub mod errors;
 mod log;
 mod net;
 mod records;

@@ -1,0 +1,344 @@
+//! Checked readers and writers of the protocol's basic types.
+//!
+//! Numbers are big-endian. A text or byte string has its length in front: two or four bytes in the old encoding, -1 for null; in the
+//! *compact* encoding of flexible versions (KIP-482) an unsigned varint of length + 1, 0 for null. Arrays count items the same way.
+//! A flexible structure ends with tagged fields: their number, then for each tag, size and value; unknown tags are skipped.
+//!
+//! The reader believes no length: it is compared with what is left before anything is read or allocated, and an array's count with what its
+//! items need at least. It hands out ranges into the buffer instead of copies.
+
+use std::ops::Range;
+
+use super::error::{Fault, Problem, WireError};
+
+/// The longest form of a 32-bit varint.
+const VARINT_BYTES_MAX: usize = 5;
+
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    pub fn left(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
+    /// The whole buffer: what the ranges of this reader point into.
+    pub fn buffer(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn fault<T>(&self, problem: Problem) -> Result<T, Fault> {
+        Err(Fault {
+            position: self.position,
+            problem,
+        })
+    }
+
+    /// The next `length` bytes as a range of the buffer.
+    pub fn range(&mut self, length: usize) -> Result<Range<usize>, Fault> {
+        if length > self.left() {
+            return self.fault(Problem::Truncated {
+                needed: length,
+                left: self.left(),
+            });
+        }
+        let start = self.position;
+        self.position += length;
+        Ok(start..self.position)
+    }
+
+    #[inline]
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        match self.bytes[self.position..].first_chunk::<N>() {
+            Some(chunk) => {
+                self.position += N;
+                Ok(*chunk)
+            }
+            None => self.fault(Problem::Truncated {
+                needed: N,
+                left: self.left(),
+            }),
+        }
+    }
+
+    pub fn bool(&mut self) -> Result<bool, Fault> {
+        Ok(self.i8()? != 0)
+    }
+
+    pub fn i8(&mut self) -> Result<i8, Fault> {
+        self.fixed().map(i8::from_be_bytes)
+    }
+
+    pub fn i16(&mut self) -> Result<i16, Fault> {
+        self.fixed().map(i16::from_be_bytes)
+    }
+
+    pub fn i32(&mut self) -> Result<i32, Fault> {
+        self.fixed().map(i32::from_be_bytes)
+    }
+
+    pub fn i64(&mut self) -> Result<i64, Fault> {
+        self.fixed().map(i64::from_be_bytes)
+    }
+
+    pub fn f64(&mut self) -> Result<f64, Fault> {
+        self.fixed().map(f64::from_be_bytes)
+    }
+
+    pub fn uuid(&mut self) -> Result<[u8; 16], Fault> {
+        self.fixed()
+    }
+
+    /// An unsigned varint of at most 32 bits.
+    pub fn uvarint(&mut self) -> Result<u32, Fault> {
+        let start = self.position;
+        let mut value = 0u64;
+        for index in 0..VARINT_BYTES_MAX {
+            let byte = match self.bytes.get(start + index) {
+                Some(byte) => *byte,
+                None => {
+                    return self.fault(Problem::Truncated {
+                        needed: index + 1,
+                        left: self.left(),
+                    });
+                }
+            };
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                return match u32::try_from(value) {
+                    Ok(value) => {
+                        self.position = start + index + 1;
+                        Ok(value)
+                    }
+                    Err(_) => self.fault(Problem::Other("the number needs more than 32 bits")),
+                };
+            }
+        }
+        self.fault(Problem::EndlessVarint(VARINT_BYTES_MAX))
+    }
+
+    /// A length of either encoding; `wide` is the old encoding's four bytes instead of two. None is null.
+    fn length(&mut self, flexible: bool, wide: bool) -> Result<Option<usize>, Fault> {
+        let start = self.position;
+        let length = if flexible {
+            i64::from(self.uvarint()?) - 1
+        } else if wide {
+            i64::from(self.i32()?)
+        } else {
+            i64::from(self.i16()?)
+        };
+        if length >= 0 {
+            return Ok(Some(length as usize));
+        }
+        if length == -1 {
+            return Ok(None);
+        }
+        self.position = start;
+        self.fault(Problem::NegativeLength(length))
+    }
+
+    fn counted(&mut self, flexible: bool, wide: bool) -> Result<Option<Range<usize>>, Fault> {
+        let start = self.position;
+        let Some(length) = self.length(flexible, wide)? else {
+            return Ok(None);
+        };
+        // The fault belongs to the field, which begins at its length.
+        self.range(length).map(Some).map_err(|fault| Fault {
+            position: start,
+            ..fault
+        })
+    }
+
+    /// Text, not yet looked at; None is null.
+    pub fn text(&mut self, flexible: bool) -> Result<Option<Range<usize>>, Fault> {
+        self.counted(flexible, false)
+    }
+
+    /// Text that is UTF-8; None is null.
+    pub fn string(&mut self, flexible: bool) -> Result<Option<&'a str>, Fault> {
+        let start = self.position;
+        match self.counted(flexible, false)? {
+            None => Ok(None),
+            Some(range) => match std::str::from_utf8(&self.bytes[range]) {
+                Ok(text) => Ok(Some(text)),
+                Err(_) => {
+                    self.position = start;
+                    self.fault(Problem::NotUtf8)
+                }
+            },
+        }
+    }
+
+    /// Byte strings and records; None is null.
+    pub fn bytes(&mut self, flexible: bool) -> Result<Option<Range<usize>>, Fault> {
+        self.counted(flexible, true)
+    }
+
+    /// An array's number of items, which fit into what is left if each takes `item_bytes_min`; None is null.
+    pub fn array(&mut self, flexible: bool, item_bytes_min: usize) -> Result<Option<usize>, Fault> {
+        let start = self.position;
+        let count = self.length(flexible, true)?;
+        if let Some(count) = count {
+            let left = self.left();
+            if count > left / item_bytes_min.max(1) {
+                self.position = start;
+                return self.fault(Problem::TooManyItems { count, left });
+            }
+        }
+        Ok(count)
+    }
+
+    /// Reads tagged fields and hands each one's tag and a reader of its bytes to `visit`; positions stay those of the whole buffer.
+    pub fn tagged(
+        &mut self,
+        mut visit: impl FnMut(u32, &mut Reader<'a>) -> Result<bool, WireError>,
+    ) -> Result<(), WireError> {
+        let named = |fault: Fault| fault.named("tagged fields");
+        for _ in 0..self.uvarint().map_err(named)? {
+            let tag = self.uvarint().map_err(named)?;
+            let size = self.uvarint().map_err(named)? as usize;
+            let range = self.range(size).map_err(named)?;
+            let mut value = Reader {
+                bytes: &self.bytes[..range.end],
+                position: range.start,
+            };
+            if visit(tag, &mut value)? && value.left() != 0 {
+                let actual = size - value.left();
+                return Err(Fault {
+                    position: range.start,
+                    problem: Problem::TagSize {
+                        declared: size,
+                        actual,
+                    },
+                }
+                .named(format!("tag {tag}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Skips tagged fields of which none is known.
+    pub fn skip_tagged(&mut self) -> Result<(), WireError> {
+        self.tagged(|_, _| Ok(false))
+    }
+}
+
+/// Appends to a vector; what does not fit its length field is an error that the caller names with the field.
+#[derive(Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(bytes),
+        }
+    }
+
+    pub fn position(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    pub fn bool(&mut self, value: bool) {
+        self.bytes.push(u8::from(value));
+    }
+
+    pub fn i8(&mut self, value: i8) {
+        self.raw(&value.to_be_bytes());
+    }
+
+    pub fn i16(&mut self, value: i16) {
+        self.raw(&value.to_be_bytes());
+    }
+
+    pub fn i32(&mut self, value: i32) {
+        self.raw(&value.to_be_bytes());
+    }
+
+    pub fn i64(&mut self, value: i64) {
+        self.raw(&value.to_be_bytes());
+    }
+
+    pub fn f64(&mut self, value: f64) {
+        self.raw(&value.to_be_bytes());
+    }
+
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub fn uvarint(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.bytes.push((value as u8) | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    fn length(&mut self, flexible: bool, wide: bool, length: Option<usize>) -> Result<(), Problem> {
+        let max = if flexible || wide {
+            i32::MAX as usize - 1
+        } else {
+            i16::MAX as usize
+        };
+        match length {
+            Some(length) if length > max => {
+                return Err(Problem::Other("too long for its length field"));
+            }
+            Some(length) if flexible => self.uvarint(length as u32 + 1),
+            None if flexible => self.uvarint(0),
+            Some(length) if wide => self.i32(length as i32),
+            None if wide => self.i32(-1),
+            Some(length) => self.i16(length as i16),
+            None => self.i16(-1),
+        }
+        Ok(())
+    }
+
+    /// Text; None is null.
+    pub fn text(&mut self, flexible: bool, text: Option<&[u8]>) -> Result<(), Problem> {
+        self.length(flexible, false, text.map(<[u8]>::len))?;
+        self.raw(text.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Byte strings and records; None is null.
+    pub fn bytes(&mut self, flexible: bool, bytes: Option<&[u8]>) -> Result<(), Problem> {
+        self.bytes_length(flexible, bytes.map(<[u8]>::len))?;
+        self.raw(bytes.unwrap_or_default());
+        Ok(())
+    }
+
+    /// The length of a byte string that is sent from elsewhere.
+    pub fn bytes_length(&mut self, flexible: bool, length: Option<usize>) -> Result<(), Problem> {
+        self.length(flexible, true, length)
+    }
+
+    /// The number of an array's items.
+    pub fn array(&mut self, flexible: bool, count: Option<usize>) -> Result<(), Problem> {
+        self.length(flexible, true, count)
+    }
+
+    /// The end of a flexible structure that has no tagged field to say.
+    pub fn no_tagged(&mut self, flexible: bool) {
+        if flexible {
+            self.bytes.push(0);
+        }
+    }
+}
