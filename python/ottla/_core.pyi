@@ -1,5 +1,7 @@
 """The Rust side of Ottla. Sections follow the rooms of rust/; each is documented where Python wraps it."""
 
+from typing_extensions import Buffer
+
 __version__: str
 DEBUG_BUILD: bool
 
@@ -9,8 +11,9 @@ DEBUG_BUILD: bool
 
 # --- wire ---
 
-from collections.abc import Buffer
-def request_frame(api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Buffer) -> bytes: ...
+def request_frame(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Buffer
+) -> bytes: ...
 def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tuple[int, int]: ...
 def request_header_version(api_key: int, api_version: int) -> int: ...
 def response_header_version(api_key: int, api_version: int) -> int: ...

@@ -1,11 +1,12 @@
 """Kafka's error codes as one exception tree, and what went wrong on the wire itself.
 
-`KafkaError` has one subclass per code of Apache Kafka 2.7, and the later ones that brokers of a mixed cluster may send. Each says its `code`, its
-`name` as Kafka's documents write it, and whether a client that tries again (after refreshing its metadata) may succeed (`retriable`).
-A class's first docstring line is its message when none is given. Source: the protocol guide's table of error codes.
+`KafkaError` has one subclass per code of Apache Kafka 2.7, and the later ones that brokers of a mixed cluster may
+send. Each says its `code`, its `name` as Kafka's documents write it, and whether a client that tries again (after
+refreshing its metadata) may succeed (`retriable`). A class's docstring is its message when none is given.
+Source: the protocol guide's table of error codes.
 
-`ProtocolError` is about bytes instead of answers: `RemoteProtocolError` when a peer sent what is not a message, `LocalProtocolError` when a
-message of ours cannot be expressed in the version asked for.
+`ProtocolError` is about bytes instead of answers: `RemoteProtocolError` when a peer sent what is not a message,
+`LocalProtocolError` when a message of ours cannot be expressed in the version asked for.
 """
 
 from typing import ClassVar
@@ -45,7 +46,7 @@ BY_CODE: dict[int, type[KafkaError]] = {}
 
 
 def error(code: int, message: str = "") -> KafkaError:
-    """The exception for `code`; a code this version has never heard of becomes UNKNOWN_SERVER_ERROR whose message tells the number.
+    """The exception for `code`; a code nobody here knows becomes UNKNOWN_SERVER_ERROR whose message tells the number.
 
     >>> error(6).name
     'NOT_LEADER_OR_FOLLOWER'

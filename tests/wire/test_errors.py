@@ -1,0 +1,57 @@
+"""The error table: complete, consistent, and Kafka's names."""
+
+import pytest
+
+from ottla import errors
+from ottla.errors import BY_CODE, KafkaError
+
+
+def test_every_code_of_2_7_is_there() -> None:
+    assert {code for code in range(-1, 97) if code} <= set(BY_CODE)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "retriable"),
+    [
+        (-1, "UNKNOWN_SERVER_ERROR", False),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION", True),
+        (6, "NOT_LEADER_OR_FOLLOWER", True),
+        (17, "INVALID_TOPIC_EXCEPTION", False),
+        (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", False),
+        (56, "KAFKA_STORAGE_ERROR", True),
+        (89, "THROTTLING_QUOTA_EXCEEDED", True),
+        (90, "PRODUCER_FENCED", False),
+    ],
+)
+def test_names_and_retriable_flags(code: int, name: str, retriable: bool) -> None:
+    known = BY_CODE[code]
+    assert (known.code, known.name, known.retriable) == (code, name, retriable)
+    assert str(known()) == known.__doc__
+    assert str(known("because")) == "because"
+
+
+@pytest.mark.clients
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_agrees_with_kafka_python() -> None:
+    from kafka.errors import BrokerResponseError
+
+    theirs: dict[int, type[BrokerResponseError]] = {}
+    todo = [BrokerResponseError]
+    while todo:
+        cls = todo.pop()
+        todo += cls.__subclasses__()
+        theirs[cls.errno] = cls
+    for code, ours in BY_CODE.items():
+        if code in theirs:
+            assert ours.name == theirs[code].message, code
+    assert len(set(theirs) & set(BY_CODE)) > 80
+
+
+def test_error_makes_the_exception_of_a_code() -> None:
+    assert isinstance(errors.error(6), errors.NotLeaderOrFollower)
+    later = errors.error(9999, "whatever")
+    assert isinstance(later, errors.UnknownServerError)
+    assert "9999" in str(later)
+    errors.check(0)
+    with pytest.raises(KafkaError):
+        errors.check(1)
