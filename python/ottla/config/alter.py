@@ -1,0 +1,74 @@
+"""What AlterConfigs and IncrementalAlterConfigs (KIP-339) do to the settings of a topic or broker: text in, text out,
+no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.config.names import base_setting, require_known, topic_setting
+from ottla.config.values import ConfigError, Type, write
+
+
+class Operation(IntEnum):
+    """What to do with one setting, by the number on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One setting and what to do with it; value is None for DELETE."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+def altered(current: Mapping[str, str], alterations: Iterable[Alteration], *, of_topic: bool) -> dict[str, str]:
+    """The settings after the alterations, applied in order. They are not checked: `check_topic` or `require_dynamic`
+    is next.
+
+    Lists begin with the setting's default if it has no value yet, as in Kafka. Raises ConfigError for APPEND and
+    SUBTRACT of what is no list, for a setting that occurs twice, for SET without a value, and UnknownSetting.
+    """
+    result = dict(current)
+    seen: set[str] = set()
+    for name, operation, value in alterations:
+        if name in seen:
+            raise ConfigError(name, f"{name} occurs twice; each setting can be altered once")
+        seen.add(name)
+        if operation is Operation.DELETE:
+            result.pop(name, None)
+            continue
+        if value is None:
+            raise ConfigError(name, f"{name} needs a value for {operation.name}")
+        if operation is Operation.SET:
+            result[name] = value
+        else:
+            items = _items(name, result.get(name), of_topic=of_topic, operation=operation)
+            changed = value.split(",")
+            if operation is Operation.APPEND:
+                items += changed
+            else:
+                items = [item for item in items if item not in changed]
+            result[name] = ",".join(items)
+    return result
+
+
+def _items(name: str, text: str | None, *, of_topic: bool, operation: Operation) -> list[str]:
+    """The elements of a list's text, or of its default."""
+    if of_topic:
+        type, default = topic_setting(name).type, topic_setting(name).default
+    else:
+        require_known(name)
+        setting = base_setting(name)
+        assert setting is not None
+        type, default = setting.type, setting.default
+    if type is not Type.LIST:
+        raise ConfigError(name, f"{name} is of type {type.label}; {operation.name} is for lists")
+    return [item for item in (text if text is not None else write(default) or "").split(",") if item]

@@ -1,0 +1,251 @@
+"""A broker's settings: read from a file and the command line, checked, layered with what is changed while it runs.
+
+A setting may have a value in several places. The strongest first (KIP-226): set for this broker while it runs, set
+for all brokers while they run, set at start (file, `--set`), the default. Some settings have several names, as
+`log.retention.ms`, `.minutes` and `.hours`; the one with the finer unit wins, whichever place it comes from.
+
+A BrokerConfig never changes: `with_dynamic` gives a new one, so whoever holds a config can trust it for as long as he
+holds it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import cached_property
+from typing import cast
+
+from ottla.config import properties
+from ottla.config.listeners import Endpoint, endpoints, protocol_map
+from ottla.config.names import base_setting, require_dynamic, require_known, unknown_warnings
+from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS
+from ottla.config.values import Value, check, parse, write
+
+
+class Source(IntEnum):
+    """Where a value comes from, with the number that DescribeConfigs gives it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT = 3
+    STATIC = 4
+    DEFAULT = 5
+
+
+class BrokerConfig:
+    """All settings of one broker, checked.
+
+    `get_int("log.segment.bytes")` and its relatives give one setting's value; properties give what follows from
+    several. static, dynamic_broker, dynamic_default: the text of what was set in each place. warnings: sentences for
+    the log, about settings that were understood otherwise than their author may think.
+    """
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        *,
+        dynamic_broker: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        warnings: list[str] | None = None,
+    ) -> None:
+        """Settings by name as text, without a file. Raises ConfigError if one is invalid or they contradict each other.
+
+        Names that no setting has are kept and have no effect, as in Kafka; `load` is stricter.
+        """
+        self.static = dict(static or {})
+        self.dynamic_broker = dict(dynamic_broker or {})
+        self.dynamic_default = dict(dynamic_default or {})
+        self.warnings = list(warnings or ())
+        self._values: dict[str, Value] = {}
+        for layer in (self.static, self.dynamic_default, self.dynamic_broker):
+            for name, text in layer.items():
+                if setting := base_setting(name):
+                    value = parse(name, setting.type, text)
+                    check(name, value, setting.valid)
+                    self._values[name] = value
+        # Here and not at the top: the checks import nothing that most callers of this module need.
+        from ottla.config.checks import check_together
+
+        check_together(self)
+
+    @classmethod
+    def load(
+        cls, file: str | os.PathLike[str] | None = None, overrides: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """The settings of a `server.properties` file, with `overrides` (from `--set`) over them.
+
+        An unknown name in the file is a warning with the nearest name, as Kafka warns; in `overrides` it raises
+        UnknownSetting. An invalid value raises InvalidValue, which says what is possible, a contradiction ConfigError.
+        """
+        static = {entry.key: entry.value for entry in properties.read(file)} if file is not None else {}
+        warnings = unknown_warnings(static, file)
+        for name in overrides or {}:
+            require_known(name)
+        return cls({**static, **(overrides or {})}, warnings=warnings)
+
+    def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
+        """The same start settings with these over them: `/config/brokers/ID` and `/config/brokers/<default>`.
+
+        Raises ConfigError if one is invalid or they contradict each other.
+        """
+        return BrokerConfig(self.static, dynamic_broker=broker, dynamic_default=default, warnings=self.warnings)
+
+    def with_static(self, settings: Mapping[str, str]) -> BrokerConfig:
+        """The same with more settings of the start, for instance the id that a data directory has.
+
+        Raises ConfigError.
+        """
+        return BrokerConfig(
+            {**self.static, **settings},
+            dynamic_broker=self.dynamic_broker,
+            dynamic_default=self.dynamic_default,
+            warnings=self.warnings,
+        )
+
+    # One setting.
+
+    def get(self, name: str) -> Value:
+        """The value of one setting by its name; of a listener's own setting (`listener.name.x.y`) too.
+
+        Raises UnknownSetting for a name that no setting has.
+        """
+        if name in self._values:
+            return self._values[name]
+        if (setting := BROKER_SETTINGS.get(name)) is None:
+            require_known(name)
+            setting = DYNAMIC_SETTINGS.get(name) or base_setting(name)
+            assert setting is not None
+        return self.default_of(name, setting.default)
+
+    def default_of(self, name: str, default: Value) -> Value:
+        """The default of a setting in this broker: a broker without ZooKeeper is alone, so replicas default to one."""
+        if name in ALONE_DEFAULTS and self._values.get("zookeeper.connect") is None:
+            return ALONE_DEFAULTS[name]
+        return default
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody set it, in any place."""
+        return name in self._values
+
+    def get_int(self, name: str) -> int:
+        """The value of a setting of type short, int or long that is never without a value."""
+        return cast(int, self.get(name))
+
+    def get_bool(self, name: str) -> bool:
+        """The value of a boolean setting."""
+        return cast(bool, self.get(name))
+
+    def get_float(self, name: str) -> float:
+        """The value of a setting of type double."""
+        return cast(float, self.get(name))
+
+    def get_str(self, name: str) -> str | None:
+        """The value of a setting of type string, password or class; None if it has none."""
+        return cast("str | None", self.get(name))
+
+    def get_list(self, name: str) -> list[str]:
+        """The value of a setting of type list; empty if it has none."""
+        return cast("list[str] | None", self.get(name)) or []
+
+    # What follows from several.
+
+    @property
+    def broker_id(self) -> int:
+        """The id of this broker; -1 if it is to be taken from the data directory or made up."""
+        return self.get_int("broker.id")
+
+    @cached_property
+    def data_directories(self) -> list[str]:
+        """Where logs are kept: `log.dirs`, else `log.dir`."""
+        text = self.get_str("log.dirs")
+        return [part for part in (part.strip() for part in (text or self.get_str("log.dir") or "").split(",")) if part]
+
+    @property
+    def zookeeper(self) -> str | None:
+        """HOST:PORT,HOST:PORT/chroot of the ZooKeeper ensemble; None if this broker keeps the coordination tree
+        itself.
+        """
+        return self.get_str("zookeeper.connect") or None
+
+    @cached_property
+    def listeners(self) -> list[Endpoint]:
+        """Where to listen, in order. Without any setting: PLAINTEXT://127.0.0.1:9092 alone."""
+        text = self.get_str("listeners")
+        if text is None:
+            host = self.get_str("host.name") or ""
+            return [Endpoint("PLAINTEXT", host, self.get_int("port"), self._protocols.get("PLAINTEXT", "PLAINTEXT"))]
+        return endpoints("listeners", text, self._protocols)
+
+    @cached_property
+    def advertised_listeners(self) -> list[Endpoint]:
+        """What clients and other brokers are told.
+
+        A wildcard among them stands for the address that was connected to.
+        """
+        text = self.get_str("advertised.listeners")
+        if text is not None:
+            return endpoints("advertised.listeners", text, self._protocols, distinct_ports=False)
+        if self.is_set("advertised.host.name") or self.is_set("advertised.port"):
+            host = self.get_str("advertised.host.name") or self.get_str("host.name") or ""
+            port = cast("int | None", self.get("advertised.port"))
+            port = self.get_int("port") if port is None else port
+            return [Endpoint("PLAINTEXT", host, port, self._protocols.get("PLAINTEXT", "PLAINTEXT"))]
+        return self.listeners
+
+    @cached_property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener through which brokers talk to each other."""
+        name = self.get_str("inter.broker.listener.name") or self.get_str("security.inter.broker.protocol")
+        return (name or "PLAINTEXT").upper()
+
+    @cached_property
+    def _protocols(self) -> dict[str, str]:
+        return protocol_map(self.get_str("listener.security.protocol.map") or "")
+
+    @property
+    def log_retention_ms(self) -> int:
+        """How long records are kept, from ms, minutes or hours; -1 is for ever."""
+        value = self._first(
+            ("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)
+        )
+        return max(value, -1)
+
+    @property
+    def log_roll_ms(self) -> int:
+        """After how long a new segment is begun, from ms or hours."""
+        return self._first(("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
+
+    @property
+    def log_roll_jitter_ms(self) -> int:
+        """By how much at most that may be earlier, from ms or hours."""
+        return self._first(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000))
+
+    @property
+    def log_flush_interval_ms(self) -> int:
+        """After how long records are flushed; by default as often as the flusher looks."""
+        return self._first(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+
+    def _first(self, *names_and_factors: tuple[str, int]) -> int:
+        """The first of several settings that has a value, times its factor; the last one always has."""
+        for name, factor in names_and_factors:
+            if (value := self.get(name)) is not None:
+                return cast(int, value) * factor
+        raise AssertionError(names_and_factors)
+
+    def text(self, name: str) -> str | None:
+        """The value of a setting as text, as Kafka writes it; a secret is not hidden here."""
+        return write(self.get(name))
+
+    def require_dynamic(self, settings: Mapping[str, str], *, for_one_broker: bool) -> None:
+        """Checks settings that somebody wants to give running brokers (AlterConfigs), without taking them.
+
+        Raises ConfigError: an unknown name, a setting that only a restart changes, one that only a single broker can
+        have when it is meant for all, an invalid value, a contradiction with the others.
+        """
+        for name in settings:
+            require_dynamic(name, for_one_broker=for_one_broker)
+        if for_one_broker:
+            self.with_dynamic(settings, self.dynamic_default)
+        else:
+            self.with_dynamic(self.dynamic_broker, settings)

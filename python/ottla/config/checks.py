@@ -1,0 +1,128 @@
+"""What must hold between several settings, beyond each one's own range (kafka.server.KafkaConfig.validateValues).
+
+And what would be dangerous to overlook: a file that asks for TLS, SASL or an authorizer wants strangers kept out.
+While this broker has none of them, it says so and does not start, instead of serving everybody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.config.listeners import PROTOCOLS, WILDCARDS, check_advertised
+from ottla.config.values import ConfigError, InvalidValue
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+
+
+def check_together(config: BrokerConfig) -> None:
+    """Raises ConfigError if the settings contradict each other, and InvalidValue for what the table cannot say."""
+    _check_identity(config)
+    _check_log(config)
+    _check_replication(config)
+    _check_connections(config)
+    _check_listeners(config)
+    _check_security(config)
+
+
+def _need(is_fulfilled: bool, name: str, message: str) -> None:
+    if not is_fulfilled:
+        raise InvalidValue(name, f"{name}: {message}")
+
+
+def _check_identity(config: BrokerConfig) -> None:
+    most = config.get_int("reserved.broker.max.id")
+    if config.get_bool("broker.id.generation.enable"):
+        _need(
+            -1 <= config.broker_id <= most,
+            "broker.id",
+            f"{config.broker_id} is not between -1 (made up) and reserved.broker.max.id={most}",
+        )
+    else:
+        _need(config.broker_id >= 0, "broker.id", "at least 0 is needed, since broker.id.generation.enable=false")
+    _need(bool(config.data_directories), "log.dirs", "at least one directory is needed")
+
+
+def _check_log(config: BrokerConfig) -> None:
+    _need(config.log_roll_ms >= 1, "log.roll.ms", "it must be at least 1")
+    _need(config.log_roll_jitter_ms >= 0, "log.roll.jitter.ms", "it must be at least 0")
+    _need(config.log_retention_ms != 0, "log.retention.ms", "it must be at least 1, or -1 to keep records for ever")
+    compression = config.get_str("compression.type")
+    _need(compression in COMPRESSION_TYPES, "compression.type", f"it must be one of {', '.join(COMPRESSION_TYPES)}")
+    threads = max(config.get_int("log.cleaner.threads"), 1)
+    dedupe_bytes = config.get_int("log.cleaner.dedupe.buffer.size")
+    _need(
+        dedupe_bytes // threads > 1 << 20,
+        "log.cleaner.dedupe.buffer.size",
+        f"each of the {threads} cleaner threads needs more than 1048576 bytes of it",
+    )
+
+
+def _check_replication(config: BrokerConfig) -> None:
+    wait_ms = config.get_int("replica.fetch.wait.max.ms")
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        _need(config.get_int(name) >= wait_ms, name, f"it must be at least replica.fetch.wait.max.ms={wait_ms}")
+    acks, replicas = config.get_int("offsets.commit.required.acks"), config.get_int("offsets.topic.replication.factor")
+    _need(
+        -1 <= acks <= replicas,
+        "offsets.commit.required.acks",
+        f"it must be between -1 and offsets.topic.replication.factor={replicas}",
+    )
+
+
+def _check_connections(config: BrokerConfig) -> None:
+    queued, frame = config.get_int("queued.max.request.bytes"), config.get_int("socket.request.max.bytes")
+    _need(
+        queued <= 0 or queued >= frame,
+        "queued.max.request.bytes",
+        f"it must be at least socket.request.max.bytes={frame}, or -1 for no limit",
+    )
+    idle_ms, delay_ms = (
+        config.get_int("connections.max.idle.ms"),
+        config.get_int("connection.failed.authentication.delay.ms"),
+    )
+    _need(
+        idle_ms < 0 or delay_ms < idle_ms,
+        "connection.failed.authentication.delay.ms",
+        f"it must be less than connections.max.idle.ms={idle_ms}",
+    )
+    if config.get_int("max.connections.per.ip") == 0:
+        overrides = config.get_str("max.connections.per.ip.overrides")
+        _need(bool(overrides), "max.connections.per.ip", "0 needs max.connections.per.ip.overrides, or nobody gets in")
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    if config.is_set("inter.broker.listener.name") and config.is_set("security.inter.broker.protocol"):
+        raise ConfigError(
+            "inter.broker.listener.name",
+            "only one of inter.broker.listener.name and security.inter.broker.protocol is possible",
+        )
+    protocol = config.get_str("security.inter.broker.protocol")
+    _need(protocol in PROTOCOLS, "security.inter.broker.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
+    check_advertised(config.advertised_listeners, config.listeners, config.inter_broker_listener)
+    if config.is_set("advertised.listeners"):
+        for endpoint in config.advertised_listeners:
+            _need(
+                endpoint.host not in WILDCARDS,
+                "advertised.listeners",
+                f"{endpoint} is no address that a client could connect to; name a host",
+            )
+
+
+def _check_security(config: BrokerConfig) -> None:
+    for endpoint in config.listeners:
+        if endpoint.protocol not in SERVED_PROTOCOLS:
+            raise ConfigError(
+                "listeners",
+                f"listeners: {endpoint} asks for {endpoint.protocol}, which Ottla does not serve yet; "
+                "only PLAINTEXT is possible",
+            )
+    if name := config.get_str("authorizer.class.name"):
+        raise ConfigError(
+            "authorizer.class.name",
+            f"authorizer.class.name={name}: Ottla has no authorizer yet, so everybody who can connect may do "
+            "everything; remove the setting to accept that",
+        )

@@ -1,0 +1,77 @@
+"""Which names settings have: the table's, and `listener.name.LISTENER.` before one of them for one listener alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+from ottla.config.table import BROKER_SETTINGS, DYNAMIC_SETTINGS, TOPIC_SETTINGS, Setting, TopicSetting, Update
+from ottla.config.values import ConfigError, UnknownSetting
+
+_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
+# These stand behind a SASL mechanism: listener.name.LISTENER.MECHANISM.NAME.
+_PER_MECHANISM = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+_CLUSTER_LISTENER = ("max.connections", "max.connection.creation.rate")
+
+
+def base_setting(name: str) -> Setting | None:
+    """The setting that a name stands for, also with a listener's prefix; None if no setting has the name."""
+    if setting := BROKER_SETTINGS.get(name) or DYNAMIC_SETTINGS.get(name):
+        return setting
+    match = _LISTENER.fullmatch(name)
+    if match is None:
+        return None
+    base = next((base for base in _PER_MECHANISM if match[1].endswith(base)), match[1])
+    return BROKER_SETTINGS.get(base)
+
+
+def require_known(name: str) -> None:
+    """Raises UnknownSetting, naming the nearest, unless a setting of brokers has this name."""
+    if base_setting(name) is None:
+        raise UnknownSetting(name, f"no setting is called {name}{_hint(name, BROKER_SETTINGS)}")
+
+
+def topic_setting(name: str) -> TopicSetting:
+    """The setting of topics with this name. Raises UnknownSetting, naming the nearest, if there is none."""
+    if setting := TOPIC_SETTINGS.get(name):
+        return setting
+    for setting in TOPIC_SETTINGS.values():
+        if setting.broker_name == name:
+            raise UnknownSetting(name, f"no setting of topics is called {name}; for topics it is {setting.name}")
+    raise UnknownSetting(name, f"no setting of topics is called {name}{_hint(name, TOPIC_SETTINGS)}")
+
+
+def require_dynamic(name: str, *, for_one_broker: bool) -> None:
+    """Raises ConfigError unless a running broker's (or all brokers') setting of this name can be changed."""
+    require_known(name)
+    setting = base_setting(name)
+    assert setting is not None
+    if setting.update is Update.READ_ONLY and name == setting.name:
+        raise ConfigError(name, f"{name} cannot be changed while a broker runs; set it in its file and restart it")
+    is_for_one = setting.update is Update.PER_BROKER or (name != setting.name and setting.name not in _CLUSTER_LISTENER)
+    if is_for_one and not for_one_broker and name in BROKER_SETTINGS | {name: setting}:
+        raise ConfigError(name, f"{name} can only be set for one broker at a time; name the broker")
+    if name == setting.name and name.startswith("ssl.") and setting.update is Update.PER_BROKER:
+        raise ConfigError(name, f"{name} can only be changed for one listener: listener.name.LISTENER.{name}")
+
+
+def unknown_warnings(names: Iterable[str], file: str | os.PathLike[str] | None) -> list[str]:
+    """One sentence for each name that no setting has."""
+    return [
+        f"{os.fspath(file or '')}: no setting is called {name}, it has no effect{_hint(name, BROKER_SETTINGS)}"
+        for name in names
+        if base_setting(name) is None
+    ]
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    from ottla.config.nearest import hint
+
+    return hint(name, names)

@@ -1,0 +1,79 @@
+"""Java's properties syntax, which `server.properties` files are written in (java.util.Properties.load).
+
+A logical line is `key=value`, `key:value` or `key value`; white space around the separator and before the key is
+dropped. `#` and `!` open a comment. A backslash at the end joins the next line without its leading white space;
+elsewhere it escapes: `\\t \\n \\r \\f`, `\\uXXXX`, and any other character stands for itself. White space at the end
+of a value belongs to the value (settings trim it later). A later line wins over an earlier one with the same key.
+Files are UTF-8 here; Java's Latin-1 escapes are understood either way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.config.values import ConfigError
+
+
+class Entry(NamedTuple):
+    """One `key=value` of a file, with the number of the line that it begins on, from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# The key ends at the first white space, `=` or `:` that is not escaped; one `=` or `:` may follow the white space.
+_ENTRY = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+
+
+def parse(text: str) -> Iterator[Entry]:
+    """Yields the entries of a file's text in order.
+
+    Raises ConfigError for a `\\u` that four hexadecimal digits do not follow, naming the line.
+    """
+    lines = iter(enumerate(re.split(r"\r\n|\n|\r", text), start=1))
+    for number, line in lines:
+        logical = line.lstrip(" \t\f")
+        if not logical or logical[0] in "#!":
+            continue
+        while _is_continued(logical):
+            _, following = next(lines, (0, ""))
+            logical = logical[:-1] + following.lstrip(" \t\f")
+        if match := _ENTRY.fullmatch(logical):
+            yield Entry(_unescape(match[1], number), _unescape(match[2], number), number)
+
+
+def read(path: str | os.PathLike[str]) -> list[Entry]:
+    """The entries of a file. Raises ConfigError if the file cannot be read or is not text in UTF-8."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return list(parse(file.read()))
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "", f"{os.fspath(path)} is not a text file in UTF-8: {error.reason} at byte {error.start}"
+        ) from None
+    except OSError as error:
+        raise ConfigError("", f"cannot read {os.fspath(path)}: {error.strerror}") from None
+
+
+def _is_continued(line: str) -> bool:
+    """Whether the line ends in a backslash that is not itself escaped."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescape(text: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+
+    def character(match: re.Match[str]) -> str:
+        code = match[1]
+        if code == "u":
+            raise ConfigError("", f"line {line}: four hexadecimal digits must follow \\u")
+        return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)
+
+    return _ESCAPE.sub(character, text)
