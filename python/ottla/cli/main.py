@@ -1,0 +1,66 @@
+"""The command `ottla` itself: finds the commands, and turns every expected error into one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+
+class Commands(click.Group):
+    """The commands are the files of this folder; only the one that is asked for is imported."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """The names of all commands."""
+        names = (entry.removesuffix(".py") for entry in os.listdir(os.path.dirname(__file__)) if entry.endswith(".py"))
+        return sorted(name for name in names if not name.startswith("_") and name != "main")
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command of one file."""
+        if name not in self.list_commands(context):
+            return None
+        command = import_module(f"ottla.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name in the message about an unknown one."""
+        try:
+            return super().resolve_command(context, arguments)
+        except click.UsageError as error:
+            from ottla.config.nearest import hint
+
+            found = hint(arguments[0], self.list_commands(context))
+            raise click.UsageError(error.message.removesuffix(".") + found, context) from None
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="ottla", message="ottla %(version)s")
+def ottla() -> None:
+    """A commit-log broker that is byte-compatible with Apache Kafka, and its tools."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs `ottla` with the process's arguments (or these) and ends the process.
+
+    Exit codes: 0 done, 1 an error that the message explains, 2 the command line is wrong, 130 interrupted.
+    """
+    try:
+        result = ottla.main(arguments, prog_name="ottla", standalone_mode=False)
+        sys.exit(result if isinstance(result, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`ottla consume | head`). Nothing may be written to it any more, at exit
+        # either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

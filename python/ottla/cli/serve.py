@@ -1,0 +1,91 @@
+"""`ottla serve`: one broker in this process."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option("--data-dir", metavar="D", help="Directory for the logs (log.dirs). Default: ./data")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free one. Default: 127.0.0.1:9092"
+)
+@click.option("--id", "broker_id", type=click.IntRange(0), metavar="N", help="Id of this broker (broker.id).")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT/chroot", help="Join the cluster in this ZooKeeper. Default: be one alone."
+)
+@click.option("--config", "file", type=click.Path(), metavar="FILE", help="A server.properties file, as for Kafka.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Any setting by Kafka's name; may be repeated."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is logged to stderr.",
+)
+def command(
+    data_dir: str | None,
+    listen: str | None,
+    broker_id: int | None,
+    zookeeper: str | None,
+    file: str | None,
+    settings: tuple[str, ...],
+    log_level: str,
+) -> None:
+    """Run one broker until SIGTERM or SIGINT.
+
+    Prints one line on stdout when it serves: `ottla ready: broker N at HOST:PORT`. Options win over --set, --set over
+    the file. Settings are listed in docs/settings.md.
+    """
+    from ottla.cli._errors import explained
+    from ottla.config.broker import BrokerConfig
+
+    with explained("cannot start the broker"):
+        overrides = assignments(settings)
+        if data_dir is not None:
+            overrides["log.dirs"] = data_dir
+        if broker_id is not None:
+            overrides["broker.id"] = str(broker_id)
+        if zookeeper is not None:
+            overrides["zookeeper.connect"] = zookeeper
+        if listen is not None:
+            overrides["listeners"] = _listener(listen)
+        config = BrokerConfig.load(file, overrides)
+    _log_to_stderr(log_level, config.warnings)
+
+    from ottla.broker import serve
+
+    with explained("the broker stopped"):
+        serve(config)
+
+
+def assignments(settings: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE options as a dictionary. Raises click.BadParameter for one without `=`."""
+    result = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+        result[name.strip()] = value
+    return result
+
+
+def _listener(listen: str) -> str:
+    """The `listeners` setting for HOST:PORT."""
+    from ottla.config.listeners import Endpoint, parse_address
+
+    try:
+        host, port = parse_address(listen)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from None
+    return str(Endpoint("PLAINTEXT", host, port, "PLAINTEXT"))
+
+
+def _log_to_stderr(level: str, warnings: list[str]) -> None:
+    import logging
+
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for warning in warnings:
+        logging.getLogger("ottla.config").warning(warning)
