@@ -1,0 +1,3 @@
+"""The coordination tree: interface (`tree`), ZooKeeper (`zookeeper`), one file (`embedded`), paths and JSON
+(`znodes`).
+"""

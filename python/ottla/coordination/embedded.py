@@ -1,0 +1,383 @@
+"""The coordination tree of a cluster of one: a SQLite file, one thread that owns it, any number of sessions.
+
+The loop never waits for the disk: every operation is handed to the thread through a queue and its answer comes back
+with one `run_sync_soon` per batch. The thread takes whatever is queued, applies it in order, commits once (one fsync
+for all of it), and only then are watches and answers handed over: nobody learns of a change that a power cut could take
+back.
+
+Ephemeral nodes belong to a session. Sessions end with `aclose`, with `expire` (a test's stand-in for a ZooKeeper
+session that timed out) or with the process: what a killed process left is deleted when the file is opened again.
+
+A commit that fails (full disk, I/O error) ends every session with `Unavailable`, because what memory and disk hold may
+differ from then on; the broker above must stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import outcome
+import trio
+
+from ottla.coordination.database import TreeDatabase
+from ottla.coordination.tree import (
+    EventKind,
+    Node,
+    Operation,
+    SessionExpired,
+    SessionListener,
+    SessionState,
+    Stat,
+    Tree,
+    TreeError,
+    Unavailable,
+    Watch,
+    WatchEvent,
+    check_path,
+)
+
+logger = logging.getLogger(__name__)
+
+BATCH_MAX = 256
+"""Transactions that share one fsync: bounds how long the first of them waits."""
+
+
+class _Request:
+    """One call on its way through the thread and back."""
+
+    __slots__ = ("call", "result", "session", "task")
+
+    def __init__(self, session: EmbeddedTree | None, call: Callable[[TreeDatabase], Any]) -> None:
+        self.session = session
+        self.call = call
+        self.task: trio.lowlevel.Task | None = None
+        self.result: outcome.Outcome[Any] | None = None
+
+    def wake(self) -> None:
+        task, self.task = self.task, None
+        if task is not None and self.result is not None:
+            trio.lowlevel.reschedule(task, self.result)
+
+
+class _Watches:
+    """Who waits for what. Touched only by the store's thread, so arming is atomic with the read."""
+
+    def __init__(self) -> None:
+        self._armed: dict[tuple[bool, str], dict[tuple[int, Watch], None]] = {}
+
+    def arm(self, path: str, session_id: int, watch: Watch, *, children: bool) -> None:
+        self._armed.setdefault((children, path), {})[session_id, watch] = None
+
+    def fired(self, event: WatchEvent) -> list[Watch]:
+        """Those to call for this event; they are no longer armed."""
+        found: list[tuple[int, Watch]] = []
+        if event.kind is not EventKind.CHILDREN:
+            found += self._armed.pop((False, event.path), {})
+        if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
+            found += self._armed.pop((True, event.path), {})
+        return [watch for _, watch in found]
+
+    def drop_session(self, session_id: int) -> list[tuple[Watch, WatchEvent]]:
+        """Disarm all of a session's; returns what each is to be told."""
+        lost = []
+        for (children, path), armed in list(self._armed.items()):
+            for owner in [owner for owner in armed if owner[0] == session_id]:
+                del armed[owner]
+                lost.append((owner[1], WatchEvent(EventKind.LOST, path)))
+            if not armed:
+                del self._armed[children, path]
+        return lost
+
+
+class EmbeddedStore:
+    """The file and its thread. `session()` gives trees; `aclose()` ends them all and closes the file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._token = trio.lowlevel.current_trio_token()
+        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._watches = _Watches()
+        self._sessions: set[EmbeddedTree] = set()
+        self._failed: TreeError | None = None
+        self._opened: outcome.Outcome[None] | None = None
+        self._ready = trio.Event()
+        self._stopped = trio.Event()
+        self._thread = threading.Thread(target=self._run, name="ottla-tree", daemon=True)
+
+    @classmethod
+    async def open(cls, path: str) -> EmbeddedStore:
+        """Open or create the file. Raises Unavailable if another process has it or it is not a tree."""
+        store = cls(path)
+        store._thread.start()
+        await store._ready.wait()
+        assert store._opened is not None
+        store._opened.unwrap()
+        return store
+
+    async def session(self) -> EmbeddedTree:
+        tree = EmbeddedTree(self, await self.call(None, TreeDatabase.new_session))
+        self._sessions.add(tree)
+        return tree
+
+    async def aclose(self) -> None:
+        if self._stopped.is_set():
+            return
+        with trio.CancelScope(shield=True):
+            for tree in list(self._sessions):
+                await tree.aclose()
+            self._queue.put(None)
+            await self._stopped.wait()
+
+    async def call(self, session: EmbeddedTree | None, call: Callable[[TreeDatabase], Any]) -> Any:
+        """Run `call` on the thread, inside the current batch; return when the batch is committed."""
+        if self._failed is not None or self._stopped.is_set():
+            raise self._failed or Unavailable("/", f"{self.path} is closed")
+        await trio.lowlevel.checkpoint_if_cancelled()
+        request = _Request(session, call)
+        request.task = trio.lowlevel.current_task()
+        self._queue.put(request)
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            request.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        return await trio.lowlevel.wait_task_rescheduled(abort)
+
+    # From here on: the thread.
+
+    def _run(self) -> None:
+        try:
+            database = TreeDatabase(self.path)
+        except BaseException as error:
+            self._opened = outcome.Error(error)
+            self._post(self._ready.set)
+            return
+        self._opened = outcome.Value(None)
+        self._post(self._ready.set)
+        while (batch := self._take()) is not None:
+            fired = self._apply(database, batch)
+            self._post(lambda batch=batch, fired=fired: self._deliver(batch, fired))  # type: ignore[misc]
+        database.close()
+        self._post(self._stopped.set)
+
+    def _take(self) -> list[_Request] | None:
+        first = self._queue.get()
+        if first is None:
+            return None
+        batch = [first]
+        while len(batch) < BATCH_MAX:
+            try:
+                following = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if following is None:
+                self._queue.put(None)
+                break
+            batch.append(following)
+        return batch
+
+    def _apply(self, database: TreeDatabase, batch: list[_Request]) -> list[tuple[Watch, WatchEvent]]:
+        fired: list[tuple[Watch, WatchEvent]] = []
+        for request in batch:
+            if self._failed is not None:
+                request.result = outcome.Error(self._failed)
+                continue
+            try:
+                value = request.call(database)
+            except TreeError as error:
+                request.result = outcome.Error(error)
+                continue
+            except Exception as error:
+                self._fail(database, error)
+                request.result = outcome.Error(self._failed or error)
+                continue
+            if isinstance(value, _Changes):
+                fired += value.lost
+                fired += [(watch, event) for event in value.events for watch in self._watches.fired(event)]
+                value = value.results
+            request.result = outcome.Value(value)
+        if self._failed is None:
+            try:
+                database.commit()
+            except Exception as error:
+                self._fail(database, error)
+        if self._failed is not None:
+            fired = []
+            for request in batch:
+                request.result = outcome.Error(self._failed)
+        return fired
+
+    def _fail(self, database: TreeDatabase, error: Exception) -> None:
+        logger.critical("the coordination tree %s failed and is closed: %s", self.path, error)
+        self._failed = Unavailable("/", f"{self.path}: {error}")
+        self._failed.__cause__ = error
+        try:
+            database.rollback()
+        except Exception as again:
+            logger.error("rolling back %s: %s", self.path, again)
+
+    def _post(self, call: Callable[[], object]) -> None:
+        try:
+            self._token.run_sync_soon(call)
+        except trio.RunFinishedError:
+            logger.debug("the loop is gone; an answer of the tree is dropped")
+
+    # Back on the loop. Must not raise: trio would end the run.
+
+    def _deliver(self, batch: list[_Request], fired: list[tuple[Watch, WatchEvent]]) -> None:
+        for watch, event in fired:
+            try:
+                watch(event)
+            except Exception:
+                logger.exception("a watch of %s raised", event.path)
+        for request in batch:
+            request.wake()
+        if self._failed is not None:
+            for tree in list(self._sessions):
+                tree._change_state(SessionState.CLOSED)
+            self._sessions.clear()
+
+
+class _Changes:
+    """A result together with what watches are to see, for the thread to tell apart from a plain result."""
+
+    __slots__ = ("events", "lost", "results")
+
+    def __init__(self, results: Any, events: list[WatchEvent], lost: Sequence[tuple[Watch, WatchEvent]] = ()) -> None:
+        self.results = results
+        self.events = events
+        self.lost = lost
+
+
+class EmbeddedTree(Tree):
+    """One session with an `EmbeddedStore`."""
+
+    def __init__(self, store: EmbeddedStore, session_id: int, *, owns_store: bool = False) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._owns_store = owns_store
+        self._state = SessionState.CONNECTED
+        self._listeners: dict[object, SessionListener] = {}
+
+    @classmethod
+    async def open(cls, path: str) -> EmbeddedTree:
+        """The tree in the file at `path`, created if it is not there, with one session that closes it again."""
+        store = await EmbeddedStore.open(path)
+        tree = await store.session()
+        tree._owns_store = True
+        return tree
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        check_path(path)
+        watches, session_id = self._store._watches, self._session_id
+
+        def call(database: TreeDatabase) -> Node:
+            node = database.get(path)
+            if watch is not None:
+                watches.arm(path, session_id, watch, children=False)
+            return node
+
+        node: Node = await self._call(call)
+        return node
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        for path in paths:
+            check_path(path)
+        nodes: list[Node | None] = await self._call(lambda database: [database.get_or_none(path) for path in paths])
+        return nodes
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        check_path(path)
+        watches, session_id = self._store._watches, self._session_id
+
+        def call(database: TreeDatabase) -> Stat | None:
+            node = database.get_or_none(path)
+            if watch is not None:
+                watches.arm(path, session_id, watch, children=False)
+            return None if node is None else node.stat
+
+        stat: Stat | None = await self._call(call)
+        return stat
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        check_path(path)
+        watches, session_id = self._store._watches, self._session_id
+
+        def call(database: TreeDatabase) -> list[str]:
+            names = database.children(path)
+            if watch is not None:
+                watches.arm(path, session_id, watch, children=True)
+            return names
+
+        names: list[str] = await self._call(call)
+        return names
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Any]:
+        for operation in operations:
+            # A sequential node may have an empty name before its number.
+            check_path(operation.path + "0" if getattr(operation, "sequential", False) else operation.path)
+        session_id = self._session_id
+        results: list[Any] = await self._call(lambda database: _Changes(*database.multi(operations, session_id)))
+        return results
+
+    def listen(self, listener: SessionListener) -> Callable[[], None]:
+        key = object()
+        self._listeners[key] = listener
+        return lambda: self._listeners.pop(key, None) and None
+
+    async def expire(self) -> None:
+        """End the session as ZooKeeper does when it heard nothing for the session's timeout, and begin a new one."""
+        await self._end()
+        self._change_state(SessionState.EXPIRED)
+        self._session_id = await self._store.call(None, TreeDatabase.new_session)
+        self._change_state(SessionState.CONNECTED)
+
+    async def aclose(self) -> None:
+        with trio.CancelScope(shield=True):
+            if self._state is not SessionState.CLOSED:
+                try:
+                    await self._end()
+                except Unavailable:
+                    logger.debug("the tree failed before its session was closed")
+                self._store._sessions.discard(self)
+                self._change_state(SessionState.CLOSED)
+            if self._owns_store:
+                await self._store.aclose()
+
+    async def _end(self) -> None:
+        watches, session_id = self._store._watches, self._session_id
+
+        def call(database: TreeDatabase) -> _Changes:
+            lost = watches.drop_session(session_id)
+            return _Changes(None, database.end_session(session_id), lost)
+
+        await self._store.call(self, call)
+
+    async def _call(self, call: Callable[[TreeDatabase], Any]) -> Any:
+        if self._state is SessionState.CLOSED:
+            raise Unavailable("/", "the tree is closed")
+        session_id = self._session_id
+        result = await self._store.call(self, call)
+        if session_id != self._session_id:
+            raise SessionExpired("/", "the session ended meanwhile")
+        return result
+
+    def _change_state(self, state: SessionState) -> None:
+        self._state = state
+        for listener in list(self._listeners.values()):
+            try:
+                listener(state)
+            except Exception:
+                logger.exception("a session listener raised")

@@ -1,0 +1,99 @@
+"""The tree under test: the embedded one and a real ZooKeeper server's, behind one kind of fixture."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from kazoo.client import KazooClient
+from pytest_trio import trio_fixture
+
+from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
+from ottla.coordination.tree import Tree
+from ottla.coordination.zookeeper import ZooKeeperTree
+
+
+class Trees:
+    """Sessions with one tree: `await trees.open()`; `expire(tree)` ends a session as a timeout would."""
+
+    def __init__(self) -> None:
+        self.opened: list[Any] = []
+
+    async def open(self) -> Tree:
+        tree = await self._open()
+        self.opened.append(tree)
+        return tree
+
+    async def _open(self) -> Any:
+        raise NotImplementedError
+
+    async def expire(self, tree: Tree) -> None:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        for tree in self.opened:
+            await tree.aclose()
+
+
+class EmbeddedTrees(Trees):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.store: EmbeddedStore | None = None
+
+    async def _open(self) -> EmbeddedTree:
+        if self.store is None:
+            self.store = await EmbeddedStore.open(str(self.path))
+        return await self.store.session()
+
+    async def expire(self, tree: Any) -> None:
+        await tree.expire()
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        if self.store is not None:
+            await self.store.aclose()
+
+
+class ZooKeeperTrees(Trees):
+    def __init__(self, servers: str) -> None:
+        super().__init__()
+        self.servers = servers
+
+    async def _open(self) -> ZooKeeperTree:
+        return await ZooKeeperTree.connect(self.servers, session_timeout_ms=10_000)
+
+    async def expire(self, tree: Any) -> None:
+        """Take the session over from another connection and close it there: the server ends it at once."""
+        await trio.to_thread.run_sync(end_session, self.servers, tree._client.client_id)
+
+
+def end_session(servers: str, client_id: tuple[int, bytes]) -> None:
+    thief = KazooClient(hosts=servers.partition("/")[0], client_id=client_id, timeout=10)
+    thief.start()
+    thief.stop()
+    thief.close()
+
+
+@trio_fixture
+async def trees(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Trees]:
+    kind = getattr(request, "param", "embedded")
+    opener = (
+        EmbeddedTrees(tmp_path / "tree") if kind == "embedded" else ZooKeeperTrees(request.getfixturevalue("zookeeper"))
+    )
+    yield opener
+    await opener.aclose()
+
+
+@trio_fixture
+async def tree(trees: Trees) -> Tree:
+    return await trees.open()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "trees" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_contract"):
+        real = pytest.param("zookeeper", marks=pytest.mark.zookeeper)
+        metafunc.parametrize("trees", ["embedded", real], indirect=True)
