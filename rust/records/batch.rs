@@ -26,18 +26,18 @@ use super::error::{ErrorKind, RecordError};
 use crate::checksum::crc32c;
 
 const BASE_OFFSET: usize = 0;
-const BATCH_LENGTH: usize = BASE_OFFSET + 8;
+pub(super) const BATCH_LENGTH: usize = BASE_OFFSET + 8;
 const LEADER_EPOCH: usize = BATCH_LENGTH + 4;
 const MAGIC: usize = LEADER_EPOCH + 4;
 const CRC: usize = MAGIC + 1;
-const ATTRIBUTES: usize = CRC + 4;
+pub(super) const ATTRIBUTES: usize = CRC + 4;
 const LAST_OFFSET_DELTA: usize = ATTRIBUTES + 2;
 const BASE_TIMESTAMP: usize = LAST_OFFSET_DELTA + 4;
 const MAX_TIMESTAMP: usize = BASE_TIMESTAMP + 8;
 const PRODUCER_ID: usize = MAX_TIMESTAMP + 8;
 const PRODUCER_EPOCH: usize = PRODUCER_ID + 8;
-const BASE_SEQUENCE: usize = PRODUCER_EPOCH + 2;
-const RECORD_COUNT: usize = BASE_SEQUENCE + 4;
+pub(super) const BASE_SEQUENCE: usize = PRODUCER_EPOCH + 2;
+pub(super) const RECORD_COUNT: usize = BASE_SEQUENCE + 4;
 /// The size of a batch without records.
 pub const HEADER_BYTES: usize = RECORD_COUNT + 4;
 /// base_offset and batch_length: what is needed to know where the next batch starts.

@@ -1,15 +1,21 @@
 //! Record batches, format v2 (KIP-98): read, check, stamp, write, and decode into columns.
 //!
 //! * `batch`: the header, the iterator over batches, the fields a broker stamps.
+//! * `validate`: what a broker checks before it takes a batch.
+//! * `walk`, `varint`: one record, read where it lies.
 //! * `error`: what is wrong, in which field, where.
 //! * `compression`: gzip, snappy, lz4, zstd, each with a bound on what it may unpack.
 
 pub mod batch;
 pub mod compression;
 pub mod error;
+pub mod validate;
+pub mod varint;
+pub mod walk;
 
 pub use batch::{
     Batch, BatchHeader, Batches, HEADER_BYTES, batch_size, check_crc, set_max_timestamp, stamp,
 };
 pub use compression::Codec;
 pub use error::{ErrorKind, RecordError};
+pub use validate::{Limits, Scratch, Validated, validate};
