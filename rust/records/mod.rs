@@ -2,12 +2,16 @@
 //!
 //! * `batch`: the header, the iterator over batches, the fields a broker stamps.
 //! * `validate`: what a broker checks before it takes a batch.
+//! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
 //! * `walk`, `varint`: one record, read where it lies.
 //! * `error`: what is wrong, in which field, where.
 //! * `compression`: gzip, snappy, lz4, zstd, each with a bound on what it may unpack.
 
 pub mod batch;
 pub mod compression;
+pub mod control;
+pub mod decode;
+pub mod encode;
 pub mod error;
 pub mod validate;
 pub mod varint;
@@ -17,5 +21,11 @@ pub use batch::{
     Batch, BatchHeader, Batches, HEADER_BYTES, batch_size, check_crc, set_max_timestamp, stamp,
 };
 pub use compression::Codec;
+pub use control::{Marker, Outcome};
+pub use decode::{Headers, Record, Records};
+pub use encode::{BatchBuilder, BatchOptions, Header};
 pub use error::{ErrorKind, RecordError};
 pub use validate::{Limits, Scratch, Validated, validate};
+
+#[cfg(test)]
+mod tests;
