@@ -3,6 +3,7 @@
 pub mod buffer;
 pub mod errors;
 mod log;
+mod messages;
 mod net;
 mod records;
 mod wire;

@@ -1,10 +1,11 @@
 //! Messages and headers for Python.
 
-use super::buffer::Input;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::buffer::Input;
 use super::errors::wire_error;
+use super::messages::Schema;
 use crate::wire::headers;
 
 #[pyfunction]
@@ -49,6 +50,7 @@ fn response_header_version(api_key: i16, api_version: i16) -> i16 {
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Schema>()?;
     module.add_function(wrap_pyfunction!(request_frame, module)?)?;
     module.add_function(wrap_pyfunction!(parse_response_header, module)?)?;
     module.add_function(wrap_pyfunction!(request_header_version, module)?)?;

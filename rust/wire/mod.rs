@@ -7,5 +7,7 @@
 pub mod error;
 pub mod headers;
 pub mod primitives;
+pub mod schema;
+pub mod walk;
 
 pub use error::WireError;

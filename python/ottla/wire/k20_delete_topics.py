@@ -1,0 +1,26 @@
+"""DeleteTopics. Version 5 brings error messages and THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ottla.wire.schema import Api, Int16, Int32, Message, V
+
+
+class DeleteTopicsRequest(Message):
+    topic_names: list[str] = []
+    timeout_ms: Int32 = 0
+
+
+class DeletableTopicResult(Message):
+    name: str = ""
+    error_code: Int16 = 0
+    error_message: Annotated[str | None, V("5+", nullable="5+", ignorable=True)] = None
+
+
+class DeleteTopicsResponse(Message):
+    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    responses: list[DeletableTopicResult] = []
+
+
+DELETE_TOPICS = Api(20, "DeleteTopics", "0-5", flexible=4, request=DeleteTopicsRequest, response=DeleteTopicsResponse)

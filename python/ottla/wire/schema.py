@@ -1,0 +1,212 @@
+"""How a message is declared: classes whose fields carry what every version of the protocol does with them.
+
+    class Topic(Message):
+        name: str = ""
+        topic_id: Annotated[Uuid, V("10+", ignorable=True)] = ZERO_UUID
+        partitions: list[Partition] = []
+
+A field is there in all versions unless `V` says otherwise; it has a default, which stands where a version lacks it.
+Fields are in wire order, and named as in Apache Kafka's own definitions (there in CamelCase). `str`, `bytes` and `bool`
+are themselves; numbers say their width. A structure or an array's item is another `Message`.
+
+Nothing is compiled until a message is first encoded or decoded: importing a file of declarations costs only its
+classes. Then the classes become a native schema (rust/wire/schema.rs), which Rust walks.
+"""
+
+from __future__ import annotations
+
+import types
+from functools import cached_property
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+
+from ottla import _core
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Int8 = Annotated[int, "int8"]
+Int16 = Annotated[int, "int16"]
+Int32 = Annotated[int, "int32"]
+Int64 = Annotated[int, "int64"]
+Float64 = Annotated[float, "float64"]
+Records = Annotated[bytes, "records"]
+"""Record batches; on the wire the same as bytes."""
+Uuid = Annotated[bytes, "uuid"]
+"""16 bytes."""
+
+_PLAIN: dict[object, str] = {bool: "bool", str: "string", bytes: "bytes", float: "float64"}
+_LATEST = 32767
+Range = tuple[int, int]
+_NEVER: Range = (1, 0)
+
+
+class Message(msgspec.Struct, gc=False):
+    """A structure of the protocol. Messages are trees: nothing in them needs the cycle collector."""
+
+
+class V(NamedTuple):
+    """In which versions a field exists, and how: "3+", "0-2" or "1"."""
+
+    versions: str = "0+"
+    nullable: str = ""
+    """The versions in which None may be sent."""
+    tag: int | None = None
+    """The field is a tagged one (KIP-482)."""
+    tagged: str = ""
+    """The versions in which it is tagged, if not in all."""
+    ignorable: bool = False
+    """Whether a version that lacks the field drops its value; otherwise a value other than the default is an error."""
+
+
+def parse_versions(text: str) -> Range:
+    """First and last version, inclusive; ("3+" has no last one), (1, 0) for none."""
+    if not text:
+        return _NEVER
+    first, dash, last = text.partition("-")
+    if first.endswith("+"):
+        return int(first[:-1]), _LATEST
+    return int(first), int(last) if dash else int(first)
+
+
+class FieldSpec(NamedTuple):
+    """One field as the native schema takes it."""
+
+    name: str
+    type: Any
+    versions: Range
+    nullable: Range
+    tag: int | None
+    tagged: Range
+    ignorable: bool
+    default: object
+
+
+class StructSpec(NamedTuple):
+    """One structure as the native schema takes it."""
+
+    name: str
+    cls: type[Message]
+    fields: list[FieldSpec]
+
+
+def describe(cls: type[Message]) -> StructSpec:
+    """What a class declares, with all structures inside it."""
+    hints = get_type_hints(cls, include_extras=True)
+    return StructSpec(cls.__name__, cls, [_field(hints[field.name], field) for field in msgspec.structs.fields(cls)])
+
+
+def _field(hint: Any, field: msgspec.structs.FieldInfo) -> FieldSpec:
+    spec = V()
+    if get_origin(hint) is Annotated:
+        for extra in hint.__metadata__:
+            if isinstance(extra, V):
+                spec = extra
+    if field.default is not msgspec.NODEFAULT:
+        default = field.default
+    elif field.default_factory is not msgspec.NODEFAULT:
+        default = [] if field.default_factory is list else field.default_factory
+    else:
+        raise TypeError(f"{field.name} needs a default")
+    tagged = parse_versions(spec.tagged or spec.versions) if spec.tag is not None else _NEVER
+    return FieldSpec(
+        field.name,
+        _type(hint),
+        parse_versions(spec.versions),
+        parse_versions(spec.nullable),
+        spec.tag,
+        tagged,
+        spec.ignorable,
+        default,
+    )
+
+
+def _type(hint: Any) -> Any:
+    origin = get_origin(hint)
+    if origin is Annotated:
+        for extra in hint.__metadata__:
+            if isinstance(extra, str):
+                return extra
+        return _type(hint.__origin__)
+    if origin is Union or origin is types.UnionType:
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return _type(inner)
+    if origin is list:
+        return ("array", _type(get_args(hint)[0]))
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    return describe(hint)
+
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+
+class Api(Generic[Request, Response]):
+    """One API: its key, its versions, and its messages to bytes and back (bodies only; `headers` has what is around).
+
+    Encoding raises LocalProtocolError for what a version cannot say, decoding RemoteProtocolError for bytes that are no
+    message, both with the field's name; either raises LocalProtocolError for a version that is not in `versions`.
+    """
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        versions: str,
+        *,
+        flexible: int | None = None,
+        request: type[Request],
+        response: type[Response],
+    ) -> None:
+        self.key = key
+        self.name = name
+        first, last = parse_versions(versions)
+        self.versions = range(first, last + 1)
+        self.flexible_from = _LATEST if flexible is None else flexible
+        self.request = request
+        self.response = response
+
+    def __repr__(self) -> str:
+        return f"<Api {self.key} {self.name} {self.versions[0]}-{self.versions[-1]}>"
+
+    @cached_property
+    def _request(self) -> _core.Schema:
+        return self._compile(self.request)
+
+    @cached_property
+    def _response(self) -> _core.Schema:
+        return self._compile(self.response)
+
+    def _compile(self, cls: type[Message]) -> _core.Schema:
+        return _core.Schema(describe(cls), (self.versions[0], self.versions[-1]), self.flexible_from)
+
+    def encode_request(self, version: int, message: Request) -> bytes:
+        """The request's body."""
+        return self._request.encode(version, message)
+
+    def decode_request(self, version: int, buffer: Buffer, start: int = 0) -> Request:
+        """The request whose body starts at byte `start`."""
+        message: Request = self._request.decode(version, buffer, start)
+        return message
+
+    def encode_response(self, version: int, message: Response) -> bytes:
+        """The response's body."""
+        return self._response.encode(version, message)
+
+    def decode_response(self, version: int, buffer: Buffer, start: int = 0) -> Response:
+        """The response whose body starts at byte `start`."""
+        message: Response = self._response.decode(version, buffer, start)
+        return message
