@@ -1,5 +1,6 @@
 // Prints every setting that Apache Kafka's broker and topics define, one per line, tab-separated:
 //   broker  NAME  TYPE  DEFAULT  VALIDATOR  IMPORTANCE  MODE
+//   dynamic NAME  TYPE  DEFAULT  VALIDATOR  IMPORTANCE           (what only the coordination tree can hold)
 //   topic   NAME  TYPE  DEFAULT  VALIDATOR  IMPORTANCE  BROKER-SYNONYM
 //   synonyms  NAME  SYNONYM,...
 // A null default is written \N and "no default" (required) is written \R; tabs and newlines are escaped.
@@ -33,6 +34,11 @@ public class KafkaDefinitions {
             var synonyms = CollectionConverters.asJava(
                 kafka.server.DynamicBrokerConfig$.MODULE$.brokerConfigSynonyms(key.name, false));
             System.out.println("synonyms\t" + key.name + "\t" + String.join(",", synonyms));
+        }
+        var files = CollectionConverters.asJava(kafka.server.KafkaConfig$.MODULE$.configKeys());
+        var dynamic = kafka.server.DynamicConfig.Broker$.MODULE$.brokerConfigDef().configKeys();
+        for (ConfigDef.ConfigKey key : new TreeMap<>(dynamic).values()) {
+            if (!files.containsKey(key.name)) line("dynamic", key, "");
         }
         var topics = CollectionConverters.asJava(kafka.log.LogConfig$.MODULE$.TopicConfigSynonyms());
         ConfigDef definitions = kafka.log.LogConfig$.MODULE$.configDefCopy();

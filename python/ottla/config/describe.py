@@ -115,9 +115,12 @@ def _synonyms(broker: BrokerConfig, name: str, is_sensitive: bool) -> list[Synon
         if synonym in layer
     ]
     for synonym in names:
-        if setting := BROKER_SETTINGS.get(synonym):
-            default = broker.default_of(synonym, setting.default)
-            result.append(Synonym(synonym, None if is_sensitive else write(default), Source.DEFAULT))
+        setting = BROKER_SETTINGS.get(synonym)
+        default = None if setting is None else write(broker.default_of(synonym, setting.default))
+        if default is not None:
+            result.append(Synonym(synonym, None if is_sensitive else default, Source.DEFAULT))
+    # Kafka forgets what stands before the name that was asked for, also where it is what is in effect: with nothing but
+    # log.retention.minutes set, log.retention.ms has no synonyms and seems to be a default. Tools are used to it.
     first = next((index for index, synonym in enumerate(result) if synonym.name == name), len(result))
     return result[first:]
 

@@ -18,6 +18,8 @@ _PER_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
+# While a broker runs, these are changed for one listener, never in general (SslConfigs.RECONFIGURABLE_CONFIGS).
+_ONLY_OF_LISTENERS = ("ssl.key.", "ssl.keystore.", "ssl.truststore.")
 _CLUSTER_LISTENER = ("max.connections", "max.connection.creation.rate")
 
 
@@ -55,10 +57,10 @@ def require_dynamic(name: str, *, for_one_broker: bool) -> None:
     assert setting is not None
     if setting.update is Update.READ_ONLY and name == setting.name:
         raise ConfigError(name, f"{name} cannot be changed while a broker runs; set it in its file and restart it")
-    is_for_one = setting.update is Update.PER_BROKER or (name != setting.name and setting.name not in _CLUSTER_LISTENER)
-    if is_for_one and not for_one_broker and name in BROKER_SETTINGS | {name: setting}:
+    of_listener = name != setting.name and setting.name not in _CLUSTER_LISTENER
+    if (setting.update is Update.PER_BROKER or of_listener) and not for_one_broker:
         raise ConfigError(name, f"{name} can only be set for one broker at a time; name the broker")
-    if name == setting.name and name.startswith("ssl.") and setting.update is Update.PER_BROKER:
+    if name == setting.name and name.startswith(_ONLY_OF_LISTENERS):
         raise ConfigError(name, f"{name} can only be changed for one listener: listener.name.LISTENER.{name}")
 
 

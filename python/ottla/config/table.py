@@ -349,9 +349,9 @@ KAFKA: Final = (
 
 # Settings of Kafka's that exist only in the coordination tree: no file can hold them (kafka.server.DynamicConfig).
 DYNAMIC_ONLY: Final = (
-    S("follower.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, PER_BROKER, at_least(0)),
-    S("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, PER_BROKER, at_least(0)),
-    S("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM, PER_BROKER, at_least(0)),
+    S("follower.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, CLUSTER_WIDE, at_least(0)),
+    S("leader.replication.throttled.rate", LONG, LONG_MAX, MEDIUM, CLUSTER_WIDE, at_least(0)),
+    S("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, MEDIUM, CLUSTER_WIDE, at_least(0)),
 )
 
 # What Kafka has no name for.

@@ -189,10 +189,11 @@ def _java_double(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = repr(value)
-        return text if "e" not in text else f"{value:.17f}".rstrip("0")
-    digits, _, exponent = f"{value!r}".partition("e") if "e" in repr(value) else (f"{value:.16e}").partition("e")
-    if "." in digits:
-        digits = digits.rstrip("0")
-    digits = digits + "0" if digits.endswith(".") else digits
-    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
+        return repr(value)
+    # The fewest digits that mean this number, as repr finds them, with the point behind the first.
+    sign = "-" if value < 0 else ""
+    mantissa, _, power = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(power or 0) + len(digits) - len(fraction) - 1
+    return f"{sign}{digits[0]}.{digits[1:].rstrip('0') or '0'}E{exponent}"
