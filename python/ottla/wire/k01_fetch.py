@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import field
+
 from ottla.wire.schema import Api, Int8, Int16, Int32, Int64, Message, Records, V
 
 
@@ -45,12 +47,12 @@ class FetchRequest(Message):
     rack_id: Annotated[str, V("11+", ignorable=True)] = ""
 
 
-class EpochEndOffset(Message, frozen=True):
+class EpochEndOffset(Message):
     epoch: Annotated[Int32, V("12+")] = -1
     end_offset: Annotated[Int64, V("12+")] = -1
 
 
-class LeaderIdAndEpoch(Message, frozen=True):
+class LeaderIdAndEpoch(Message):
     leader_id: Annotated[Int32, V("12+")] = -1
     leader_epoch: Annotated[Int32, V("12+")] = -1
 
@@ -66,8 +68,8 @@ class FetchablePartitionResponse(Message):
     high_watermark: Int64 = 0
     last_stable_offset: Annotated[Int64, V("4+", ignorable=True)] = -1
     log_start_offset: Annotated[Int64, V("5+", ignorable=True)] = -1
-    diverging_epoch: Annotated[EpochEndOffset, V("12+", tag=0)] = EpochEndOffset()
-    current_leader: Annotated[LeaderIdAndEpoch, V("12+", tag=1)] = LeaderIdAndEpoch()
+    diverging_epoch: Annotated[EpochEndOffset, V("12+", tag=0)] = field(default_factory=EpochEndOffset)
+    current_leader: Annotated[LeaderIdAndEpoch, V("12+", tag=1)] = field(default_factory=LeaderIdAndEpoch)
     aborted_transactions: Annotated[list[AbortedTransaction] | None, V("4+", nullable="4+", ignorable=True)] = []
     preferred_read_replica: Annotated[Int32, V("11+")] = -1
     record_set: Annotated[Records | None, V(nullable="0+")] = b""
