@@ -1,6 +1,7 @@
 //! The data plane of Ottla: everything that costs time per record or per byte.
 //!
 //! * `checksum`: CRC-32C, the checksum of a record batch.
+//! * `murmur2`: the hash that chooses a partition for a key.
 //! * `records`: record batches, format v2: validate, decode, encode, compress, columns.
 //! * `storage`: the file system as a trait, with a faulty one for tests.
 //! * `log`: segments, indexes, producer state, leader epochs, recovery.
@@ -12,6 +13,7 @@
 pub mod checksum;
 pub mod io;
 pub mod log;
+pub mod murmur2;
 #[cfg(target_os = "linux")]
 pub mod net;
 pub mod records;

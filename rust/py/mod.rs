@@ -1,6 +1,7 @@
 //! What Python sees: one file per room, each function three lines: take, call, map. Nothing outside this folder knows Python.
 
 pub mod buffer;
+mod client;
 pub mod errors;
 mod log;
 mod messages;
@@ -19,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     log::register(module)?;
     wire::register(module)?;
     net::register(module)?;
+    client::register(module)?;
     // PyO3 lists every name in __all__; the stub is the list of names here, and checked against the module.
     module.delattr("__all__")
 }

@@ -1,0 +1,282 @@
+"""A cluster as a client sees it: where its brokers are, who leads which partition, and one connection to each.
+
+Metadata are asked when they are needed and kept. An answer that says they are out of date (not leader, unknown
+partition, a broken connection) makes them be asked again, and the call repeated, until `timeout_ms` has passed. Only
+calls that may be repeated are: a request is sent again after its connection broke, when it may have been carried out.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+import trio
+
+from ottla.client.connection import TIMEOUT_MS, Connection
+from ottla.client.errors import ConnectionLost
+from ottla.errors import (
+    BrokerNotAvailable,
+    KafkaError,
+    LeaderNotAvailable,
+    NotController,
+    RemoteProtocolError,
+    UnknownTopicOrPartition,
+    error,
+)
+from ottla.wire.k03_metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from ottla.wire.schema import Api, Request, Response
+
+RETRY_MS = 50
+RETRY_MS_MAX = 1000
+DEFAULT_PORT = 9092
+NOBODY = -1
+
+T = TypeVar("T")
+
+
+class TopicPartition(NamedTuple):
+    """One partition; printed as Kafka does: `topic-0`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What the cluster last said. Leaders are there for partitions that have one."""
+
+    brokers: dict[int, Address] = field(default_factory=dict)
+    controller_id: int = NOBODY
+    cluster_id: str | None = None
+    topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
+    leaders: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
+    """`host:port,host:port`; an IPv6 address stands in brackets, and the port is 9092 unless given.
+
+    Raises:
+        ValueError: there is none, or a port is not a number.
+    """
+    addresses = []
+    for server in servers.split(",") if isinstance(servers, str) else servers:
+        text = server.strip()
+        if not text:
+            continue
+        host, colon, port = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            host, port = text, str(DEFAULT_PORT)
+        if not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"'{text}' is not HOST:PORT")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("no server is named")
+    return addresses
+
+
+class Cluster:
+    """Connections to the brokers of a cluster; `async with Cluster("host:9092") as cluster: ...`.
+
+    For the tasks of one trio run. Nothing is connected before the first call.
+    """
+
+    def __init__(
+        self, bootstrap: str | Iterable[str], *, client_id: str = "ottla", timeout_ms: float = TIMEOUT_MS
+    ) -> None:
+        self.bootstrap = parse_bootstrap(bootstrap)
+        self.client_id = client_id
+        self.timeout_ms = timeout_ms
+        self.metadata = Metadata()
+        self._connections: dict[Address, Connection] = {}
+        self._connecting: dict[Address, trio.Lock] = {}
+
+    async def connection(self, address: Address) -> Connection:
+        """The open connection to a broker, or a new one.
+
+        Raises:
+            OSError, ConnectionLost, RemoteProtocolError: as `Connection.connect`.
+        """
+        async with self._connecting.setdefault(address, trio.Lock()):
+            found = self._connections.get(address)
+            if found is None or found.closed:
+                found = await Connection.connect(address.host, address.port, self.client_id, timeout_ms=self.timeout_ms)
+                self._connections[address] = found
+            return found
+
+    async def any_connection(self) -> Connection:
+        """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.
+
+        Raises:
+            ConnectionLost: none does.
+        """
+        for connection in self._connections.values():
+            if not connection.closed:
+                return connection
+        problem: Exception | None = None
+        for address in dict.fromkeys([*self.metadata.brokers.values(), *self.bootstrap]):
+            try:
+                return await self.connection(address)
+            except (OSError, RemoteProtocolError) as failure:
+                problem = failure
+        names = ", ".join(f"{host}:{port}" for host, port in self.bootstrap)
+        raise ConnectionLost(f"no broker answers at {names}: {problem}")
+
+    async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> MetadataResponse:
+        """Asks for the metadata of these topics, or of all (None), and keeps them.
+
+        `create` lets the broker create a missing topic, if it does so at all. Errors of topics are left in the answer.
+        """
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        connection = await self.any_connection()
+        answer = await connection.call(
+            METADATA, MetadataRequest(topics=asked, allow_auto_topic_creation=create), timeout_ms=self.timeout_ms
+        )
+        known = self.metadata
+        known.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        known.controller_id, known.cluster_id = answer.controller_id, answer.cluster_id
+        if asked is None:
+            known.topics.clear()
+            known.leaders.clear()
+        for topic in answer.topics:
+            for key in [key for key in known.leaders if key.topic == topic.name]:
+                del known.leaders[key]
+            known.topics.pop(topic.name, None)
+            if topic.error_code == 0:
+                known.topics[topic.name] = topic
+            for partition in topic.partitions:
+                if partition.leader_id != NOBODY:
+                    known.leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
+        return answer
+
+    async def topic(self, name: str, *, create: bool = False) -> MetadataResponseTopic:
+        """A topic's metadata, asked if not known.
+
+        Raises:
+            KafkaError: it does not exist, or what else the broker says of it, after retrying what may pass.
+        """
+
+        async def ask() -> MetadataResponseTopic:
+            if (known := self.metadata.topics.get(name)) is not None:
+                return known
+            answer = await self.refresh([name], create=create)
+            if (code := answer.topics[0].error_code) != 0:
+                raise error(code, f"topic '{name}'")
+            return answer.topics[0]
+
+        # Without creation an unknown topic stays unknown.
+        return await self.retry(ask, final=() if create else (UnknownTopicOrPartition,))
+
+    async def partitions(self, name: str) -> list[int]:
+        """The numbers of a topic's partitions, in order."""
+        topic = await self.topic(name)
+        return sorted(partition.partition_index for partition in topic.partitions)
+
+    async def leader(self, partition: TopicPartition) -> Address:
+        """Where the partition's leader listens.
+
+        Raises:
+            LeaderNotAvailable: there is none now. UnknownTopicOrPartition: there is no such partition.
+        """
+        if partition not in self.metadata.leaders:
+            self.metadata.topics.pop(partition.topic, None)
+            topic = await self.topic(partition.topic)
+            if partition.partition not in (each.partition_index for each in topic.partitions):
+                raise UnknownTopicOrPartition(f"topic '{partition.topic}' has no partition {partition.partition}")
+        leader = self.metadata.leaders.get(partition, NOBODY)
+        if leader not in self.metadata.brokers:
+            raise LeaderNotAvailable(f"{partition} has no leader now")
+        return self.metadata.brokers[leader]
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Their metadata turned out to be old; they are asked again when next needed."""
+        gone = set(topics)
+        for topic in gone:
+            self.metadata.topics.pop(topic, None)
+        for key in [key for key in self.metadata.leaders if key.topic in gone]:
+            del self.metadata.leaders[key]
+
+    async def call_any(self, api: Api[Request, Response], message: Request) -> Response:
+        """Asks any broker, another one if that connection breaks."""
+
+        async def once() -> Response:
+            return await (await self.any_connection()).call(api, message, timeout_ms=self.timeout_ms)
+
+        return await self.retry(once)
+
+    async def call_controller(
+        self, api: Api[Request, Response], message: Request, code: Callable[[Response], int]
+    ) -> Response:
+        """Asks the controller; `code` finds the error in its answer that may be NOT_CONTROLLER."""
+
+        async def once() -> Response:
+            if self.metadata.controller_id not in self.metadata.brokers:
+                await self.refresh([])
+            if self.metadata.controller_id not in self.metadata.brokers:
+                raise BrokerNotAvailable("the cluster has no controller now")
+            connection = await self.connection(self.metadata.brokers[self.metadata.controller_id])
+            answer = await connection.call(api, message, timeout_ms=self.timeout_ms)
+            if code(answer) == NotController.code:
+                self.metadata.controller_id = NOBODY
+                raise NotController("the controller moved")
+            return answer
+
+        return await self.retry(once)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]], *, final: tuple[type[KafkaError], ...] = ()) -> T:
+        """Repeats an attempt while it fails with what may pass, waiting longer each time, for `timeout_ms` in all.
+
+        `final` are errors that are not to be repeated here although they may be elsewhere. Raises the last error.
+        """
+        deadline = trio.current_time() + self.timeout_ms / 1000
+        wait_ms = RETRY_MS
+        while True:
+            try:
+                return await attempt()
+            except final:
+                raise
+            except KafkaError as problem:
+                if not problem.retriable or trio.current_time() + wait_ms / 1000 > deadline:
+                    raise
+            except (OSError, RemoteProtocolError):
+                self.metadata.controller_id = NOBODY
+                if trio.current_time() + wait_ms / 1000 > deadline:
+                    raise
+            await trio.sleep(wait_ms / 1000)
+            wait_ms = min(2 * wait_ms, RETRY_MS_MAX)
+
+    async def by_leader(self, partitions: Iterable[TopicPartition]) -> Mapping[Address, list[TopicPartition]]:
+        """Partitions grouped by their leaders' addresses; errors as `leader`."""
+        groups: dict[Address, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(await self.leader(partition), []).append(partition)
+        return groups
+
+    async def aclose(self) -> None:
+        """Closes all connections."""
+        for connection in self._connections.values():
+            await connection.aclose()
+        self._connections.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

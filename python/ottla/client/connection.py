@@ -1,0 +1,220 @@
+"""A connection to one broker under trio: many calls at once, answers matched in order.
+
+There is no background task, so a connection needs no nursery and can live in any object. Of the callers that wait,
+one reads the socket for all; when its own answer has come, it hands the reading to the caller who waits longest. A
+caller that is cancelled while it waits leaves its place in the order behind, and its answer is dropped when it comes.
+A caller that is cancelled while its request is half sent has broken the stream, so the connection closes.
+"""
+
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from ottla.client.errors import ConnectionLost
+from ottla.client.frames import FrameReader
+from ottla.client.protocol import Protocol
+from ottla.errors import RemoteProtocolError
+from ottla.wire.k18_api_versions import API_VERSIONS
+from ottla.wire.schema import Api, Request, Response
+
+RECEIVE_BYTES = 256 * 1024
+TIMEOUT_MS = 30_000
+
+
+class _Waiter:
+    """One request under way. `turn` is set when the answer is there, the connection ended, or it is this caller's
+    turn to read.
+    """
+
+    __slots__ = ("answer", "done", "turn")
+
+    def __init__(self) -> None:
+        self.turn: trio.Event | None = None
+        self.answer: Any = None
+        self.done = False
+
+
+class Connection:
+    """A connection whose versions are negotiated. Any number of tasks of one trio run may call at the same time.
+
+    `call` raises `ConnectionLost` when the connection ends before the answer; the object is then useless, make a new
+    one.
+    """
+
+    def __init__(
+        self, stream: trio.abc.Stream, client_id: str | None = "ottla", *, host: str = "", port: int = 0
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.protocol = Protocol(client_id)
+        self._stream = stream
+        self._frames = FrameReader()
+        self._waiters: deque[_Waiter] = deque()
+        self._sending = trio.Lock()
+        self._reading = False
+        self._lost: ConnectionLost | RemoteProtocolError | None = None
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        client_id: str | None = "ottla",
+        *,
+        timeout_ms: float = TIMEOUT_MS,
+        negotiate: bool = True,
+    ) -> Self:
+        """Connects and, unless told not to, negotiates versions.
+
+        Raises:
+            OSError: nothing listens there, or not within `timeout_ms` (TimeoutError).
+            ConnectionLost: it closed the connection. RemoteProtocolError: it does not speak Kafka's protocol.
+        """
+        connection: Self | None = None
+        try:
+            with trio.fail_after(timeout_ms / 1000):
+                stream = await trio.open_tcp_stream(host, port)
+                connection = cls(stream, client_id, host=host, port=port)
+                if negotiate:
+                    await connection.negotiate()
+        except BaseException as problem:
+            if connection is not None:
+                await trio.aclose_forcefully(connection._stream)
+            if isinstance(problem, trio.TooSlowError):
+                raise TimeoutError(f"{host}:{port} did not answer within {timeout_ms / 1000:g} s") from None
+            raise
+        return connection
+
+    async def negotiate(self) -> None:
+        """Asks the broker for its versions; `connect` has done this."""
+        version: int | None = API_VERSIONS.versions[-1]
+        while version is not None:
+            answer = await self.call(API_VERSIONS, self.protocol.negotiation_request(), version)
+            version = self.protocol.negotiated(version, answer)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is known to have ended. An idle connection notices at the next call."""
+        return self._lost is not None
+
+    async def call(
+        self,
+        api: Api[Request, Response],
+        message: Request,
+        version: int | None = None,
+        *,
+        timeout_ms: float = TIMEOUT_MS,
+    ) -> Response:
+        """Sends a request and gives its answer. Errors inside the answer are the caller's to look at.
+
+        Raises:
+            ConnectionLost: it ended first. RemoteProtocolError: what came was no answer; the connection is closed.
+            LocalProtocolError: the broker has no such API or version, or the message cannot be written in it.
+            TimeoutError: no answer within `timeout_ms`; the connection stays usable.
+        """
+        with trio.move_on_after(timeout_ms / 1000):
+            waiter = await self._send(api, message, version)
+            return await self._answer(waiter)  # type: ignore[no-any-return]
+        raise TimeoutError(f"no answer to {api.name} from {self.host}:{self.port} within {timeout_ms / 1000:g} s")
+
+    async def post(self, api: Api[Request, Any], message: Request, version: int | None = None) -> None:
+        """Sends a request that a broker never answers: Produce with acks=0."""
+        await self._send(api, message, version, answered=False)
+
+    async def _send(self, api: Api[Any, Any], message: Any, version: int | None, *, answered: bool = True) -> _Waiter:
+        waiter = _Waiter()
+        async with self._sending:
+            self._check()
+            frame = self.protocol.encode(api, message, version, answered=answered)
+            if answered:
+                self._waiters.append(waiter)
+            try:
+                await self._stream.send_all(frame)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
+                await self._lose(ConnectionLost(f"{self.host}:{self.port} closed the connection"))
+                raise self._lost_error() from problem
+            except trio.Cancelled:
+                await self._lose(ConnectionLost("a request was cancelled half sent"))
+                raise
+        return waiter
+
+    async def _answer(self, waiter: _Waiter) -> Any:
+        try:
+            while not waiter.done:
+                self._check()
+                if self._reading:
+                    waiter.turn = trio.Event()
+                    await waiter.turn.wait()
+                    waiter.turn = None
+                else:
+                    await self._read(waiter)
+        finally:
+            waiter.turn = None
+            if not self._reading:
+                self._wake_next_reader()
+        return waiter.answer
+
+    async def _read(self, waiter: _Waiter) -> None:
+        """Reads for everybody until this caller's answer is there."""
+        self._reading = True
+        try:
+            while not waiter.done:
+                data = await self._stream.receive_some(RECEIVE_BYTES)
+                if not data:
+                    raise ConnectionLost(f"{self.host}:{self.port} closed the connection")
+                for frame in self._frames.feed(data):
+                    self._deliver(frame)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
+            await self._lose(ConnectionLost(f"{self.host}:{self.port}: {problem}"))
+            raise self._lost_error() from problem
+        except (ConnectionLost, RemoteProtocolError) as problem:
+            await self._lose(problem)
+            raise
+        finally:
+            self._reading = False
+
+    def _wake_next_reader(self) -> None:
+        for other in self._waiters:
+            if other.turn is not None:
+                other.turn.set()
+                break
+
+    def _deliver(self, frame: memoryview) -> None:
+        _, answer = self.protocol.decode(frame)
+        waiter = self._waiters.popleft()
+        waiter.answer = answer
+        waiter.done = True
+        if waiter.turn is not None:
+            waiter.turn.set()
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise self._lost_error()
+
+    def _lost_error(self) -> Exception:
+        """A fresh exception for each caller: one object raised in many tasks would mix their tracebacks."""
+        assert self._lost is not None
+        return type(self._lost)(*self._lost.args)
+
+    async def _lose(self, problem: ConnectionLost | RemoteProtocolError) -> None:
+        if self._lost is None:
+            self._lost = problem
+        for waiter in self._waiters:
+            if waiter.turn is not None:
+                waiter.turn.set()
+        self._waiters.clear()
+        await trio.aclose_forcefully(self._stream)
+
+    async def aclose(self) -> None:
+        """Closes the connection; calls under way end with `ConnectionLost`. May be called more than once."""
+        await self._lose(ConnectionLost("the connection was closed here"))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,24 @@
+"""One Apache Kafka for the client's tests: the release whose protocol this project speaks."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import BlockingConnection
+from ottla.wire.k03_metadata import METADATA, MetadataRequest
+from tests.peers.apache import Apache, Kafka
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Apache Kafka 2.7.2 with ZooKeeper."""
+    with Apache(tmp_path_factory.mktemp("client-kafka")) as apache:
+        broker = apache.broker("2.7.2", zookeeper=apache.zookeeper())
+        broker.wait_until(lambda: knows_itself(broker.port))
+        yield broker
+
+
+def knows_itself(port: int) -> bool:
+    """Kafka answers before its own metadata name any broker."""
+    with BlockingConnection.connect("127.0.0.1", port) as connection:
+        return bool(connection.call(METADATA, MetadataRequest(topics=[])).brokers)
