@@ -9,7 +9,8 @@ use std::time::Instant;
 use ottla_core::checksum::crc32c;
 use ottla_core::records::compression::Codec;
 use ottla_core::records::{
-    BatchBuilder, BatchOptions, Batches, Limits, Records, Scratch, validate,
+    BatchBuilder, BatchOptions, Batches, ColumnDecoder, ColumnOptions, Limits, Pause, Records,
+    Scratch, validate,
 };
 
 const ROUNDS: usize = 15;
@@ -126,5 +127,21 @@ fn main() {
                     .sum::<usize>(),
             );
         });
+        for (what, check_crc) in [("columns", true), ("columns, no crc,", false)] {
+            let options = ColumnOptions {
+                check_crc,
+                rows_max: 20_000,
+                ..ColumnOptions::default()
+            };
+            let mut decoder = ColumnDecoder::new(options);
+            measure(what, work, |batch| {
+                // The same batch again and again, as if its offsets went on; chunks are taken when they are full.
+                decoder.start_buffer(None);
+                decoder.seek(0);
+                while decoder.decode(batch).expect("readable") == Pause::ChunkFull {
+                    black_box(decoder.take_chunk());
+                }
+            });
+        }
     }
 }

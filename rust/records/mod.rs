@@ -3,11 +3,14 @@
 //! * `batch`: the header, the iterator over batches, the fields a broker stamps.
 //! * `validate`: what a broker checks before it takes a batch.
 //! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
+//! * `columns`: many records into Arrow-shaped `chunk`s, with what a consumer must not see left out.
 //! * `walk`, `varint`: one record, read where it lies.
 //! * `error`: what is wrong, in which field, where.
 //! * `compression`: gzip, snappy, lz4, zstd, each with a bound on what it may unpack.
 
 pub mod batch;
+pub mod chunk;
+pub mod columns;
 pub mod compression;
 pub mod control;
 pub mod decode;
@@ -20,6 +23,8 @@ pub mod walk;
 pub use batch::{
     Batch, BatchHeader, Batches, HEADER_BYTES, batch_size, check_crc, set_max_timestamp, stamp,
 };
+pub use chunk::{Chunk, Selection};
+pub use columns::{AbortedTransaction, ColumnDecoder, ColumnOptions, Pause, TimestampUnit};
 pub use compression::Codec;
 pub use control::{Marker, Outcome};
 pub use decode::{Headers, Record, Records};

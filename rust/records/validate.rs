@@ -38,6 +38,11 @@ pub struct Scratch {
 const SCRATCH_BYTES_KEPT_MAX: usize = 4 << 20;
 
 impl Scratch {
+    /// What the last compressed batch decompressed to.
+    pub(super) fn decompressed(&self) -> &[u8] {
+        &self.decompressed
+    }
+
     /// The records of a batch, decompressed if need be; the second is true if they were.
     pub fn records<'a>(
         &'a mut self,
