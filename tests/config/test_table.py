@@ -8,9 +8,9 @@ from ottla.config.documentation import broker_documentation, topic_documentation
 from ottla.config.table import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
-    KAFKA,
     OUR_DEFAULTS,
     OURS,
+    SECTIONS,
     SYNONYMS,
     TOPIC,
     TOPIC_SETTINGS,
@@ -20,6 +20,8 @@ from ottla.config.table import (
 from ottla.config.values import OneOf, Range, Throttled, Valid, Version, write
 
 from .oracle import run_java
+
+KAFKA = [setting for settings in SECTIONS.values() for setting in settings]
 
 
 @pytest.fixture(scope="module")

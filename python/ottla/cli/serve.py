@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli._settings import assignments
+
 
 @click.command()
 @click.option("--data-dir", metavar="D", help="Directory for the logs (log.dirs). Default: ./data")
@@ -59,17 +61,6 @@ def command(
 
     with explained("the broker stopped"):
         serve(config)
-
-
-def assignments(settings: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE options as a dictionary. Raises click.BadParameter for one without `=`."""
-    result = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name.strip():
-            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
-        result[name.strip()] = value
-    return result
 
 
 def _listener(listen: str) -> str:

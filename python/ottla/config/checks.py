@@ -24,8 +24,8 @@ def check_together(config: BrokerConfig) -> None:
     _check_log(config)
     _check_replication(config)
     _check_connections(config)
-    _check_listeners(config)
     _check_security(config)
+    _check_listeners(config)
 
 
 def _need(is_fulfilled: bool, name: str, message: str) -> None:

@@ -1,0 +1,30 @@
+"""How commands print: aligned columns for people, JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+
+
+def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:
+    """Rows under a header, each column as wide as its widest cell; numbers stand to the right."""
+    table = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(line[index]) for line in [list(header), *table]) for index in range(len(header))]
+    numeric = [bool(table) and all(line[index].lstrip("-").isdigit() for line in table) for index in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(header), *(line(cells) for cells in table)])
+
+
+def print_json(value: object) -> None:
+    """One line of JSON on stdout."""
+    import json
+
+    click.echo(json.dumps(value, ensure_ascii=False))

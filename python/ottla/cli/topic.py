@@ -1,0 +1,198 @@
+"""`ottla topic`: create, list, describe, alter and delete topics, of this broker or any other of Kafka's kind."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import columns, print_json
+from ottla.cli._settings import assignments
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Setting, Topic
+    from ottla.client.cluster import Cluster
+
+SET_IN_TOPIC = 1  # DescribeConfigs' number for a value of the topic's own
+
+
+@click.group()
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command.command()
+@click.argument("name")
+@click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="Default: num.partitions of the broker.")
+@click.option("-r", "--replicas", type=click.IntRange(1), metavar="N", help="Default: default.replication.factor.")
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
+)
+@click.option("--if-not-exists", is_flag=True, help="No error if there is one already.")
+@client_options
+def create(
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Create topic NAME. Returns when each of its partitions has a leader."""
+    own = assignments(settings)
+
+    async def work(cluster: Cluster) -> bool:
+        from ottla.client.admin import Admin
+        from ottla.errors import TopicAlreadyExists
+
+        try:
+            await Admin(cluster).create_topic(name, partitions or -1, replicas or -1, own)
+        except TopicAlreadyExists:
+            if not if_not_exists:
+                raise
+            return False
+        return True
+
+    if with_cluster(f"cannot create topic {name!r}", bootstrap, timeout_ms, work):
+        click.echo(f"created topic {name}")
+    else:
+        click.echo(f"topic {name} exists already")
+
+
+@command.command(name="list")
+@click.option("--internal", is_flag=True, help="Also topics that brokers keep for themselves.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@client_options
+def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """List the names of all topics."""
+
+    async def work(cluster: Cluster) -> list[Topic]:
+        from ottla.client.admin import Admin
+
+        return await Admin(cluster).describe_topics()
+
+    topics = with_cluster("cannot list topics", bootstrap, timeout_ms, work)
+    names = [topic.name for topic in topics if internal or not topic.internal]
+    if as_json:
+        print_json(names)
+    elif names:
+        click.echo("\n".join(names))
+
+
+@command.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all-settings", is_flag=True, help="Also settings that the topic does not have itself.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each topic, one a line.")
+@client_options
+def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Show partitions, leaders, replicas and settings of topics; without a NAME, of all."""
+
+    async def work(cluster: Cluster) -> list[tuple[Topic, list[Setting]]]:
+        from ottla.client.admin import Admin
+
+        admin = Admin(cluster)
+        topics = await admin.describe_topics(names or None)
+        return [(topic, await admin.describe_settings(topic.name)) for topic in topics]
+
+    doing = f"cannot describe {', '.join(names)}" if names else "cannot describe topics"
+    for topic, settings in with_cluster(doing, bootstrap, timeout_ms, work):
+        shown = {s.name: s.value for s in settings if all_settings or s.source == SET_IN_TOPIC}
+        if as_json:
+            print_json(_as_json(topic, shown))
+        else:
+            click.echo(_as_text(topic, shown))
+
+
+def _as_json(topic: Topic, settings: dict[str, str | None]) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "internal": topic.internal,
+        "settings": settings,
+        "partitions": [
+            {
+                "partition": partition.number,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": partition.replicas,
+                "in_sync": partition.in_sync,
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _as_text(topic: Topic, settings: dict[str, str | None]) -> str:
+    rows = [
+        (
+            partition.number,
+            "none" if partition.leader < 0 else partition.leader,
+            ",".join(map(str, partition.replicas)),
+            ",".join(map(str, partition.in_sync)),
+        )
+        for partition in topic.partitions
+    ]
+    own = "".join(f"\n  {name}={value}" for name, value in sorted(settings.items()))
+    table = columns(rows, ("partition", "leader", "replicas", "in sync"))
+    return f"{topic.name}{own}\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+@command.command()
+@click.argument("name")
+@click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="Raise the number of partitions to N.")
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Give it a setting; may be repeated."
+)
+@click.option(
+    "-u", "--unset", multiple=True, metavar="NAME", help="Take its own value of a setting away; may be repeated."
+)
+@client_options
+def alter(
+    name: str,
+    partitions: int | None,
+    settings: tuple[str, ...],
+    unset: tuple[str, ...],
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Change settings of topic NAME, or add partitions to it."""
+    changes: dict[str, str | None] = {**assignments(settings), **dict.fromkeys(unset)}
+    if not changes and partitions is None:
+        raise click.UsageError("nothing to change: give --set, --unset or --partitions")
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.admin import Admin
+
+        admin = Admin(cluster)
+        await admin.describe_topics([name])
+        if changes:
+            await admin.alter_settings(name, changes)
+        if partitions is not None:
+            await admin.create_partitions(name, partitions)
+
+    with_cluster(f"cannot alter topic {name!r}", bootstrap, timeout_ms, work)
+    click.echo(f"altered topic {name}")
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Delete topics and all their records. On a terminal it asks first."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(
+            f"Delete {', '.join(names)} and all records in {'it' if len(names) == 1 else 'them'}?", abort=True
+        )
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.admin import Admin
+
+        admin = Admin(cluster)
+        for name in names:
+            await admin.delete_topic(name)
+            click.echo(f"deleted topic {name}")
+
+    with_cluster(f"cannot delete {', '.join(names)}", bootstrap, timeout_ms, work)

@@ -1,0 +1,58 @@
+"""The command `ottla` inside the test's process, and the clusters that it talks to."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from ottla.cli.main import main
+from tests.peers.apache import Apache
+from tests.peers.ottla import Brokers
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did: its exit code and all it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> list[object]:
+        """Its output as JSON, one value a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Ottla = Callable[..., Result]
+
+
+@pytest.fixture
+def ottla(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ottla:
+    """ottla("topic", "list", stdin=b"...") runs it as a process would; the test fails unless it ends with `code`."""
+
+    def run(*arguments: str, stdin: bytes = b"", code: int = 0) -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        out, err = capfd.readouterr()
+        assert ended.value.code == code, f"{arguments} ended with {ended.value.code}:\n{out}\n{err}"
+        return Result(code, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="module", params=[pytest.param("kafka-2.7.2", marks=pytest.mark.java), "ottla"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a broker for all tests of a file: once Apache's, to see that our commands are right, once ours."""
+    folder = tmp_path_factory.mktemp("cluster")
+    if request.param == "ottla":
+        with Brokers(folder) as brokers:
+            yield brokers().bootstrap
+    else:
+        with Apache(folder) as apache:
+            yield apache.broker("2.7.2", zookeeper=apache.zookeeper()).bootstrap

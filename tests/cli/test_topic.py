@@ -1,0 +1,49 @@
+"""`ottla topic` against Apache's broker and ours."""
+
+from .conftest import Ottla
+
+
+def test_create_describe_alter_delete(ottla: Ottla, bootstrap: str) -> None:
+    at = ("-b", bootstrap)
+    assert ottla("topic", "create", "orders", "-p", "2", "-s", "retention.ms=1000", *at).out == "created topic orders\n"
+    assert "orders" in ottla("topic", "list", *at).out.splitlines()
+    (topic,) = ottla("topic", "describe", "orders", "--json", *at).json
+    assert topic["settings"] == {"retention.ms": "1000"}  # type: ignore[index]
+    assert [p["partition"] for p in topic["partitions"]] == [0, 1]  # type: ignore[index]
+    assert all(p["in_sync"] == p["replicas"] == [p["leader"]] for p in topic["partitions"])  # type: ignore[index]
+
+    alter = ottla("topic", "alter", "orders", "-p", "3", "-s", "cleanup.policy=compact", "-u", "retention.ms", *at)
+    assert alter.out == "altered topic orders\n"
+    (topic,) = ottla("topic", "describe", "orders", "--json", *at).json
+    assert topic["settings"] == {"cleanup.policy": "compact"}  # type: ignore[index]
+    assert len(topic["partitions"]) == 3  # type: ignore[index]
+    text = ottla("topic", "describe", "orders", *at).out.splitlines()
+    assert text[:3] == ["orders", "  cleanup.policy=compact", "  partition  leader  replicas  in sync"]
+    (topic,) = ottla("topic", "describe", "orders", "--json", "--all-settings", *at).json
+    assert topic["settings"]["segment.bytes"] == "1073741824"  # type: ignore[index]
+
+    assert ottla("topic", "delete", "orders", *at).out == "deleted topic orders\n"
+    assert "orders" not in ottla("topic", "list", "--json", *at).json[0]  # type: ignore[operator]
+
+
+def test_create_twice(ottla: Ottla, bootstrap: str) -> None:
+    ottla("topic", "create", "twice", "-b", bootstrap)
+    again = ottla("topic", "create", "twice", "-b", bootstrap, code=1)
+    assert again.out == ""
+    assert again.err.startswith("Error: cannot create topic 'twice': ")
+    assert again.err.endswith("(TOPIC_ALREADY_EXISTS)\n")
+    assert len(again.err.splitlines()) == 1
+    assert ottla("topic", "create", "twice", "--if-not-exists", "-b", bootstrap).out == "topic twice exists already\n"
+
+
+def test_bad_input_says_what_and_why(ottla: Ottla, bootstrap: str) -> None:
+    at = ("-b", bootstrap)
+    assert "retention.mss" in ottla("topic", "create", "bad", "-s", "retention.mss=1", *at, code=1).err
+    assert "retention.ms" in ottla("topic", "create", "bad", "-s", "retention.ms=-7", *at, code=1).err
+    assert "(INVALID_TOPIC_EXCEPTION)" in ottla("topic", "create", "a/b", *at, code=1).err
+    assert "(INVALID_REPLICATION_FACTOR)" in ottla("topic", "create", "bad", "-r", "9", *at, code=1).err
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "describe", "nowhere", *at, code=1).err
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "alter", "nowhere", "-s", "flush.ms=1", *at, code=1).err
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "delete", "nowhere", *at, code=1).err
+    ottla("topic", "create", "few", "-p", "2", *at)
+    assert "(INVALID_PARTITIONS)" in ottla("topic", "alter", "few", "-p", "1", *at, code=1).err
