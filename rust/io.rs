@@ -1,11 +1,12 @@
 //! Threads for work that may block (fsync, cold reads, large writes, recovery), and the queue through which their results come back to the loop.
 //!
-//! The loop never waits for a disk: it submits a job with a token, goes on, and finds `Completion { token, result }` in the queue when the
-//! descriptor of the queue becomes readable. Appends and cold reads run on different pools, so that neither waits behind the other.
+//! The loop never waits for a disk: it submits a job with a token, goes on, and finds `Completion { token, value }` in the queue when the
+//! queue's descriptor becomes readable. Appends and cold reads run on different pools, so that neither waits behind the other.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -70,7 +71,44 @@ impl Drop for IoPool {
     }
 }
 
+/// A descriptor that becomes readable when any thread calls `signal`, until the loop calls `clear`.
+pub struct Wake {
+    event: OwnedFd,
+    signalled: AtomicBool,
+}
+
+impl Wake {
+    #[cfg(target_os = "linux")]
+    pub fn new() -> std::io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Self {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            signalled: AtomicBool::new(false),
+        })
+    }
+
+    /// Cheap when somebody signalled already: one system call for any number of signals between two `clear`s.
+    pub fn signal(&self) {
+        if !self.signalled.swap(true, Ordering::AcqRel) {
+            // The counter can only fail to grow when it is already readable.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// To be called before looking at what the signals were about, so that a signal given meanwhile is not lost.
+    pub fn clear(&self) {
+        let mut counter = [0u8; 8];
+        let _ = rustix::io::read(&self.event, &mut counter);
+        self.signalled.store(false, Ordering::Release);
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
 /// What a job hands back to the loop.
+#[derive(Debug)]
 pub struct Completion<T> {
     pub token: u64,
     pub value: T,
@@ -79,34 +117,40 @@ pub struct Completion<T> {
 /// Results on their way to the loop; any thread pushes, the loop drains when `fd` is readable.
 pub struct Completions<T> {
     queue: Mutex<Vec<Completion<T>>>,
-    event: OwnedFd,
+    wake: Arc<Wake>,
 }
 
 impl<T> Completions<T> {
     #[cfg(target_os = "linux")]
     pub fn new() -> std::io::Result<Self> {
-        use rustix::event::{EventfdFlags, eventfd};
-        Ok(Self {
+        Ok(Self::with_wake(Arc::new(Wake::new()?)))
+    }
+
+    /// A queue that shares its descriptor with others.
+    pub fn with_wake(wake: Arc<Wake>) -> Self {
+        Self {
             queue: Mutex::new(Vec::new()),
-            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
+            wake,
+        }
     }
 
     pub fn push(&self, token: u64, value: T) {
         self.queue.lock().push(Completion { token, value });
-        // The counter can only fail to grow when it is already readable.
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        self.wake.signal();
     }
 
     /// Everything pushed since the last call, in the order of the pushes.
     pub fn drain(&self) -> Vec<Completion<T>> {
-        let mut counter = [0u8; 8];
-        let _ = rustix::io::read(&self.event, &mut counter);
+        self.wake.clear();
         std::mem::take(&mut *self.queue.lock())
     }
 
+    pub fn wake(&self) -> &Arc<Wake> {
+        &self.wake
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.wake.fd()
     }
 }
 
@@ -131,5 +175,26 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..100).map(|t| (t, t * 2)).collect::<Vec<_>>());
         assert!(completions.drain().is_empty());
+    }
+
+    #[test]
+    fn a_signal_makes_the_descriptor_readable_until_it_is_cleared() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let wake = Wake::new().unwrap();
+        let readable = || {
+            let now = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            poll(&mut [PollFd::new(&wake.fd(), PollFlags::IN)], Some(&now)).unwrap() == 1
+        };
+        assert!(!readable());
+        wake.signal();
+        wake.signal();
+        assert!(readable());
+        wake.clear();
+        assert!(!readable());
+        wake.signal();
+        assert!(readable());
     }
 }

@@ -1,1 +1,23 @@
-//! net
+//! The hub: sockets, frames in, ordered replies out.
+//!
+//! * `hub`: readiness and turns: who is read, served and sent to when.
+//! * `listeners`: accepting, and how many may come from where.
+//! * `connection`: one connection's parts and what can be done with them.
+//! * `input`: bytes to frames; `frames`: their pooled memory.
+//! * `admission`: what is refused before anybody handles it.
+//! * `slots`: the order of answers, and who may pass whom.
+//! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
+//! * `limits`: every bound, with its reason, and the memory budget.
+
+pub mod admission;
+pub mod cold;
+pub mod connection;
+pub mod frames;
+pub mod hub;
+pub mod input;
+pub mod limits;
+pub mod listeners;
+pub mod piece;
+pub mod reply;
+pub mod slots;
+pub mod table;

@@ -1,0 +1,204 @@
+//! What happens to a frame before anybody handles it: the header is read, and keys and versions that are not served are refused.
+
+use std::collections::HashMap;
+
+use super::frames::Buffer;
+use crate::wire::headers::{API_VERSIONS, RequestHeader, parse_request_header};
+
+/// Kafka's UNSUPPORTED_VERSION.
+const UNSUPPORTED_VERSION: i16 = 35;
+
+/// The lowest and highest version of each API that is served.
+pub struct Supported(Vec<Option<(i16, i16)>>);
+
+pub enum Admission {
+    /// To be handled.
+    Start(RequestHeader, Buffer),
+    /// Answered here, with this body in the form of header version 0.
+    Answer { correlation_id: i32, body: Vec<u8> },
+    /// The connection is to be closed, for this reason.
+    Refuse {
+        reason: String,
+        client_id: Option<String>,
+    },
+}
+
+impl Supported {
+    /// Keys below 0 are ignored.
+    pub fn new(versions: &HashMap<i16, (i16, i16)>) -> Self {
+        let keys = versions.keys().copied().max().unwrap_or(-1) + 1;
+        let mut table = vec![None; usize::try_from(keys).unwrap_or(0)];
+        for (&key, &range) in versions {
+            if let Ok(key) = usize::try_from(key) {
+                table[key] = Some(range);
+            }
+        }
+        Self(table)
+    }
+
+    fn range(&self, api_key: i16) -> Option<(i16, i16)> {
+        *self.0.get(usize::try_from(api_key).ok()?)?
+    }
+
+    /// Decides about one frame.
+    pub fn admit(&self, frame: Buffer) -> Admission {
+        let header = match parse_request_header(&frame) {
+            Ok(header) => header,
+            Err(error) => return self.refuse_malformed(&frame, &error.to_string()),
+        };
+        let (key, version) = (header.api_key, header.api_version);
+        let reason = match self.range(key) {
+            Some((low, high)) if (low..=high).contains(&version) => {
+                return Admission::Start(header, frame);
+            }
+            Some((_, high)) if key == API_VERSIONS => {
+                return Admission::Answer {
+                    correlation_id: header.correlation_id,
+                    body: unsupported_api_versions(high),
+                };
+            }
+            Some((low, high)) => format!("unsupported version, {low} to {high} are served"),
+            None => "unknown API key".to_owned(),
+        };
+        Admission::Refuse {
+            reason: describe(key, version, &reason),
+            client_id: client_id(&header, &frame),
+        }
+    }
+
+    /// The header is cut or its tags are broken. An ApiVersions request of an unknown version is answered even then: nobody can know
+    /// what its header looks like, apart from its first eight bytes.
+    fn refuse_malformed(&self, frame: &[u8], error: &str) -> Admission {
+        let number = |at: usize| {
+            let bytes = frame.get(at..at + 2)?;
+            Some(i16::from_be_bytes([bytes[0], bytes[1]]))
+        };
+        let (Some(key), Some(version)) = (number(0), number(2)) else {
+            return Admission::Refuse {
+                reason: format!("a frame of {} bytes without a header", frame.len()),
+                client_id: None,
+            };
+        };
+        if let (API_VERSIONS, Some((low, high)), Some(correlation)) =
+            (key, self.range(key), frame.get(4..8))
+            && !(low..=high).contains(&version)
+            && let Ok(correlation) = correlation.try_into()
+        {
+            return Admission::Answer {
+                correlation_id: i32::from_be_bytes(correlation),
+                body: unsupported_api_versions(high),
+            };
+        }
+        Admission::Refuse {
+            reason: describe(key, version, &format!("malformed header: {error}")),
+            client_id: None,
+        }
+    }
+}
+
+/// A reason that names the request.
+pub fn describe(api_key: i16, api_version: i16, reason: &str) -> String {
+    format!("API key {api_key} version {api_version}: {reason}")
+}
+
+/// The client id of a frame as text, for people.
+pub fn client_id(header: &RequestHeader, frame: &[u8]) -> Option<String> {
+    let bytes = frame.get(header.client_id.clone()?)?;
+    Some(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// The answer to an ApiVersions request of an unknown version (KIP-511): version 0 of the body, error 35, and exactly one entry, which tells the
+/// client which versions of ApiVersions itself it may ask with. Without the entry, or without an answer, clients give up.
+fn unsupported_api_versions(version_max: i16) -> Vec<u8> {
+    let mut body = Vec::with_capacity(12);
+    body.extend_from_slice(&UNSUPPORTED_VERSION.to_be_bytes());
+    body.extend_from_slice(&1i32.to_be_bytes());
+    for number in [API_VERSIONS, 0, version_max] {
+        body.extend_from_slice(&number.to_be_bytes());
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::io::Wake;
+    use crate::net::frames::Pool;
+    use crate::net::limits::Budget;
+    use crate::wire::headers::request_frame;
+
+    fn admit(frame: &[u8]) -> Admission {
+        let wake = Arc::new(Wake::new().unwrap());
+        let pool = Arc::new(Pool::new(Arc::new(Budget::new(1 << 20, wake))));
+        let mut buffer = pool.take(frame.len());
+        buffer.copy_from_slice(frame);
+        Supported::new(&HashMap::from([(0, (0, 8)), (3, (0, 9)), (18, (0, 3))])).admit(buffer)
+    }
+
+    fn request(key: i16, version: i16) -> Vec<u8> {
+        request_frame(key, version, 77, Some("probe"), b"")
+            .unwrap()
+            .split_off(4)
+    }
+
+    fn refusal(frame: &[u8]) -> (String, Option<String>) {
+        match admit(frame) {
+            Admission::Refuse { reason, client_id } => (reason, client_id),
+            _ => panic!("not refused"),
+        }
+    }
+
+    #[test]
+    fn what_is_served_starts() {
+        for (key, version) in [(0, 0), (0, 8), (3, 9), (18, 3)] {
+            assert!(matches!(
+                admit(&request(key, version)),
+                Admission::Start(..)
+            ));
+        }
+    }
+
+    #[test]
+    fn refusals_name_key_version_and_client() {
+        assert_eq!(
+            refusal(&request(999, 3)),
+            (
+                "API key 999 version 3: unknown API key".into(),
+                Some("probe".into())
+            )
+        );
+        assert_eq!(
+            refusal(&request(3, 10)),
+            (
+                "API key 3 version 10: unsupported version, 0 to 9 are served".into(),
+                Some("probe".into())
+            )
+        );
+        assert!(
+            refusal(&request(3, 9)[..10])
+                .0
+                .starts_with("API key 3 version 9: malformed header")
+        );
+        assert_eq!(refusal(&[1, 2, 3]).0, "a frame of 3 bytes without a header");
+        assert_eq!(refusal(&[]).0, "a frame of 0 bytes without a header");
+    }
+
+    #[test]
+    fn unknown_api_versions_are_answered_in_the_oldest_form() {
+        let mut broken = request(18, 99);
+        broken.truncate(9);
+        for frame in [request(18, 4), request(18, 99), broken] {
+            let Admission::Answer {
+                correlation_id,
+                body,
+            } = admit(&frame)
+            else {
+                panic!("not answered");
+            };
+            assert_eq!(correlation_id, 77);
+            assert_eq!(body, [0, 35, 0, 0, 0, 1, 0, 18, 0, 0, 0, 3]);
+        }
+    }
+}

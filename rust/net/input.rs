@@ -1,0 +1,301 @@
+//! From bytes to frames, without I/O: what of a connection's bytes is kept between two reads.
+//!
+//! All connections share one read buffer, and most reads bring whole small frames: they are cut from the shared buffer one by one, as each
+//! may start, each into pooled memory of its size. What is left at the end of a visit is kept in one of three forms:
+//!
+//! * up to three bytes of a length (`head`);
+//! * a frame of known and permitted length that is not complete (`partial`): memory of its size, into which the next reads go directly;
+//! * bytes that contain at least one whole frame which may not start yet (`parked`). Nothing is read while there are any, so that what one
+//!   connection can park is one read.
+
+use std::sync::Arc;
+
+use super::frames::{Buffer, Pool};
+
+/// Bytes of the length before each frame.
+const LENGTH_BYTES: usize = 4;
+
+struct Partial {
+    buffer: Buffer,
+    filled: usize,
+}
+
+struct Parked {
+    buffer: Buffer,
+    start: usize,
+}
+
+/// What comes next on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// No whole frame.
+    Nothing,
+    /// A whole frame; its API key (-1 if it has less than two bytes) and its length.
+    Frame { api_key: i16, length: usize },
+    /// A length that is negative or over the limit.
+    Bad(i32),
+}
+
+/// The shared read buffer's bytes that belong to the connection being visited.
+pub struct Fresh<'a> {
+    pub bytes: &'a [u8],
+    pub start: &'a mut usize,
+}
+
+/// The unstarted input of one connection.
+#[derive(Default)]
+pub struct Input {
+    head: [u8; LENGTH_BYTES],
+    head_length: usize,
+    partial: Option<Partial>,
+    parked: Option<Parked>,
+}
+
+fn key_of(frame: &[u8]) -> i16 {
+    frame
+        .first_chunk()
+        .map_or(-1, |bytes| i16::from_be_bytes(*bytes))
+}
+
+/// Looks at the next frame in `bytes`.
+fn look(bytes: &[u8], frame_bytes_max: usize) -> Next {
+    let Some(length) = bytes.first_chunk() else {
+        return Next::Nothing;
+    };
+    let length = i32::from_be_bytes(*length);
+    match usize::try_from(length) {
+        Ok(size) if size <= frame_bytes_max => match bytes.get(LENGTH_BYTES..LENGTH_BYTES + size) {
+            Some(frame) => Next::Frame {
+                api_key: key_of(frame),
+                length: size,
+            },
+            None => Next::Nothing,
+        },
+        _ => Next::Bad(length),
+    }
+}
+
+impl Input {
+    /// Whether there is a frame that was read and not started.
+    pub fn has_parked(&self) -> bool {
+        self.parked.is_some() || self.is_complete()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.partial
+            .as_ref()
+            .is_some_and(|partial| partial.filled == partial.buffer.len())
+    }
+
+    /// Whether nothing at all is kept.
+    pub fn is_empty(&self) -> bool {
+        self.head_length == 0 && self.partial.is_none() && self.parked.is_none()
+    }
+
+    /// Where the next bytes go before any others: the rest of a large frame.
+    pub fn direct(&mut self) -> Option<&mut [u8]> {
+        let partial = self.partial.as_mut()?;
+        Some(&mut partial.buffer[partial.filled..])
+    }
+
+    /// `count` bytes came into `direct()`.
+    pub fn advance(&mut self, count: usize) {
+        if let Some(partial) = &mut self.partial {
+            partial.filled += count;
+        }
+    }
+
+    /// Takes the bytes of an incomplete length, to be put in front of what is read next.
+    pub fn take_head(&mut self, to: &mut [u8]) -> usize {
+        let length = std::mem::take(&mut self.head_length);
+        to[..length].copy_from_slice(&self.head[..length]);
+        length
+    }
+
+    /// What comes next: a large frame that is complete, then what was parked, then what was just read.
+    pub fn peek(&self, fresh: &Fresh<'_>, frame_bytes_max: usize) -> Next {
+        if self.is_complete() {
+            let frame = self.partial.as_ref().map(|partial| &*partial.buffer);
+            let frame = frame.unwrap_or_default();
+            return Next::Frame {
+                api_key: key_of(frame),
+                length: frame.len(),
+            };
+        }
+        match &self.parked {
+            Some(parked) => look(&parked.buffer[parked.start..], frame_bytes_max),
+            None => look(&fresh.bytes[*fresh.start..], frame_bytes_max),
+        }
+    }
+
+    /// Takes the frame that `peek` saw, `length` bytes long, without its length field.
+    pub fn take(&mut self, length: usize, fresh: &mut Fresh<'_>, pool: &Arc<Pool>) -> Buffer {
+        if self.is_complete()
+            && let Some(partial) = self.partial.take()
+        {
+            return partial.buffer;
+        }
+        let mut buffer = pool.take(length);
+        match &mut self.parked {
+            Some(parked) => {
+                let start = parked.start + LENGTH_BYTES;
+                buffer.copy_from_slice(&parked.buffer[start..start + length]);
+                parked.start = start + length;
+            }
+            None => {
+                let start = *fresh.start + LENGTH_BYTES;
+                buffer.copy_from_slice(&fresh.bytes[start..start + length]);
+                *fresh.start = start + length;
+            }
+        }
+        buffer
+    }
+
+    /// Keeps what a visit left. A bad length stays where `peek` finds it.
+    pub fn keep(&mut self, fresh: &mut Fresh<'_>, frame_bytes_max: usize, pool: &Arc<Pool>) {
+        let rest = &fresh.bytes[*fresh.start..];
+        *fresh.start = fresh.bytes.len();
+        if self.is_complete() {
+            // The large frame may not start yet; what came with it waits behind it.
+            self.park(rest, pool);
+        } else if let Some(parked) = self.parked.take() {
+            let left = &parked.buffer[parked.start..];
+            if look(left, frame_bytes_max) == Next::Nothing {
+                self.keep_incomplete(left, pool);
+            } else {
+                self.parked = Some(parked);
+            }
+        } else if look(rest, frame_bytes_max) == Next::Nothing {
+            if self.partial.is_none() {
+                self.keep_incomplete(rest, pool);
+            }
+        } else {
+            self.park(rest, pool);
+        }
+    }
+
+    fn park(&mut self, bytes: &[u8], pool: &Arc<Pool>) {
+        if bytes.is_empty() || self.parked.is_some() {
+            return;
+        }
+        let mut buffer = pool.take(bytes.len());
+        buffer.copy_from_slice(bytes);
+        self.parked = Some(Parked { buffer, start: 0 });
+    }
+
+    /// `bytes` begin a frame of permitted length and do not end it.
+    fn keep_incomplete(&mut self, bytes: &[u8], pool: &Arc<Pool>) {
+        let Some((length, begun)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
+            self.head[..bytes.len()].copy_from_slice(bytes);
+            self.head_length = bytes.len();
+            return;
+        };
+        let mut buffer = pool.take(i32::from_be_bytes(*length).max(0) as usize);
+        buffer[..begun.len()].copy_from_slice(begun);
+        self.partial = Some(Partial {
+            buffer,
+            filled: begun.len(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Wake;
+    use crate::net::limits::Budget;
+    use proptest::prelude::*;
+
+    const MAX: usize = 1000;
+
+    fn pool() -> Arc<Pool> {
+        let wake = Arc::new(Wake::new().unwrap());
+        Arc::new(Pool::new(Arc::new(Budget::new(1 << 30, wake))))
+    }
+
+    /// Feeds `bytes` as a socket would, `chunk` at a time, starting at most `per_visit` frames a visit.
+    fn feed(bytes: &[u8], chunk: usize, per_visit: usize) -> (Vec<Vec<u8>>, Option<i32>) {
+        let (pool, mut input, mut frames) = (pool(), Input::default(), Vec::new());
+        let mut rest = bytes;
+        let mut shared = vec![0; MAX + 10 + LENGTH_BYTES];
+        loop {
+            let (mut start, mut end) = (0, 0);
+            if !input.has_parked() {
+                if rest.is_empty() {
+                    return (frames, None);
+                }
+                let mut left = chunk.min(rest.len());
+                end = input.take_head(&mut shared);
+                if let Some(space) = input.direct() {
+                    let count = left.min(space.len());
+                    space[..count].copy_from_slice(&rest[..count]);
+                    input.advance(count);
+                    (rest, left) = (&rest[count..], left - count);
+                }
+                shared[end..end + left].copy_from_slice(&rest[..left]);
+                (rest, end) = (&rest[left..], end + left);
+            }
+            let mut fresh = Fresh {
+                bytes: &shared[..end],
+                start: &mut start,
+            };
+            for _ in 0..per_visit {
+                match input.peek(&fresh, MAX) {
+                    Next::Nothing => break,
+                    Next::Frame { length, .. } => {
+                        frames.push(input.take(length, &mut fresh, &pool).to_vec());
+                    }
+                    Next::Bad(length) => return (frames, Some(length)),
+                }
+            }
+            input.keep(&mut fresh, MAX, &pool);
+        }
+    }
+
+    fn stream(frames: &[Vec<u8>]) -> Vec<u8> {
+        frames
+            .iter()
+            .flat_map(|frame| [&(frame.len() as i32).to_be_bytes()[..], frame].concat())
+            .collect()
+    }
+
+    #[test]
+    fn frames_come_out_whatever_the_reads_bring() {
+        let frames: Vec<Vec<u8>> = [0, 1, 2, 100, MAX, 3, 999, 0, 0, 500]
+            .iter()
+            .enumerate()
+            .map(|(index, &length)| vec![index as u8; length])
+            .collect();
+        let bytes = stream(&frames);
+        for chunk in (1..20).chain([100, MAX - 1, MAX, MAX + 4]) {
+            for per_visit in [1, 2, 100] {
+                assert_eq!(feed(&bytes, chunk, per_visit), (frames.clone(), None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_length_is_seen_before_anything_is_allocated() {
+        for length in [-1, i32::MIN, MAX as i32 + 1, i32::MAX] {
+            let mut bytes = stream(&[vec![1; 5]]);
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.extend_from_slice(&[7; 50]);
+            for chunk in [1, 3, 9, 100] {
+                assert_eq!(feed(&bytes, chunk, 9), (vec![vec![1; 5]], Some(length)));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..3000), chunk in 1..100usize, per_visit in 1..5usize) {
+            feed(&bytes, chunk, per_visit);
+        }
+
+        #[test]
+        fn any_cutting_gives_the_frames(sizes in prop::collection::vec(0..=MAX, 0..20), chunk in 1..=MAX, per_visit in 1..5usize) {
+            let frames: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![size as u8; size]).collect();
+            prop_assert_eq!(feed(&stream(&frames), chunk, per_visit), (frames, None));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Listening sockets, and how many connections may come from where.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use super::limits::Limits;
+
+/// Where a connection comes from and where it was accepted.
+#[derive(Debug)]
+pub struct Origin {
+    pub peer: SocketAddr,
+    /// The address the client reached, also behind a wildcard listener.
+    pub local: SocketAddr,
+    /// The name of the listener, such as `PLAINTEXT`.
+    pub listener: Arc<str>,
+}
+
+pub struct Listener {
+    socket: TcpListener,
+    pub name: Arc<str>,
+    /// Whether the epoll set watches it.
+    pub watched: bool,
+}
+
+/// What one accept brought.
+pub enum Accepted {
+    Connection(OwnedFd, Origin),
+    /// Nobody waits.
+    Nobody,
+    /// The process or the machine has no descriptor or memory left for more.
+    Exhausted,
+}
+
+impl Listener {
+    /// Binds and listens; `host` may be a name or an address, port 0 takes a free one.
+    pub fn bind(host: &str, port: u16, name: &str) -> io::Result<Self> {
+        let socket = TcpListener::bind((host, port))?;
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            name: name.into(),
+            watched: false,
+        })
+    }
+
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.socket.local_addr()?.port())
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The next connection, set up as `limits` say.
+    pub fn accept(&self, limits: &Limits) -> io::Result<Accepted> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, peer) = loop {
+            match rustix::net::acceptfrom_with(&self.socket, flags) {
+                Ok(accepted) => break accepted,
+                // The client went away while it waited, or an error of its network is reported here: look at the next.
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM | Errno::PROTO) => {}
+                Err(
+                    Errno::NETDOWN
+                    | Errno::NETUNREACH
+                    | Errno::HOSTDOWN
+                    | Errno::HOSTUNREACH
+                    | Errno::NOPROTOOPT
+                    | Errno::NONET
+                    | Errno::OPNOTSUPP,
+                ) => {}
+                Err(Errno::AGAIN) => return Ok(Accepted::Nobody),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    return Ok(Accepted::Exhausted);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        let local = rustix::net::getsockname(&socket)
+            .ok()
+            .and_then(|local| SocketAddr::try_from(local).ok());
+        let (Some(peer), Some(local)) = (peer, local) else {
+            return Ok(Accepted::Nobody);
+        };
+        // Answers are written whole; waiting for more to send would only delay them. A socket that is gone already will say so when it is read.
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+        let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+        if let Some(bytes) = limits.send_buffer_bytes {
+            let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, bytes);
+        }
+        if let Some(bytes) = limits.receive_buffer_bytes {
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes);
+        }
+        Ok(Accepted::Connection(
+            socket,
+            Origin {
+                peer,
+                local,
+                listener: Arc::clone(&self.name),
+            },
+        ))
+    }
+}
+
+/// Connections by the address they come from (`max.connections.per.ip`).
+#[derive(Default)]
+pub struct PerIp(HashMap<IpAddr, usize>);
+
+impl PerIp {
+    /// Counts one more from `ip`, or says why not.
+    pub fn enter(&mut self, ip: IpAddr, limits: &Limits) -> Result<(), String> {
+        let ip = ip.to_canonical();
+        let limit = *limits
+            .connections_per_ip_overrides
+            .get(&ip)
+            .unwrap_or(&limits.connections_per_ip_max);
+        let count = self.0.entry(ip).or_default();
+        if *count >= limit {
+            let reason = format!("too many connections from {ip} (maximum is {limit})");
+            if *count == 0 {
+                self.0.remove(&ip);
+            }
+            return Err(reason);
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    pub fn leave(&mut self, ip: IpAddr) {
+        let ip = ip.to_canonical();
+        if let Some(count) = self.0.get_mut(&ip) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&ip);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_per_address_are_bounded() {
+        let one: IpAddr = "10.0.0.1".parse().unwrap();
+        let two: IpAddr = "10.0.0.2".parse().unwrap();
+        let limits = Limits {
+            connections_per_ip_max: 2,
+            connections_per_ip_overrides: HashMap::from([(two, 0)]),
+            ..Limits::default()
+        };
+        let mut per_ip = PerIp::default();
+        assert!(per_ip.enter(one, &limits).is_ok());
+        assert!(
+            per_ip
+                .enter("::ffff:10.0.0.1".parse().unwrap(), &limits)
+                .is_ok()
+        );
+        assert_eq!(
+            per_ip.enter(one, &limits).unwrap_err(),
+            "too many connections from 10.0.0.1 (maximum is 2)"
+        );
+        per_ip.leave(one);
+        assert!(per_ip.enter(one, &limits).is_ok());
+        assert!(per_ip.enter(two, &limits).is_err());
+        assert_eq!(per_ip.0.len(), 1);
+    }
+}

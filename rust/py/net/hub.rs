@@ -1,0 +1,196 @@
+//! `Hub` and `Disconnected`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::completions::{Completion, Completions, Outcome};
+use super::request::Request;
+use crate::net::hub::{self, Event};
+use crate::net::limits::Limits;
+use crate::net::listeners::Origin;
+
+/// The hub as requests share it. The lock is only ever held for a moment, by a thread that is attached to Python, and never while a Python object
+/// is made or dropped (a collection of garbage may drop a request, which takes the lock).
+pub type Shared = Arc<Mutex<hub::Hub<Outcome>>>;
+
+pub fn address(address: std::net::SocketAddr) -> (String, u16) {
+    (address.ip().to_canonical().to_string(), address.port())
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct Hub {
+    hub: Shared,
+    fd: RawFd,
+}
+
+#[pymethods]
+impl Hub {
+    #[new]
+    #[pyo3(signature = (*, supported, frame_bytes_max = 104_857_600, queued_bytes_max = 268_435_456,
+        output_bytes_max = 1_048_576, waiting_requests_max = 1000, waiting_bytes_max = 16_777_216,
+        connections_max = 2_147_483_647, connections_per_ip_max = 2_147_483_647,
+        connections_per_ip_overrides = None, idle_ms = Some(600_000), send_buffer_bytes = None,
+        receive_buffer_bytes = None))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a setting, given by name"
+    )]
+    fn new(
+        supported: HashMap<i16, (i16, i16)>,
+        frame_bytes_max: usize,
+        queued_bytes_max: usize,
+        output_bytes_max: usize,
+        waiting_requests_max: usize,
+        waiting_bytes_max: usize,
+        connections_max: usize,
+        connections_per_ip_max: usize,
+        connections_per_ip_overrides: Option<HashMap<String, usize>>,
+        idle_ms: Option<u64>,
+        send_buffer_bytes: Option<usize>,
+        receive_buffer_bytes: Option<usize>,
+    ) -> PyResult<Self> {
+        let overrides = connections_per_ip_overrides
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(ip, count)| {
+                let ip = ip.parse::<IpAddr>();
+                ip.map(|ip| (ip.to_canonical(), count))
+                    .map_err(|error| PyValueError::new_err(error.to_string()))
+            })
+            .collect::<PyResult<_>>()?;
+        let limits = Limits {
+            frame_bytes_max,
+            queued_bytes_max,
+            output_bytes_max,
+            waiting_requests_max,
+            waiting_bytes_max,
+            connections_max,
+            connections_per_ip_max,
+            connections_per_ip_overrides: overrides,
+            idle_ms,
+            send_buffer_bytes,
+            receive_buffer_bytes,
+        };
+        let hub = hub::Hub::new(limits, &supported)?;
+        let fd = hub.fd().as_raw_fd();
+        Ok(Self {
+            hub: Arc::new(Mutex::new(hub)),
+            fd,
+        })
+    }
+
+    fn fileno(&self) -> RawFd {
+        self.fd
+    }
+
+    fn listen(&self, host: &str, port: u16, name: &str) -> PyResult<u16> {
+        Ok(self.hub.lock().listen(host, port, name)?)
+    }
+
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let event = self.hub.lock().next_event()?;
+        Ok(match event {
+            None => None,
+            Some(Event::Request(incoming)) => {
+                Some(Py::new(py, Request::new(&self.hub, incoming))?.into_any())
+            }
+            Some(Event::Completion(completion)) => {
+                Some(Py::new(py, Completion::new(py, completion))?.into_any())
+            }
+            Some(Event::Disconnected(event)) => {
+                Some(Py::new(py, Disconnected { event })?.into_any())
+            }
+        })
+    }
+
+    #[getter]
+    fn completions(&self) -> Completions {
+        Completions::new(Arc::clone(self.hub.lock().completions()))
+    }
+
+    fn mark_broker(&self, connection_id: u64) {
+        self.hub.lock().mark_broker(connection_id);
+    }
+
+    fn stop_accepting(&self) {
+        self.hub.lock().stop_accepting();
+    }
+
+    fn drain(&self) {
+        self.hub.lock().drain();
+    }
+
+    fn close(&self) {
+        self.hub.lock().close();
+    }
+
+    #[getter]
+    fn connections(&self) -> usize {
+        self.hub.lock().figures().connections
+    }
+
+    #[getter]
+    fn queued_bytes(&self) -> usize {
+        self.hub.lock().figures().queued_bytes
+    }
+
+    #[getter]
+    fn pooled_bytes(&self) -> usize {
+        self.hub.lock().figures().pooled_bytes
+    }
+
+    #[getter]
+    fn accepted_total(&self) -> u64 {
+        self.hub.lock().figures().accepted_total
+    }
+
+    #[getter]
+    fn cold_reads_total(&self) -> u64 {
+        self.hub.lock().figures().cold_reads_total
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct Disconnected {
+    event: hub::Disconnected,
+}
+
+impl Disconnected {
+    fn origin(&self) -> &Origin {
+        &self.event.origin
+    }
+}
+
+#[pymethods]
+impl Disconnected {
+    #[getter]
+    fn connection_id(&self) -> u64 {
+        self.event.connection
+    }
+
+    #[getter]
+    fn reason(&self) -> Option<&str> {
+        self.event.reason.as_deref()
+    }
+
+    #[getter]
+    fn client_id(&self) -> Option<&str> {
+        self.event.client_id.as_deref()
+    }
+
+    #[getter]
+    fn peer_address(&self) -> (String, u16) {
+        address(self.origin().peer)
+    }
+
+    #[getter]
+    fn listener(&self) -> &str {
+        &self.origin().listener
+    }
+}
