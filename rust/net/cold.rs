@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::piece::FileSlice;
 use crate::io::{IoPool, Wake};
+use crate::wire::piece::FileSlice;
 
 /// What an I/O thread brings in at a time.
 pub const COLD_BYTES_MAX: u64 = 1 << 20;

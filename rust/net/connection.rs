@@ -11,9 +11,9 @@ use rustix::net::RecvFlags;
 use super::input::{Fresh, Input, Next};
 use super::limits::{Limits, SMALL_FRAME_BYTES, TURN_BYTES_MAX};
 use super::listeners::Origin;
-use super::piece::{FileSlice, Piece};
 use super::reply::{Output, Sent};
 use super::slots::{Slots, Value};
+use crate::wire::piece::{FileSlice, Piece};
 
 /// An answer that waits in a slot for those before it.
 pub struct Reply {

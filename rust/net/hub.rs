@@ -36,12 +36,12 @@ use super::limits::{
     VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
-use super::piece::Piece;
 use super::reply::Sent;
 use super::slots::Value;
 use super::table::Table;
 use crate::io::{Completion, Completions, Wake};
 use crate::wire::headers::{RequestHeader, response_header_version};
+use crate::wire::piece::Piece;
 
 const PRODUCE: i16 = 0;
 /// What epoll reports for descriptors that are not connections; listeners count down from below these.

@@ -17,7 +17,6 @@ pub mod hub;
 pub mod input;
 pub mod limits;
 pub mod listeners;
-pub mod piece;
 pub mod reply;
 pub mod slots;
 pub mod table;

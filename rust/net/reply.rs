@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::limits::JOINED_BYTES_MAX;
-use super::piece::{FileSlice, Piece};
+use crate::wire::piece::{FileSlice, Piece};
 
 /// Pieces in one sendmsg.
 const VECTOR_MAX: usize = 64;
