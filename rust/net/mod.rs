@@ -20,5 +20,3 @@ pub mod listeners;
 pub mod reply;
 pub mod slots;
 pub mod table;
-#[cfg(test)]
-mod tests;

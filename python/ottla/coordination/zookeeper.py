@@ -12,6 +12,7 @@ What else is done here because kazoo does not:
   away would block our loop. At most `WINDOW` requests are with kazoo; the others wait here, also while the session is
   suspended, so that a write that was never sent is not reported as unknown.
 - **Reads are repeated** after a lost connection. Writes are not: they raise ConnectionLoss, whose outcome is unknown.
+- **No data is null.** Kafka makes its parent nodes with null; where it reads data it tells null from an empty string.
 - **The chroot** is made if it is not there, as a Kafka broker does.
 
 A session that times out is ended by the server; the client hears of it when it reconnects (`EXPIRED`), and kazoo then
@@ -32,8 +33,10 @@ import trio
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
+from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from ottla.coordination.tree import (
     BadVersion,
@@ -298,7 +301,11 @@ class ZooKeeperTree(Tree):
         for operation in operations:
             match operation:
                 case Create(path, data, ephemeral, sequential):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+                    # Not transaction.create(): that refuses to send null.
+                    flags = (1 if ephemeral else 0) | (2 if sequential else 0)
+                    transaction.operations.append(
+                        KazooCreate(self._client.chroot + path, data or None, OPEN_ACL_UNSAFE, flags)
+                    )
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):
@@ -309,7 +316,9 @@ class ZooKeeperTree(Tree):
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         check_path(path + "0" if sequential else path)
-        make = functools.partial(self._client.create_async, path, data, ephemeral=ephemeral, sequence=sequential)
+        make = functools.partial(
+            self._client.create_async, path, data or None, ephemeral=ephemeral, sequence=sequential
+        )
         made: str = await self._one(path, make, is_read=False)
         return made
 

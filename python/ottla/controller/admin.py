@@ -1,0 +1,311 @@
+"""What any broker may do to the cluster's topics and settings: write the wish into the tree. The controller carries it
+out.
+
+These functions return when the tree holds the wish. A topic can be used when the controller has chosen its leaders and
+the brokers have heard of it, which a broker sees in its own metadata. Errors are Kafka's (`ottla.errors`), with Kafka's
+messages, because tools show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ottla.config.topic import check_topic
+from ottla.config.values import ConfigError
+from ottla.controller.assignment import Assignment, assign
+from ottla.controller.names import check_name, collisions
+from ottla.coordination import znodes
+from ottla.coordination.tree import (
+    BadVersion,
+    ConnectionLoss,
+    Create,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    Tree,
+    get_or_none,
+)
+from ottla.coordination.znodes import BrokerRegistration, TopicAssignment
+from ottla.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidTopic,
+    KafkaError,
+    ReassignmentInProgress,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic to create: either numbers of partitions and replicas, or the assignment itself."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    assignment: Assignment | None = None
+    config: Mapping[str, str] = {}
+
+
+async def broker_racks(tree: Tree) -> dict[int, str | None]:
+    """The registered brokers and their racks."""
+    ids = [int(name) for name in await tree.children(znodes.BROKER_IDS)]
+    paths = [znodes.broker_path(broker_id) for broker_id in ids]
+    nodes = await tree.get_many(paths)
+    return {
+        broker_id: BrokerRegistration.decode(path, node.data).rack
+        for broker_id, path, node in zip(ids, paths, nodes, strict=True)
+        if node is not None
+    }
+
+
+async def create_topics(
+    tree: Tree, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> dict[str, Assignment | KafkaError]:
+    """Create topics, each on its own: for each name the assignment that it got, or the error.
+
+    With `validate_only` nothing is written. Errors: InvalidTopic, TopicAlreadyExists, InvalidPartitions,
+    InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig.
+    """
+    racks = await broker_racks(tree)
+    existing = set(await tree.children(znodes.TOPICS))
+    results: dict[str, Assignment | KafkaError] = {}
+    for topic in topics:
+        try:
+            assignment = _check_new(topic, existing, racks)
+            if not validate_only:
+                await _create_topic(tree, topic, assignment)
+                existing.add(topic.name)
+            results[topic.name] = assignment
+        except KafkaError as error:
+            results[topic.name] = error
+    return results
+
+
+async def create_topic(tree: Tree, topic: NewTopic) -> Assignment:
+    """One of `create_topics`; raises its error."""
+    result = (await create_topics(tree, [topic]))[topic.name]
+    if isinstance(result, KafkaError):
+        raise result
+    return result
+
+
+def _check_new(topic: NewTopic, existing: set[str], racks: Mapping[int, str | None]) -> Assignment:
+    if topic.name in existing:
+        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+    if topic.assignment is None:
+        assignment = assign(racks, topic.partitions, topic.replication_factor)
+    else:
+        assignment = dict(topic.assignment)
+    check_name(topic.name)
+    colliding = collisions(topic.name, existing)
+    if colliding:
+        raise InvalidTopic(f"Topic '{topic.name}' collides with existing topics: {', '.join(colliding)}")
+    _check_assignment(assignment)
+    _check_config(topic.config)
+    return assignment
+
+
+def _check_assignment(assignment: Assignment) -> None:
+    if len({len(replicas) for replicas in assignment.values()}) != 1:
+        raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
+    for replicas in assignment.values():
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(f"Duplicate replica assignment found: {assignment}")
+    if sorted(assignment) != list(range(len(assignment))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def _check_config(config: Mapping[str, str]) -> None:
+    try:
+        check_topic(config)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from error
+
+
+async def _create_topic(tree: Tree, topic: NewTopic, assignment: Assignment) -> None:
+    data = TopicAssignment(assignment).encode()
+    config = znodes.encode_config(topic.config)
+    config_path = znodes.config_path("topics", topic.name)
+    make = Create(znodes.topic_path(topic.name), data)
+    # What a topic of that name left behind is replaced, as Kafka does. Two nodes in one transaction: no topic is ever
+    # seen without its settings.
+    for write in _alternating(Create(config_path, config), Set(config_path, config)):
+        try:
+            await tree.multi([write, make])
+        except ConnectionLoss:
+            await tree.wait_connected()
+            node = await get_or_none(tree, make.path)
+            if node is not None and node.data == data:
+                return
+        except (NodeExists, NoNode) as error:
+            if error.index == 1 and isinstance(error, NodeExists):
+                raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.") from error
+            if error.index == 1:
+                raise
+        else:
+            return
+
+
+def _alternating(first: Operation, second: Operation) -> Iterable[Operation]:
+    while True:
+        yield first
+        yield second
+
+
+async def delete_topics(tree: Tree, topics: Iterable[str]) -> dict[str, KafkaError | None]:
+    """Mark topics for deletion: for each None, or UnknownTopicOrPartition. Marking twice is no error."""
+    results: dict[str, KafkaError | None] = {}
+    for topic in topics:
+        if not _may_be_name(topic) or await tree.exists(znodes.topic_path(topic)) is None:
+            results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
+            continue
+        await _ensure_marked(tree, topic)
+        results[topic] = None
+    return results
+
+
+async def _ensure_marked(tree: Tree, topic: str) -> None:
+    path = znodes.delete_topic_path(topic)
+    while True:
+        try:
+            await tree.create(path)
+        except NodeExists:
+            return
+        except ConnectionLoss:
+            await tree.wait_connected()
+        else:
+            return
+
+
+def _may_be_name(topic: str) -> bool:
+    try:
+        check_name(topic)
+    except InvalidTopic:
+        return False
+    return True
+
+
+async def create_partitions(
+    tree: Tree,
+    topic: str,
+    total: int,
+    *,
+    assignments: Sequence[Sequence[int]] | None = None,
+    validate_only: bool = False,
+) -> Assignment:
+    """Let a topic have `total` partitions; returns the new ones' assignment.
+
+    `assignments` are the new partitions' replicas in order. Raises UnknownTopicOrPartition, InvalidPartitions,
+    InvalidReplicaAssignment, ReassignmentInProgress.
+    """
+    path = znodes.topic_path(topic)
+    racks = await broker_racks(tree)
+    placed: Assignment | None = None
+    while True:
+        node = await get_or_none(tree, path) if _may_be_name(topic) else None
+        if node is None:
+            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+        current = TopicAssignment.decode(path, node.data)
+        if placed is not None and placed.items() <= current.partitions.items():
+            return placed
+        placed = _more_partitions(topic, current, total, assignments, racks)
+        if validate_only:
+            return placed
+        grown = msgspec.structs.replace(current, partitions=current.partitions | placed)
+        try:
+            await tree.set(path, grown.encode(), node.stat.version)
+        except ConnectionLoss:
+            await tree.wait_connected()
+        except (BadVersion, NoNode):
+            placed = None
+        else:
+            return placed
+
+
+def _more_partitions(
+    topic: str,
+    current: TopicAssignment,
+    total: int,
+    assignments: Sequence[Sequence[int]] | None,
+    racks: Mapping[int, str | None],
+) -> Assignment:
+    if current.adding or current.removing:
+        raise ReassignmentInProgress(f"A partition reassignment is in progress for the topic '{topic}'.")
+    count = len(current.partitions)
+    if total < count:
+        raise InvalidPartitions(f"Topic currently has {count} partitions, which is higher than the requested {total}.")
+    if total == count:
+        raise InvalidPartitions(f"Topic already has {count} partitions.")
+    first = current.partitions[0]
+    if assignments is None:
+        ordered = sorted(racks)
+        start = next((index for index, broker in enumerate(ordered) if broker >= first[0]), 0)
+        return assign(racks, total - count, len(first), first_partition=count, start=start)
+    unknown = sorted({broker for replicas in assignments for broker in replicas} - racks.keys())
+    if unknown:
+        raise InvalidReplicaAssignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
+    if len(assignments) != total - count:
+        raise InvalidReplicaAssignment(
+            f"Increasing the number of partitions by {total - count} but {len(assignments)} assignments provided."
+        )
+    for replicas in assignments:
+        if len(replicas) != len(first) or len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignment(
+                f"A partition of topic '{topic}' has {len(first)} replicas on different brokers, not {list(replicas)}."
+            )
+    return {count + index: tuple(replicas) for index, replicas in enumerate(assignments)}
+
+
+# Settings.
+
+
+async def get_config(tree: Tree, entity_type: str, entity_name: str) -> dict[str, str]:
+    """An entity's own settings; empty if it has none. `entity_type` is topics, brokers, clients or users."""
+    path = znodes.config_path(entity_type, entity_name)
+    node = await get_or_none(tree, path)
+    return {} if node is None else znodes.decode_config(path, node.data)
+
+
+async def set_topic_config(tree: Tree, topic: str, config: Mapping[str, str]) -> None:
+    """Replace a topic's own settings and tell every broker. Raises UnknownTopicOrPartition, InvalidConfig."""
+    if not _may_be_name(topic) or await tree.exists(znodes.topic_path(topic)) is None:
+        raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
+    _check_config(config)
+    await set_config(tree, "topics", topic, config)
+
+
+async def set_config(tree: Tree, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
+    """Replace an entity's own settings, whatever it is, and tell every broker.
+
+    Brokers' settings that hold for all of them are those of the broker "<default>". Nothing is checked here.
+    """
+    if not entity_name or "/" in entity_name.replace("/clients/", ""):
+        raise InvalidRequest(f"no name of one of the {entity_type}: {entity_name!r}")
+    path = znodes.config_path(entity_type, entity_name)
+    data = znodes.encode_config(config)
+    await tree.ensure(path)
+    await _until_done(tree, Set(path, data))
+    await notify_config_change(tree, entity_type, entity_name)
+
+
+async def notify_config_change(tree: Tree, entity_type: str, entity_name: str) -> None:
+    """Let every broker read an entity's settings again. After a lost answer they may be told twice."""
+    change = znodes.encode_config_change(f"{entity_type}/{entity_name}")
+    await _until_done(tree, Create(znodes.CONFIG_CHANGE_PREFIX, change, sequential=True))
+
+
+async def _until_done(tree: Tree, operation: Operation) -> None:
+    """For operations that may be done twice without harm."""
+    while True:
+        try:
+            await tree.multi([operation])
+        except ConnectionLoss:
+            await tree.wait_connected()
+        else:
+            return

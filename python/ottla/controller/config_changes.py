@@ -1,0 +1,80 @@
+"""Hearing of changed settings: every broker watches `/config/changes` and reads again what is named there.
+
+A change is told by a sequential node that names the entity. Nodes are kept for 15 minutes, so that every broker sees
+them, and removed by whoever looks next. A broker that starts reads all settings anyway; what it then finds here names
+entities it may read once too often. (Kafka: ZkNodeChangeNotificationListener.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ottla.coordination import znodes
+from ottla.coordination.tree import ConnectionLoss, Delete, NoNode, SessionExpired, Tree, WatchEvent
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS = 15 * 60 * 1000
+
+OnChange = Callable[[str, str], Awaitable[None]]
+"""Gets the entity's type ("topics", "brokers", "clients", "users") and its name."""
+
+
+async def watch_config_changes(
+    tree: Tree, on_change: OnChange, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Call `on_change` for each change, in order, until cancelled. Started when what was there has been handled."""
+    seen = -1
+    started = False
+    while True:
+        changed = trio.Event()
+
+        def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
+            changed.set()
+
+        try:
+            names = await tree.children(znodes.CONFIG_CHANGES, wake)
+        except SessionExpired:
+            await tree.wait_connected()
+            continue
+        numbered = sorted((number, name) for name in names if (number := _number(name)) is not None)
+        for number, name in numbered:
+            if number > seen:
+                await _handle(tree, f"{znodes.CONFIG_CHANGES}/{name}", on_change)
+                seen = number
+        await _remove_old(tree, [name for _, name in numbered])
+        if not started:
+            started = True
+            task_status.started()
+        await changed.wait()
+
+
+def _number(name: str) -> int | None:
+    digits = name.removeprefix("config_change_")
+    return int(digits) if digits.isdecimal() else None
+
+
+async def _handle(tree: Tree, path: str, on_change: OnChange) -> None:
+    try:
+        node = await tree.get(path)
+        entity_type, _, entity_name = znodes.decode_config_change(path, node.data).partition("/")
+    except NoNode:
+        return
+    except (SessionExpired, znodes.MalformedNode) as error:
+        logger.warning("a change of settings could not be read: %s", error)
+        return
+    await on_change(entity_type, entity_name)
+
+
+async def _remove_old(tree: Tree, names: list[str]) -> None:
+    paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+    try:
+        nodes = await tree.get_many(paths)
+        for path, node in zip(paths, nodes, strict=True):
+            if node is not None and znodes.now_ms() - node.stat.ctime_ms > KEPT_MS:
+                await tree.multi([Delete(path)])
+    except (ConnectionLoss, NoNode, SessionExpired):
+        logger.debug("another broker removes old changes, or the tree is away")

@@ -1,0 +1,169 @@
+"""A broker's place in the tree: `/brokers/ids/N`, and the cluster's id.
+
+The registration is ephemeral and its czxid is the broker's epoch: the controller puts it into every request, so that
+what was meant for a broker's former life is refused. After an expired session the broker registers again and has a new
+epoch.
+
+A node that is in the way belongs to someone: to our own session (the answer was lost), to a session that this process
+had and lost (ZooKeeper may remove it late, ZOOKEEPER-2985), or to another process. Ours is kept, our dead session's is
+replaced, and for another's end we wait a while: a broker that was killed and started again finds its own old session
+not expired yet. Kafka 2.7 fails at once there.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+
+import trio
+
+from ottla.coordination import znodes
+from ottla.coordination.tree import (
+    ConnectionLoss,
+    Create,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Set,
+    Stat,
+    Tree,
+    TreeError,
+    WatchEvent,
+    ensure_one,
+    get_or_none,
+)
+from ottla.coordination.znodes import BrokerRegistration
+
+logger = logging.getLogger(__name__)
+
+WAIT_MS = 30_000
+"""For the session of a former process with our id to expire: more than Kafka's default session timeout of 18 s."""
+
+
+class AlreadyRegistered(TreeError):
+    """A broker with this id lives: another process, whose session does not end."""
+
+
+class Registration:
+    """Keeps one broker registered. `register` once at the start, then `run` beside everything else."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        broker_id: int,
+        describe: Callable[[], BrokerRegistration],
+        *,
+        on_epoch: Callable[[int], None] | None = None,
+    ) -> None:
+        """`describe` is asked for the content whenever it is written; `on_epoch` hears of every new broker epoch."""
+        self._tree = tree
+        self._broker_id = broker_id
+        self._describe = describe
+        self._on_epoch = on_epoch
+        self._own_sessions: set[int] = set()
+        self._epoch = -1
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch: the czxid of the registration; -1 before the first."""
+        return self._epoch
+
+    async def register(self, *, wait_ms: int = WAIT_MS) -> int:
+        """Make the registration and return the broker epoch.
+
+        Raises AlreadyRegistered if another process still holds the id after `wait_ms`.
+        """
+        path = znodes.broker_path(self._broker_id)
+        stat: Stat | None = None
+        with trio.move_on_after(wait_ms / 1000):
+            while stat is None:
+                stat = await self._try(path)
+        if stat is None:
+            raise AlreadyRegistered(path, f"another process is broker {self._broker_id}")
+        self._own_sessions.add(self._tree.session_id)
+        self._epoch = stat.czxid
+        logger.info("broker %d is registered with epoch %d", self._broker_id, stat.czxid)
+        if self._on_epoch is not None:
+            self._on_epoch(stat.czxid)
+        return stat.czxid
+
+    async def run(self) -> None:
+        """Register again whenever a new session began. Until cancelled."""
+        changed = trio.Event()
+        remove = self._tree.listen(lambda _: changed.set())
+        session = self._tree.session_id
+        try:
+            while True:
+                await changed.wait()
+                changed = trio.Event()
+                if self._tree.state is not SessionState.CONNECTED or self._tree.session_id == session:
+                    continue
+                try:
+                    await self.register()
+                except SessionExpired:
+                    continue
+                session = self._tree.session_id
+        finally:
+            remove()
+
+    async def update(self) -> None:
+        """Write again what the broker says of itself: its endpoints changed."""
+        await self._tree.set(znodes.broker_path(self._broker_id), self._describe().encode())
+
+    async def _try(self, path: str) -> Stat | None:
+        data = self._describe().encode()
+        try:
+            # The second operation is there for its Stat, which a creation does not give.
+            _, stat = await self._tree.multi([Create(path, b"", ephemeral=True), Set(path, data, 0)])
+        except ConnectionLoss:
+            await self._tree.wait_connected()
+        except NodeExists:
+            pass
+        else:
+            made: Stat = stat
+            return made
+        node = await get_or_none(self._tree, path)
+        if node is None:
+            return None
+        owner = node.stat.ephemeral_owner
+        if owner == self._tree.session_id:
+            return node.stat
+        if owner in self._own_sessions:
+            with contextlib.suppress(NoNode):
+                await self._tree.delete(path, node.stat.version)
+            return None
+        logger.warning("broker %d is still registered by session 0x%x, waiting for its end", self._broker_id, owner)
+        await self._until_gone(path)
+        return None
+
+    async def _until_gone(self, path: str) -> None:
+        while True:
+            changed = trio.Event()
+
+            def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
+                changed.set()
+
+            if await self._tree.exists(path, wake) is None:
+                return
+            await changed.wait()
+
+
+async def prepare(tree: Tree) -> None:
+    """Make the nodes that a cluster always has, so that they can be watched."""
+    for path in znodes.PERSISTENT_PATHS:
+        await tree.ensure(path)
+
+
+async def get_or_create_cluster_id(tree: Tree) -> str:
+    """The cluster's id; the first broker makes it: a random UUID in 22 characters of URL-safe base64, as Kafka's."""
+    await tree.ensure(znodes.CLUSTER)
+    while True:
+        node = await get_or_none(tree, znodes.CLUSTER_ID)
+        if node is not None:
+            return znodes.decode_cluster_id(node.data)
+        proposed = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        await ensure_one(tree, znodes.CLUSTER_ID, znodes.encode_cluster_id(proposed))

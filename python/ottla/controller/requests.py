@@ -1,0 +1,216 @@
+"""What brokers are told after a change, gathered so that each gets one request of a kind: content only, nothing is
+sent.
+
+The three requests are in the versions of inter-broker protocol 2.7, whoever the receiver is: LeaderAndIsr 4,
+UpdateMetadata 6, StopReplica 3; a broker gets them in that order. Each bears the controller's epoch and the epoch of
+the broker it is meant for, so that a broker refuses what an old controller says, and what was meant for its former
+life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ottla.controller.model import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    Cluster,
+    Partition,
+    TopicPartition,
+)
+from ottla.wire.k04_leader_and_isr import (
+    LEADER_AND_ISR,
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from ottla.wire.k05_stop_replica import (
+    STOP_REPLICA,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from ottla.wire.k06_update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from ottla.wire.schema import Api
+
+VERSIONS = {LEADER_AND_ISR.key: 4, STOP_REPLICA.key: 3, UPDATE_METADATA.key: 6}
+"""By API key; fixed by `inter.broker.protocol.version` 2.7, not negotiated."""
+
+_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class ControlRequest(NamedTuple):
+    """One request for one broker. `broker_epoch` says which life of the broker it is for."""
+
+    broker: int
+    broker_epoch: int
+    api: Api[Any, Any]
+    version: int
+    message: Any
+
+
+class RequestBatch:
+    """Collects, then `requests()` once. Later additions for the same replica replace earlier ones."""
+
+    def __init__(self, cluster: Cluster, controller_id: int, controller_epoch: int, listener: str) -> None:
+        self._cluster = cluster
+        self._controller_id = controller_id
+        self._controller_epoch = controller_epoch
+        self._listener = listener
+        self._roles: dict[int, dict[str, dict[int, LeaderAndIsrPartitionState]]] = {}
+        self._stops: dict[int, dict[str, dict[int, StopReplicaPartitionState]]] = {}
+        self._metadata: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
+        self._metadata_brokers: set[int] = set()
+
+    def roles(
+        self, name: TopicPartition, partition: Partition, brokers: Iterable[int], *, is_new: bool = False
+    ) -> None:
+        """LeaderAndIsr for one partition to these brokers; everybody's metadata follows."""
+        state = partition.state
+        assert state is not None, f"{name} has no state to tell of"
+        role = LeaderAndIsrPartitionState(
+            partition_index=name.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=partition.version,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding),
+            removing_replicas=list(partition.removing),
+            is_new=is_new,
+        )
+        for broker in brokers:
+            self._roles.setdefault(broker, {}).setdefault(name.topic, {})[name.partition] = role
+        self.metadata(name, partition)
+        self._metadata_brokers.update(self._cluster.brokers)
+
+    def metadata(self, name: TopicPartition, partition: Partition, *, deleted: bool = False) -> None:
+        """One partition's part of UpdateMetadata. A partition that never had a leader is not told of."""
+        state = partition.state
+        if state is None:
+            return
+        self._metadata.setdefault(name.topic, {})[name.partition] = UpdateMetadataPartitionState(
+            partition_index=name.partition,
+            controller_epoch=state.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleted else state.leader,
+            leader_epoch=0 if deleted else state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=0 if deleted else partition.version,
+            replicas=list(partition.replicas),
+            offline_replicas=self._cluster.offline(name, partition.replicas),
+        )
+
+    def metadata_to(self, brokers: Iterable[int]) -> None:
+        """UpdateMetadata, with the partitions that were added if any, and always who lives, to these brokers."""
+        self._metadata_brokers.update(brokers)
+
+    def stop(self, name: TopicPartition, brokers: Iterable[int], leader_epoch: int, *, delete: bool = False) -> None:
+        """StopReplica for one partition to these brokers."""
+        for broker in brokers:
+            self._stops.setdefault(broker, {}).setdefault(name.topic, {})[name.partition] = StopReplicaPartitionState(
+                partition_index=name.partition, leader_epoch=leader_epoch, delete_partition=delete
+            )
+
+    def delete(self, name: TopicPartition, broker: int) -> None:
+        """StopReplica that deletes a replica of a topic being deleted."""
+        self.stop(name, [broker], EPOCH_DURING_DELETE, delete=True)
+
+    def requests(self) -> list[ControlRequest]:
+        """What to send, in order. Brokers that are gone get nothing: what they have to know they are told at their
+        return.
+        """
+        brokers = self._cluster.brokers
+        made = [
+            self._request(broker, LEADER_AND_ISR, self._leader_and_isr(broker, topics))
+            for broker, topics in self._roles.items()
+            if broker in brokers
+        ]
+        told = sorted(self._metadata_brokers & brokers.keys())
+        if told:
+            topics = [
+                UpdateMetadataTopicState(topic_name=topic, partition_states=list(partitions.values()))
+                for topic, partitions in self._metadata.items()
+            ]
+            live = self._live_brokers()
+            made += [
+                self._request(
+                    broker,
+                    UPDATE_METADATA,
+                    UpdateMetadataRequest(
+                        controller_id=self._controller_id,
+                        controller_epoch=self._controller_epoch,
+                        broker_epoch=brokers[broker].epoch,
+                        topic_states=topics,
+                        live_brokers=live,
+                    ),
+                )
+                for broker in told
+            ]
+        made += [
+            self._request(broker, STOP_REPLICA, self._stop_replica(broker, stops))
+            for broker, stops in self._stops.items()
+            if broker in brokers
+        ]
+        return made
+
+    def _request(self, broker: int, api: Api[Any, Any], message: Any) -> ControlRequest:
+        return ControlRequest(broker, self._cluster.brokers[broker].epoch, api, VERSIONS[api.key], message)
+
+    def _leader_and_isr(
+        self, broker: int, topics: dict[str, dict[int, LeaderAndIsrPartitionState]]
+    ) -> LeaderAndIsrRequest:
+        leaders = {role.leader for roles in topics.values() for role in roles.values()}
+        live = []
+        for leader in sorted(leaders & self._cluster.brokers.keys()):
+            endpoint = self._cluster.brokers[leader].endpoint(self._listener)
+            if endpoint is not None:
+                live.append(LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port))
+        return LeaderAndIsrRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            broker_epoch=self._cluster.brokers[broker].epoch,
+            topic_states=[
+                LeaderAndIsrTopicState(topic_name=topic, partition_states=list(roles.values()))
+                for topic, roles in topics.items()
+            ],
+            live_leaders=live,
+        )
+
+    def _stop_replica(self, broker: int, topics: dict[str, dict[int, StopReplicaPartitionState]]) -> StopReplicaRequest:
+        return StopReplicaRequest(
+            controller_id=self._controller_id,
+            controller_epoch=self._controller_epoch,
+            broker_epoch=self._cluster.brokers[broker].epoch,
+            topic_states=[
+                StopReplicaTopicState(topic_name=topic, partition_states=list(stops.values()))
+                for topic, stops in topics.items()
+            ],
+        )
+
+    def _live_brokers(self) -> list[UpdateMetadataBroker]:
+        return [
+            UpdateMetadataBroker(
+                id=broker.id,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=endpoint.port,
+                        host=endpoint.host,
+                        listener=endpoint.listener,
+                        security_protocol=_PROTOCOL_IDS.get(endpoint.protocol, 0),
+                    )
+                    for endpoint in broker.endpoints
+                ],
+                rack=broker.rack,
+            )
+            for broker in self._cluster.brokers.values()
+        ]
