@@ -17,7 +17,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test test-rust test-python soak bench lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python soak bench lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,13 @@ $(STAMPS)/test-tools: $(STAMPS)/build
 	@touch $@
 
 build: $(STAMPS)/build ## .venv with the package, its native module (release) and the spark extra
+
+run: $(STAMPS)/build ## one broker at 127.0.0.1:9092 with its data in ./data
+	@$(BIN)/ottla serve --data-dir data --log-level warning --hints
+
+docs: $(STAMPS)/build ## rewrite the pages of docs/ that come from the code
+	$(BIN)/python -m ottla.config.reference > docs/settings.md
+	$(BIN)/python docs/compatibility.py > docs/compatibility.md
 
 lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
 	cargo fmt --check

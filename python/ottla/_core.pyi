@@ -1,8 +1,11 @@
 """The Rust side of Ottla. Sections follow the rooms of rust/; each is documented where Python wraps it."""
 
+import os
 from typing import Any, Self, final
 
 from typing_extensions import Buffer
+
+from ottla.errors import KafkaError
 
 __version__: str
 DEBUG_BUILD: bool
@@ -10,6 +13,149 @@ DEBUG_BUILD: bool
 # --- records ---
 
 # --- log ---
+
+@final
+class LogConfig:
+    """Kafka's topic settings, its names with `_` for `.`, its defaults (2.7). A retention of -1 is no limit."""
+
+    def __new__(
+        cls,
+        *,
+        segment_bytes: int = 1_073_741_824,
+        segment_ms: int = 604_800_000,
+        segment_jitter_ms: int = 0,
+        segment_index_bytes: int = 10_485_760,
+        index_interval_bytes: int = 4096,
+        flush_messages: int = ...,
+        flush_ms: int = ...,
+        retention_bytes: int = ...,
+        retention_ms: int = 604_800_000,
+        max_message_bytes: int = 1_048_588,
+        message_timestamp_type: str = "CreateTime",
+        message_timestamp_difference_max_ms: int = ...,
+        file_delete_delay_ms: int = 60_000,
+        cleanup_policy: str = "delete",
+        max_compaction_lag_ms: int = ...,
+        producer_id_expiration_ms: int = 604_800_000,
+    ) -> Self: ...
+
+@final
+class AppendInfo:
+    """What became of an append. Of a duplicate: the offsets that the first append of it got, nothing was written."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int  # -1: the batch keeps its producer's timestamps
+    log_start_offset: int
+    is_duplicate: bool
+    flush_due: bool  # flush.messages records wait for a flush
+
+@final
+class FileSlice:
+    """A range of a segment's bytes; it holds its file, so it stays readable when the segment leaves the log."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    def read(self) -> bytes: ...
+
+@final
+class ReadInfo:
+    """What a fetch gets: batches from the one that contains the offset on, the last perhaps cut. Nothing is read yet."""
+
+    @property
+    def slice(self) -> FileSlice | None: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def segment(self) -> int: ...  # base offset of the segment that was looked at
+    @property
+    def position(self) -> int: ...  # position in it: what a waiting fetch counts new bytes from
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+
+@final
+class Log:
+    """One partition's log. Safe from any thread. Errors are those of `ottla.errors`; a broken disk is StorageError."""
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    high_watermark: int  # set: clamped to start_offset..end_offset; checkpointed by a Rust thread
+    @property
+    def first_unstable_offset(self) -> int | None: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]: ...  # (epoch, first offset), ascending
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def segments(self) -> list[tuple[int, int]]: ...  # (base offset, bytes), ascending
+    @property
+    def config(self) -> Self: ...
+    def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...
+    def append_as_follower(self, records: Buffer) -> AppendInfo: ...
+    def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None: ...  # offset, timestamp, epoch
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]: ...  # (epoch, end offset), or (-1, -1)
+    def epoch_of(self, offset: int) -> int: ...  # -1 if unknown
+    def begin_epoch(self, epoch: int) -> None: ...  # leader from now on; appends must name this epoch
+    def fence(self, epoch: int) -> None: ...  # any other role change: appends must name this epoch
+    def flush(self) -> int: ...  # blocks (without the GIL); the flushed offset
+    def flush_async(self, completions: Completions, token: int) -> None: ...  # value: the flushed offset
+    def roll(self) -> None: ...
+    def truncate_to(self, offset: int) -> bool: ...
+    def truncate_fully_and_start_at(self, offset: int) -> None: ...
+    def set_start_offset(self, offset: int) -> bool: ...
+    def delete_old_segments(self, now_ms: int) -> int: ...
+    def expire_producers(self, now_ms: int) -> int: ...
+    def update_config(self, config: LogConfig) -> None: ...
+    def close(self, *, flush: bool = True) -> None: ...
+
+@final
+class LogDirectory:
+    """A data directory, locked. Between `open` and `close(clean=True)` it counts as not stopped cleanly."""
+
+    @staticmethod
+    def open(
+        path: str | os.PathLike[str],
+        *,
+        high_watermark_checkpoint_interval_ms: int = 200,
+        raise_descriptor_limit: bool = False,
+    ) -> LogDirectory: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def was_clean(self) -> bool: ...
+    @property
+    def failure(self) -> str | None: ...  # why the directory is out of use (a failed fsync, ...)
+    @property
+    def other_folders(self) -> list[str]: ...  # folders that are no partition's: Kafka would not start
+    def load_all(
+        self, configs: dict[str, LogConfig], default: LogConfig, *, threads: int | None = None
+    ) -> tuple[list[Log], list[tuple[str, int, KafkaError]]]: ...  # configs by topic; what could not be opened
+    def load(self, topic: str, partition: int, config: LogConfig) -> Log: ...
+    def create(self, topic: str, partitions: list[int], config: LogConfig) -> list[Log]: ...
+    def delete(self, topic: str, partition: int) -> None: ...
+    def checkpoint_recovery_points(self) -> None: ...
+    def checkpoint_start_offsets(self) -> None: ...
+    def checkpoint_high_watermarks(self) -> None: ...
+    def close(self, *, clean: bool = True, threads: int | None = None) -> None: ...
 
 # --- wire ---
 

@@ -1,1 +1,40 @@
-//! log
+//! The log: one partition as a sequence of segments, in Apache Kafka's files.
+//!
+//! Read in this order: [`segment`] (a `.log` with its two indexes), [`log`] (the sequence), then [`append`], [`read`], [`flush`],
+//! [`recovery`]. [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
+
+pub mod append;
+pub mod checkpoint;
+pub mod config;
+pub mod deletion;
+pub mod directory;
+pub mod error;
+pub mod files;
+pub mod flush;
+pub mod home;
+pub mod index;
+pub mod leader_epochs;
+pub mod lock;
+#[allow(clippy::module_inception)]
+pub mod log;
+pub mod names;
+pub mod offset_index;
+pub mod producer_state;
+pub mod read;
+pub mod recovery;
+pub mod scan;
+pub mod segment;
+pub mod time_index;
+pub mod truncate;
+
+#[cfg(test)]
+mod tests;
+
+pub use append::{AppendInfo, Origin};
+pub use config::{LogConfig, TimestampType};
+pub use directory::LogDirectory;
+pub use error::LogError;
+pub use files::{FileSlice, SegmentFile};
+pub use home::Home;
+pub use log::{Log, OpenMode};
+pub use read::ReadInfo;

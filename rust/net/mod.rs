@@ -20,3 +20,5 @@ pub mod listeners;
 pub mod reply;
 pub mod slots;
 pub mod table;
+#[cfg(test)]
+mod tests;

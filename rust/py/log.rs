@@ -1,5 +1,545 @@
-use pyo3::prelude::*;
+//! The log for Python. Documented in `_core.pyi` and, for users, in `ottla.log`.
 
-pub fn register(_module: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use super::buffer::Input;
+use super::errors::kafka_error;
+use super::net::Completions;
+use crate::log::names::TopicPartition;
+use crate::log::{self, Home, LogError, Origin, TimestampType, home};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<LogConfig>()?;
+    module.add_class::<AppendInfo>()?;
+    module.add_class::<ReadInfo>()?;
+    module.add_class::<FileSlice>()?;
+    module.add_class::<Log>()?;
+    module.add_class::<LogDirectory>()
+}
+
+impl From<LogError> for PyErr {
+    fn from(error: LogError) -> Self {
+        kafka_error(error.code(), error.to_string())
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct LogConfig(pub log::LogConfig);
+
+#[pymethods]
+impl LogConfig {
+    #[new]
+    #[pyo3(signature = (*, segment_bytes=1_073_741_824, segment_ms=604_800_000, segment_jitter_ms=0, segment_index_bytes=10_485_760,
+        index_interval_bytes=4096, flush_messages=i64::MAX, flush_ms=i64::MAX, retention_bytes=-1, retention_ms=604_800_000,
+        max_message_bytes=1_048_588, message_timestamp_type="CreateTime", message_timestamp_difference_max_ms=i64::MAX,
+        file_delete_delay_ms=60_000, cleanup_policy="delete", max_compaction_lag_ms=i64::MAX, producer_id_expiration_ms=604_800_000))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        segment_bytes: u32,
+        segment_ms: i64,
+        segment_jitter_ms: i64,
+        segment_index_bytes: u32,
+        index_interval_bytes: u32,
+        flush_messages: i64,
+        flush_ms: i64,
+        retention_bytes: i64,
+        retention_ms: i64,
+        max_message_bytes: u32,
+        message_timestamp_type: &str,
+        message_timestamp_difference_max_ms: i64,
+        file_delete_delay_ms: u64,
+        cleanup_policy: &str,
+        max_compaction_lag_ms: i64,
+        producer_id_expiration_ms: i64,
+    ) -> PyResult<Self> {
+        let message_timestamp_type = match message_timestamp_type {
+            "CreateTime" => TimestampType::CreateTime,
+            "LogAppendTime" => TimestampType::LogAppendTime,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "message_timestamp_type {other:?}: CreateTime or LogAppendTime"
+                )));
+            }
+        };
+        let has = |policy: &str| {
+            cleanup_policy
+                .split(',')
+                .any(|part| part.trim().eq_ignore_ascii_case(policy))
+        };
+        Ok(Self(log::LogConfig {
+            segment_bytes,
+            segment_ms,
+            segment_jitter_ms,
+            segment_index_bytes,
+            index_interval_bytes,
+            flush_messages,
+            flush_ms,
+            retention_bytes,
+            retention_ms,
+            max_message_bytes,
+            message_timestamp_type,
+            message_timestamp_difference_max_ms,
+            file_delete_delay_ms,
+            delete: has("delete"),
+            compact: has("compact"),
+            max_compaction_lag_ms,
+            producer_id_expiration_ms,
+        }))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct AppendInfo {
+    base_offset: i64,
+    last_offset: i64,
+    append_time_ms: i64,
+    log_start_offset: i64,
+    is_duplicate: bool,
+    flush_due: bool,
+}
+
+impl From<log::AppendInfo> for AppendInfo {
+    fn from(info: log::AppendInfo) -> Self {
+        let log::AppendInfo {
+            base_offset,
+            last_offset,
+            append_time_ms,
+            log_start_offset,
+            is_duplicate,
+            flush_due,
+        } = info;
+        Self {
+            base_offset,
+            last_offset,
+            append_time_ms,
+            log_start_offset,
+            is_duplicate,
+            flush_due,
+        }
+    }
+}
+
+#[pymethods]
+impl AppendInfo {
+    fn __repr__(&self) -> String {
+        let Self {
+            base_offset,
+            last_offset,
+            append_time_ms,
+            log_start_offset,
+            is_duplicate,
+            flush_due,
+        } = self;
+        let python = |value: &bool| if *value { "True" } else { "False" };
+        let (is_duplicate, flush_due) = (python(is_duplicate), python(flush_due));
+        format!(
+            "AppendInfo(base_offset={base_offset}, last_offset={last_offset}, append_time_ms={append_time_ms}, \
+             log_start_offset={log_start_offset}, is_duplicate={is_duplicate}, flush_due={flush_due})"
+        )
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct FileSlice(pub log::FileSlice);
+
+#[pymethods]
+impl FileSlice {
+    #[getter]
+    fn position(&self) -> u64 {
+        self.0.position
+    }
+
+    #[getter]
+    fn length(&self) -> u64 {
+        self.0.length
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.0.file.path().display().to_string()
+    }
+
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| self.0.read())?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct ReadInfo(pub log::ReadInfo);
+
+#[pymethods]
+impl ReadInfo {
+    #[getter]
+    fn slice(&self) -> Option<FileSlice> {
+        self.0.slice.clone().map(FileSlice)
+    }
+
+    #[getter]
+    fn length(&self) -> u64 {
+        self.0.slice.as_ref().map_or(0, |slice| slice.length)
+    }
+
+    #[getter]
+    fn segment(&self) -> i64 {
+        self.0.segment
+    }
+
+    #[getter]
+    fn position(&self) -> u64 {
+        self.0.position
+    }
+
+    #[getter]
+    fn start_offset(&self) -> i64 {
+        self.0.start_offset
+    }
+
+    #[getter]
+    fn end_offset(&self) -> i64 {
+        self.0.end_offset
+    }
+}
+
+#[pyclass(frozen, weakref, module = "ottla._core")]
+pub struct Log(pub Arc<log::Log>);
+
+fn origin(name: &str) -> PyResult<Origin> {
+    match name {
+        "client" => Ok(Origin::Client),
+        "coordinator" => Ok(Origin::Coordinator),
+        other => Err(PyValueError::new_err(format!(
+            "origin {other:?}: client or coordinator"
+        ))),
+    }
+}
+
+#[pymethods]
+impl Log {
+    #[getter]
+    fn directory(&self) -> String {
+        self.0.directory().display().to_string()
+    }
+
+    #[getter]
+    fn topic(&self) -> &str {
+        &self.0.partition.topic
+    }
+
+    #[getter]
+    fn partition(&self) -> i32 {
+        self.0.partition.partition
+    }
+
+    #[getter]
+    fn start_offset(&self) -> i64 {
+        self.0.start_offset()
+    }
+
+    #[getter]
+    fn end_offset(&self) -> i64 {
+        self.0.end_offset()
+    }
+
+    #[getter]
+    fn flushed_offset(&self) -> i64 {
+        self.0.flushed_offset()
+    }
+
+    #[getter]
+    fn high_watermark(&self) -> i64 {
+        self.0.high_watermark()
+    }
+
+    #[setter]
+    fn set_high_watermark(&self, offset: i64) {
+        self.0.set_high_watermark(offset);
+    }
+
+    #[getter]
+    fn first_unstable_offset(&self) -> Option<i64> {
+        self.0.first_unstable_offset()
+    }
+
+    #[getter]
+    fn leader_epoch(&self) -> i32 {
+        self.0.leader_epoch()
+    }
+
+    #[getter]
+    fn leader_epochs(&self) -> Vec<(i32, i64)> {
+        self.0
+            .leader_epochs()
+            .entries()
+            .iter()
+            .map(|entry| (entry.epoch, entry.start_offset))
+            .collect()
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    #[getter]
+    fn segments(&self) -> Vec<(i64, u64)> {
+        self.0
+            .segments()
+            .iter()
+            .map(|segment| (segment.base_offset, segment.size_bytes()))
+            .collect()
+    }
+
+    #[getter]
+    fn config(&self) -> LogConfig {
+        LogConfig((*self.0.config()).clone())
+    }
+
+    #[pyo3(signature = (records, leader_epoch, *, origin="client"))]
+    fn append_bytes(
+        &self,
+        py: Python<'_>,
+        records: Input,
+        leader_epoch: i32,
+        origin: &str,
+    ) -> PyResult<AppendInfo> {
+        let origin = self::origin(origin)?;
+        let mut records = records.bytes(py).to_vec();
+        Ok(self
+            .0
+            .append(&mut records, leader_epoch, origin, home::now_ms())?
+            .into())
+    }
+
+    fn append_as_follower(&self, py: Python<'_>, records: Input) -> PyResult<AppendInfo> {
+        Ok(self
+            .0
+            .append_as_follower(records.bytes(py), home::now_ms())?
+            .into())
+    }
+
+    #[pyo3(signature = (offset, bytes_max, upper_bound=i64::MAX, at_least_one=true))]
+    fn read(
+        &self,
+        offset: i64,
+        bytes_max: u64,
+        upper_bound: i64,
+        at_least_one: bool,
+    ) -> PyResult<ReadInfo> {
+        Ok(ReadInfo(self.0.read(
+            offset,
+            bytes_max,
+            upper_bound,
+            at_least_one,
+        )?))
+    }
+
+    fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<(i64, i64, i32)>> {
+        let found = self.0.offset_for_timestamp(timestamp_ms)?;
+        Ok(found.map(|found| (found.offset, found.timestamp_ms, found.leader_epoch)))
+    }
+
+    fn epoch_end_offset(&self, epoch: i32) -> (i32, i64) {
+        self.0.epoch_end_offset(epoch).unwrap_or((-1, -1))
+    }
+
+    fn epoch_of(&self, offset: i64) -> i32 {
+        self.0.epoch_of(offset)
+    }
+
+    fn begin_epoch(&self, epoch: i32) -> PyResult<()> {
+        Ok(self.0.begin_epoch(epoch)?)
+    }
+
+    fn fence(&self, epoch: i32) {
+        self.0.fence(epoch);
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<i64> {
+        Ok(py.detach(|| self.0.flush())?)
+    }
+
+    fn flush_async(&self, completions: &Completions, token: u64) {
+        let queue = completions.queue();
+        self.0.flush_async(Box::new(move |result| {
+            queue.push(
+                token,
+                Box::new(move |py| Ok(result?.into_pyobject(py)?.into_any().unbind())),
+            );
+        }));
+    }
+
+    fn roll(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.roll())?)
+    }
+
+    fn truncate_to(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
+        Ok(py.detach(|| self.0.truncate_to(offset))?)
+    }
+
+    fn truncate_fully_and_start_at(&self, py: Python<'_>, offset: i64) -> PyResult<()> {
+        Ok(py.detach(|| self.0.truncate_fully_and_start_at(offset))?)
+    }
+
+    fn set_start_offset(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
+        Ok(py.detach(|| self.0.set_start_offset(offset))?)
+    }
+
+    fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
+        Ok(py.detach(|| self.0.delete_old_segments(now_ms))?)
+    }
+
+    fn expire_producers(&self, now_ms: i64) -> usize {
+        self.0.expire_producers(now_ms)
+    }
+
+    fn update_config(&self, config: &LogConfig) {
+        self.0.update_config(config.0.clone());
+    }
+
+    #[pyo3(signature = (*, flush=true))]
+    fn close(&self, py: Python<'_>, flush: bool) -> PyResult<()> {
+        Ok(py.detach(|| self.0.close(flush))?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<Log {} offsets {}..{}>",
+            self.0.partition,
+            self.0.start_offset(),
+            self.0.end_offset()
+        )
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct LogDirectory(Arc<log::LogDirectory>);
+
+/// Topic, partition, why.
+type NotOpened = (String, i32, PyErr);
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[pymethods]
+impl LogDirectory {
+    #[staticmethod]
+    #[pyo3(signature = (path, *, high_watermark_checkpoint_interval_ms=200, raise_descriptor_limit=false))]
+    fn open(
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        high_watermark_checkpoint_interval_ms: u64,
+        raise_descriptor_limit: bool,
+    ) -> PyResult<Self> {
+        if raise_descriptor_limit {
+            log::files::FileCache::raise_descriptor_limit();
+        }
+        let interval = Duration::from_millis(high_watermark_checkpoint_interval_ms);
+        Ok(Self(py.detach(|| {
+            log::LogDirectory::open(Home::real(&path), interval)
+        })?))
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    #[getter]
+    fn was_clean(&self) -> bool {
+        self.0.was_clean()
+    }
+
+    #[getter]
+    fn failure(&self) -> Option<String> {
+        self.0.failure()
+    }
+
+    #[getter]
+    fn other_folders(&self) -> PyResult<Vec<String>> {
+        Ok(self.0.contents()?.others)
+    }
+
+    #[pyo3(signature = (configs, default, *, threads=None))]
+    fn load_all(
+        &self,
+        py: Python<'_>,
+        configs: std::collections::HashMap<String, Py<LogConfig>>,
+        default: &LogConfig,
+        threads: Option<usize>,
+    ) -> PyResult<(Vec<Log>, Vec<NotOpened>)> {
+        let configs: std::collections::HashMap<String, log::LogConfig> = configs
+            .into_iter()
+            .map(|(topic, config)| (topic, config.get().0.clone()))
+            .collect();
+        let config = |topic: &str| configs.get(topic).unwrap_or(&default.0).clone();
+        let threads = threads.unwrap_or_else(self::threads);
+        let (logs, failures) = py.detach(|| self.0.load_all(threads, config))?;
+        let failures = failures
+            .into_iter()
+            .map(|(partition, error)| (partition.topic, partition.partition, error.into()));
+        Ok((logs.into_iter().map(Log).collect(), failures.collect()))
+    }
+
+    fn load(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        partition: i32,
+        config: &LogConfig,
+    ) -> PyResult<Log> {
+        let partition = TopicPartition { topic, partition };
+        Ok(Log(py.detach(|| self.0.load(&partition, config.0.clone()))?))
+    }
+
+    fn create(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partitions: Vec<i32>,
+        config: &LogConfig,
+    ) -> PyResult<Vec<Log>> {
+        let partitions: Vec<_> = partitions
+            .into_iter()
+            .map(|number| TopicPartition::new(topic, number))
+            .collect();
+        let logs = py.detach(|| self.0.create(&partitions, &config.0))?;
+        Ok(logs.into_iter().map(Log).collect())
+    }
+
+    fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
+        use std::hash::{BuildHasher, RandomState};
+        let high = u128::from(RandomState::new().hash_one(home::now_ms()));
+        let low = u128::from(RandomState::new().hash_one(partition));
+        let partition = TopicPartition { topic, partition };
+        Ok(py.detach(|| self.0.delete(&partition, high << 64 | low))?)
+    }
+
+    fn checkpoint_recovery_points(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.checkpoint_recovery_points())?)
+    }
+
+    fn checkpoint_start_offsets(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.checkpoint_start_offsets())?)
+    }
+
+    fn checkpoint_high_watermarks(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.0.checkpoint_high_watermarks())?)
+    }
+
+    #[pyo3(signature = (*, clean=true, threads=None))]
+    fn close(&self, py: Python<'_>, clean: bool, threads: Option<usize>) -> PyResult<()> {
+        let threads = threads.unwrap_or_else(self::threads);
+        Ok(py.detach(|| self.0.close(clean, threads))?)
+    }
 }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ottla.cli._settings import assignments
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
 
 
 @click.command()
@@ -27,6 +32,7 @@ from ottla.cli._settings import assignments
     show_default=True,
     help="What is logged to stderr.",
 )
+@click.option("--hints", is_flag=True, help="When it serves, say on stderr how to produce and consume.")
 def command(
     data_dir: str | None,
     listen: str | None,
@@ -35,6 +41,7 @@ def command(
     file: str | None,
     settings: tuple[str, ...],
     log_level: str,
+    hints: bool,
 ) -> None:
     """Run one broker until SIGTERM or SIGINT.
 
@@ -59,8 +66,15 @@ def command(
 
     from ottla.broker import serve
 
+    def ready(broker: Broker) -> None:
+        click.echo(f"ottla ready: broker {broker.id} at {broker.address}")
+        if hints:
+            from ottla.cli._hints import hints as text
+
+            click.echo("\n" + text(broker.address, config.data_directories[0]), err=True)
+
     with explained("the broker stopped"):
-        serve(config)
+        serve(config, ready)
 
 
 def _listener(listen: str) -> str:

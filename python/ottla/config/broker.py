@@ -18,7 +18,7 @@ from typing import cast
 
 from ottla.config import properties
 from ottla.config.listeners import Endpoint, endpoints, protocol_map
-from ottla.config.names import base_setting, require_dynamic, require_known, unknown_warnings
+from ottla.config.names import base_setting, ineffective_warnings, require_dynamic, require_known, unknown_warnings
 from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS
 from ottla.config.values import Value, check, parse, write
 
@@ -82,7 +82,8 @@ class BrokerConfig:
         warnings = unknown_warnings(static, file)
         for name in overrides or {}:
             require_known(name)
-        return cls({**static, **(overrides or {})}, warnings=warnings)
+        settings = {**static, **(overrides or {})}
+        return cls(settings, warnings=warnings + ineffective_warnings(settings))
 
     def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
         """The same start settings with these over them: `/config/brokers/ID` and `/config/brokers/<default>`.

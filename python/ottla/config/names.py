@@ -73,6 +73,14 @@ def unknown_warnings(names: Iterable[str], file: str | os.PathLike[str] | None) 
     ]
 
 
+def ineffective_warnings(names: Iterable[str]) -> list[str]:
+    """One sentence that names the settings which are known and do nothing in this version, if there are any."""
+    from ottla.config.effective import EFFECTIVE
+
+    idle = [name for name in names if (setting := base_setting(name)) and setting.name not in EFFECTIVE]
+    return [f"without effect in this version of Ottla: {', '.join(sorted(idle))}"] if idle else []
+
+
 def _hint(name: str, names: Iterable[str]) -> str:
     from ottla.config.nearest import hint
 

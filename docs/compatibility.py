@@ -1,0 +1,132 @@
+"""Writes `compatibility.md` beside it: every API of Kafka 2.7, served or absent. `make docs` runs it, a test compares.
+
+What is served is asked of the broker itself, so the page cannot claim what is not there.
+"""
+
+from collections.abc import Iterator
+
+from ottla.broker.requests import ADVERTISED, SUPPORTED
+
+# Kafka 2.7's APIs: key -> name, highest version (the lowest is 0 everywhere).
+KAFKA = {
+    0: ("Produce", 8),
+    1: ("Fetch", 12),
+    2: ("ListOffsets", 5),
+    3: ("Metadata", 9),
+    4: ("LeaderAndIsr", 4),
+    5: ("StopReplica", 3),
+    6: ("UpdateMetadata", 6),
+    7: ("ControlledShutdown", 3),
+    8: ("OffsetCommit", 8),
+    9: ("OffsetFetch", 7),
+    10: ("FindCoordinator", 3),
+    11: ("JoinGroup", 7),
+    12: ("Heartbeat", 4),
+    13: ("LeaveGroup", 4),
+    14: ("SyncGroup", 5),
+    15: ("DescribeGroups", 5),
+    16: ("ListGroups", 4),
+    17: ("SaslHandshake", 1),
+    18: ("ApiVersions", 3),
+    19: ("CreateTopics", 6),
+    20: ("DeleteTopics", 5),
+    21: ("DeleteRecords", 2),
+    22: ("InitProducerId", 4),
+    23: ("OffsetForLeaderEpoch", 3),
+    24: ("AddPartitionsToTxn", 2),
+    25: ("AddOffsetsToTxn", 2),
+    26: ("EndTxn", 2),
+    27: ("WriteTxnMarkers", 0),
+    28: ("TxnOffsetCommit", 3),
+    29: ("DescribeAcls", 2),
+    30: ("CreateAcls", 2),
+    31: ("DeleteAcls", 2),
+    32: ("DescribeConfigs", 3),
+    33: ("AlterConfigs", 1),
+    34: ("AlterReplicaLogDirs", 1),
+    35: ("DescribeLogDirs", 2),
+    36: ("SaslAuthenticate", 2),
+    37: ("CreatePartitions", 3),
+    38: ("CreateDelegationToken", 2),
+    39: ("RenewDelegationToken", 2),
+    40: ("ExpireDelegationToken", 2),
+    41: ("DescribeDelegationToken", 2),
+    42: ("DeleteGroups", 2),
+    43: ("ElectLeaders", 2),
+    44: ("IncrementalAlterConfigs", 1),
+    45: ("AlterPartitionReassignments", 0),
+    46: ("ListPartitionReassignments", 0),
+    47: ("OffsetDelete", 0),
+    48: ("DescribeClientQuotas", 0),
+    49: ("AlterClientQuotas", 0),
+    50: ("DescribeUserScramCredentials", 0),
+    51: ("AlterUserScramCredentials", 0),
+    56: ("AlterIsr", 0),
+    57: ("UpdateFeatures", 0),
+}
+
+NOTES = {
+    0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised because "
+    "old librdkafka stops compressing where they are missing.",
+    1: "Versions 0 to 3 answer UNSUPPORTED_VERSION for partitions with records of format 2. Sessions are not kept: each "
+    "answer is whole (session id 0). Version 12's last fetched epoch is read, no diverging epoch is answered.",
+    2: "Version 0 answers UNSUPPORTED_VERSION for the partition.",
+    4: "Between brokers only; not advertised.",
+    5: "Between brokers only; not advertised.",
+    6: "Between brokers only; not advertised.",
+    10: "Answers COORDINATOR_NOT_AVAILABLE, since there are no groups and no transactions.",
+    18: "An unknown version is answered in version 0's form with error 35, as clients expect.",
+    22: "For idempotent producers; a transactional id needs the coordinator that is not there.",
+}
+
+ABSENT = {
+    "consumer groups": (8, 9, 11, 12, 13, 14, 15, 16, 42, 47),
+    "transactions": (24, 25, 26, 27, 28),
+    "clusters of several brokers": (7, 43, 45, 46, 56),
+    "SASL and delegation tokens": (17, 36, 38, 39, 40, 41, 50, 51),
+    "access control": (29, 30, 31),
+    "quotas": (48, 49),
+    "deleting records before their time": (21,),
+    "looking at and moving between log directories": (34, 35),
+    "finalized features (nothing in Kafka 2.7 uses them)": (57,),
+}
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Compatibility\n"
+    yield "This page is written by `make docs` from what the broker serves; a test compares the two."
+    yield "Which client was tested with what is in [clients.md](clients.md).\n"
+    yield "## Served\n"
+    yield "| key | API | versions | Kafka 2.7 | |"
+    yield "|---|---|---|---|---|"
+    for key, (lowest, highest) in sorted(SUPPORTED.items()):
+        name, kafka = KAFKA[key]
+        note = NOTES.get(key, "" if key in ADVERTISED else "Not advertised.")
+        yield f"| {key} | {name} | {lowest}-{highest} | 0-{kafka} | {note} |"
+    yield "\nAll other requests close the connection, with one line in the log that names key, version and client."
+    yield "\n## Knowingly absent\n"
+    yield "| part | APIs |"
+    yield "|---|---|"
+    for part, keys in ABSENT.items():
+        missing = [f"{KAFKA[key][0]} ({key})" for key in keys if key not in SUPPORTED]
+        if missing:
+            yield f"| {part} | {', '.join(missing)} |"
+    yield "\nBesides: compaction (cleanup.policy=compact keeps everything), TLS, record formats before 2, fetch sessions."
+    yield FILES
+
+
+FILES = """
+## Files and tree
+
+Segments, indexes, checkpoints, `meta.properties`, `.lock` and the clean-shutdown marker are Kafka's. The coordination tree
+is in ZooKeeper (`--zookeeper`) with Kafka 2.7's paths and JSON, or the same tree in one SQLite file in the data directory;
+`ottla tree export` and `ottla tree import` copy between them."""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

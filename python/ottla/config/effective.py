@@ -1,0 +1,94 @@
+"""Which settings do something in this version. `tests/config/test_reference.py` compares it with what the code reads.
+
+Kafka's settings are all known, so that its files work; those of parts that are not there yet are taken and change
+nothing. People must be able to see which: `docs/settings.md` marks them, and a broker that is given one without
+effect says so when it starts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.config.table import SYNONYMS, TOPIC_SETTINGS
+
+# Read by their names.
+_READ: Final = frozenset(
+    {
+        "auto.create.topics.enable",
+        "broker.id.generation.enable",
+        "broker.rack",
+        "connections.max.idle.ms",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "fetch.max.bytes",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.on.acks.all",
+        "log.flush.scheduler.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.retention.check.interval.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "num.partitions",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "reserved.broker.max.id",
+        "socket.receive.buffer.bytes",
+        "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
+        "transactional.id.expiration.ms",
+        "zookeeper.session.timeout.ms",
+    }
+)
+
+# Read through a property of BrokerConfig, or by its checks of what is safe.
+_DERIVED: Final = frozenset(
+    {
+        "advertised.host.name",
+        "advertised.listeners",
+        "advertised.port",
+        "authorizer.class.name",
+        "broker.id",
+        "host.name",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "port",
+        "security.inter.broker.protocol",
+        "zookeeper.connect",
+    }
+)
+
+EFFECTIVE_OF_TOPICS: Final = frozenset(
+    {
+        "cleanup.policy",
+        "compression.type",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
+"""The settings of topics that do something."""
+
+
+def _of_brokers() -> frozenset[str]:
+    of_topics = {TOPIC_SETTINGS[name].broker_name or name for name in EFFECTIVE_OF_TOPICS}
+    return _READ | _DERIVED | {synonym for name in of_topics for synonym in SYNONYMS.get(name, (name,))}
+
+
+EFFECTIVE: Final = _of_brokers()
+"""The settings of brokers that do something, also those that are only the default of a topic's."""

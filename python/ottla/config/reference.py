@@ -1,0 +1,104 @@
+"""Writes `docs/settings.md` from the table: `python -m ottla.config.reference` (which `make docs` runs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ottla.config.documentation import broker_documentation, topic_documentation
+from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS
+from ottla.config.table import (
+    BROKER_SETTINGS,
+    DYNAMIC_ONLY,
+    OUR_DEFAULTS,
+    OURS,
+    SECTIONS,
+    TOPIC,
+    Setting,
+    TopicSetting,
+)
+from ottla.config.values import Value, write
+
+HEAD = """\
+# Settings
+
+This page is written by `make docs` from the table in `python/ottla/config/table.py`; a test compares the two.
+
+Every setting of Apache Kafka 2.7 is known by its own name, with Kafka's type, default and range, so a
+`server.properties` of Kafka's works: `ottla serve --config server.properties --set NAME=VALUE`. An unknown name in a
+file is a warning that says the nearest name; with `--set` and for topics it is an error. An invalid value is always
+an error that says the range.
+
+**Not every setting does something here.** What has an effect in this version is set in **bold**. The others are
+taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet (groups,
+transactions, compaction, quotas, security), some to Java. What would be dangerous to overlook is refused: listeners
+with TLS or SASL, and an authorizer.
+
+*Change* says how a setting may be changed: `start` needs a restart, `broker` can be changed for one running broker,
+`cluster` also for all at once.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *_differences(), *_brokers(), *_topics()])
+
+
+def _differences() -> Iterator[str]:
+    yield "## Where Ottla differs from Kafka\n"
+    yield "| setting | here | in Kafka | because |"
+    yield "|---|---|---|---|"
+    for name, (default, reason) in OUR_DEFAULTS.items():
+        kafka = "must be given" if name == "zookeeper.connect" else _shown(BROKER_SETTINGS[name].kafka_default)
+        yield f"| `{name}` | {_shown(default)} | {kafka} | {reason} |"
+    for setting in BROKER_SETTINGS.values():
+        if setting.is_ours:
+            words = broker_documentation(setting.name)
+            yield f"| `{setting.name}` | {_shown(setting.default)} | no such setting | {words} |"
+    yield "\nA broker without ZooKeeper is alone, so the replication factors of internal topics default to 1 there.\n"
+
+
+def _brokers() -> Iterator[str]:
+    for title, settings in {**SECTIONS, "Ottla's own": OURS}.items():
+        yield f"## {title}\n"
+        yield from _table(BROKER_SETTINGS[setting.name] for setting in settings)
+    yield "## Only while brokers run\n"
+    yield "No file can hold these; AlterConfigs sets them.\n"
+    yield from _table(DYNAMIC_ONLY)
+
+
+def _table(settings: Iterable[Setting]) -> Iterator[str]:
+    yield "| setting | type | default | possible | change | meaning |"
+    yield "|---|---|---|---|---|---|"
+    for setting in settings:
+        change = {"read-only": "start", "per-broker": "broker", "cluster-wide": "cluster"}[setting.update.value]
+        yield _row(setting, EFFECTIVE, change, broker_documentation(setting.name))
+    yield ""
+
+
+def _topics() -> Iterator[str]:
+    yield "## Settings of topics\n"
+    yield "`ottla topic create NAME --set retention.ms=3600000`; `ottla topic alter NAME --set ... --unset ...`.\n"
+    yield "| setting | type | default | possible | the broker's setting | meaning |"
+    yield "|---|---|---|---|---|---|"
+    for setting in TOPIC:
+        broker = f"`{setting.broker_name}`" if setting.broker_name else "none"
+        yield _row(setting, EFFECTIVE_OF_TOPICS, broker, topic_documentation(setting.name))
+    yield ""
+
+
+def _row(setting: Setting | TopicSetting, effective: frozenset[str], change: str, words: str) -> str:
+    name = f"**`{setting.name}`**" if setting.name in effective else f"`{setting.name}`"
+    possible = str(setting.valid) if setting.valid else ""
+    cells = (name, setting.type.label, _shown(setting.default), possible, change, words)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _shown(value: Value) -> str:
+    text = write(value)
+    if text is None:
+        return "not set"
+    return f"`{text}`" if text else "empty"
+
+
+if __name__ == "__main__":
+    print(render(), end="")

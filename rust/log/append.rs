@@ -1,0 +1,301 @@
+//! Appending: check, give offsets, write, note, publish; in that order, so that a failure leaves the log as it was.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use super::config::{LogConfig, TimestampType};
+use super::error::{LogError, Result};
+use super::home::is_full;
+use super::log::{ANY_EPOCH, Log, Writer};
+pub use super::producer_state::Origin;
+use super::recovery::end_marker;
+use super::segment::{AppendFailure, Segment};
+use crate::records::{
+    BatchHeader, Batches, Limits, Marker, Scratch, set_max_timestamp, stamp, validate,
+};
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendInfo {
+    /// The first record's offset; of a duplicate, what the first append of it gave.
+    pub base_offset: i64,
+    pub last_offset: i64,
+    /// The time the log gave to the batch; -1 if it keeps the producer's.
+    pub append_time_ms: i64,
+    pub log_start_offset: i64,
+    /// The batch was in the log already: nothing was written.
+    pub is_duplicate: bool,
+    /// `flush.messages` records wait for a flush now.
+    pub flush_due: bool,
+}
+
+thread_local! {
+    /// What decompression needs, once per thread: a partition that is idle must not hold it.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// A batch that passed, with what the checks learned.
+struct Checked {
+    header: BatchHeader,
+    marker: Option<Marker>,
+}
+
+impl Log {
+    /// Appends one batch as leader: gives it offsets, `leader_epoch` and, on a topic with log append time, `now_ms`, in place.
+    ///
+    /// Refused, with nothing changed: another epoch than the log's, a damaged or too large batch, timestamps out of range, a record without
+    /// key on a compacted topic, a sequence number that does not follow. A batch that is one of its producer's last five is answered with
+    /// the first append's offsets. After an error of the disk the file is as long as before; if it cannot be made so, the whole
+    /// directory goes out of use.
+    pub fn append(
+        &self,
+        records: &mut [u8],
+        leader_epoch: i32,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<AppendInfo> {
+        self.check_writable()?;
+        let config = self.config();
+        let mut writer = self.writer.lock();
+        let current = self.expected_epoch.load(Ordering::Acquire);
+        if current != ANY_EPOCH && current != leader_epoch {
+            return Err(LogError::OtherEpoch {
+                given: leader_epoch,
+                current,
+            });
+        }
+        let mut checked = check_produced(records, &config, origin, now_ms)?;
+        let header = &mut checked.header;
+        let mut info = AppendInfo {
+            base_offset: self.end_offset(),
+            last_offset: 0,
+            append_time_ms: -1,
+            log_start_offset: self.start_offset(),
+            is_duplicate: false,
+            flush_due: false,
+        };
+        if header.has_producer_id() {
+            if origin == Origin::Client
+                && let Some(first) = writer.producers.duplicate_of(header)
+            {
+                info.base_offset = first.first_offset();
+                info.last_offset = first.last_offset;
+                info.append_time_ms = match config.message_timestamp_type {
+                    TimestampType::CreateTime => -1,
+                    TimestampType::LogAppendTime => first.timestamp_ms,
+                };
+                info.is_duplicate = true;
+                return Ok(info);
+            }
+            match &checked.marker {
+                Some(marker) => writer.producers.check_marker(header, marker)?,
+                None => writer.producers.check(header, origin)?,
+            }
+        }
+        if config.message_timestamp_type == TimestampType::LogAppendTime {
+            info.append_time_ms = now_ms;
+            header.max_timestamp = now_ms;
+            stamp(records, info.base_offset, leader_epoch, Some(now_ms));
+        } else {
+            stamp(records, info.base_offset, leader_epoch, None);
+        }
+        header.base_offset = info.base_offset;
+        header.leader_epoch = leader_epoch;
+        info.last_offset = header.last_offset();
+        self.write(&mut writer, records, &[(0, checked)], &config, now_ms)?;
+        info.flush_due = self.is_flush_due(&config, info.last_offset + 1);
+        Ok(info)
+    }
+
+    /// Appends what a leader sent, byte for byte: offsets, epochs and timestamps stay. Batches must continue the log; bytes of a last batch
+    /// that is not whole are left out. The epoch is not compared: a follower's fetcher is fenced by its caller.
+    pub fn append_as_follower(&self, records: &[u8], now_ms: i64) -> Result<AppendInfo> {
+        self.check_writable()?;
+        let config = self.config();
+        let mut writer = self.writer.lock();
+        let end_offset = self.end_offset();
+        let mut batches: Vec<(usize, Checked)> = Vec::new();
+        let (mut next, mut length) = (end_offset, 0);
+        for batch in Batches::new(records) {
+            let batch = match batch {
+                Err(error) if error.is_incomplete() => break,
+                other => other?,
+            };
+            crate::records::check_crc(batch.bytes, &batch.header)?;
+            // A leader's log may have gaps (compaction), never offsets that we have.
+            if batch.header.base_offset < next
+                || batch.header.last_offset() < batch.header.base_offset
+            {
+                return Err(LogError::UnexpectedOffset {
+                    first: batch.header.base_offset,
+                    end: next,
+                });
+            }
+            next = batch.header.last_offset() + 1;
+            length = batch.position + batch.bytes.len();
+            let marker = end_marker(batch.bytes, &batch.header);
+            batches.push((
+                batch.position,
+                Checked {
+                    header: batch.header,
+                    marker,
+                },
+            ));
+        }
+        let mut info = AppendInfo {
+            base_offset: batches
+                .first()
+                .map_or(end_offset, |(_, first)| first.header.base_offset),
+            last_offset: next - 1,
+            append_time_ms: -1,
+            log_start_offset: self.start_offset(),
+            is_duplicate: false,
+            flush_due: false,
+        };
+        if !batches.is_empty() {
+            self.write(&mut writer, &records[..length], &batches, &config, now_ms)?;
+            info.flush_due = self.is_flush_due(&config, next);
+        }
+        Ok(info)
+    }
+
+    /// Writes checked and stamped batches, then takes them into everything that knows the log's content.
+    fn write(
+        &self,
+        writer: &mut Writer,
+        bytes: &[u8],
+        batches: &[(usize, Checked)],
+        config: &LogConfig,
+        now_ms: i64,
+    ) -> Result<()> {
+        let (Some((_, first)), Some((_, last))) = (batches.first(), batches.last()) else {
+            return Ok(());
+        };
+        if bytes.len() as u64 > u64::from(config.segment_bytes) {
+            return Err(LogError::LargerThanSegment {
+                bytes: bytes.len(),
+                bytes_max: config.segment_bytes,
+            });
+        }
+        let last_offset = last.header.last_offset();
+        let max_timestamp = batches
+            .iter()
+            .map(|(_, batch)| batch.header.max_timestamp)
+            .max()
+            .unwrap_or(-1);
+        let mut active = self.active()?;
+        if active.should_roll(
+            bytes.len(),
+            max_timestamp,
+            last_offset,
+            config,
+            writer.jitter_ms,
+            now_ms,
+        )? {
+            active = self
+                .home
+                .guard(self.roll_at(writer, first.header.base_offset, now_ms))?;
+        }
+        for (_, batch) in batches {
+            self.assign_epoch(writer, batch.header.leader_epoch, batch.header.base_offset)?;
+        }
+        self.changed.store(true, Ordering::Release);
+        let headers = |at: &(usize, Checked)| (at.0, at.1.header);
+        let written = match batches {
+            [only] => active.append(bytes, &[headers(only)], config),
+            all => active.append(bytes, &all.iter().map(headers).collect::<Vec<_>>(), config),
+        };
+        if let Err(failure) = written {
+            return Err(self.append_failed(failure));
+        }
+        self.size_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.note(writer, batches, &active);
+        Ok(())
+    }
+
+    fn note(&self, writer: &mut Writer, batches: &[(usize, Checked)], active: &Segment) {
+        for (_, batch) in batches {
+            writer.producers.update(&batch.header, batch.marker);
+        }
+        let end_offset = writer.producers.end_offset;
+        self.publish(end_offset, active);
+    }
+
+    fn append_failed(&self, failure: AppendFailure) -> LogError {
+        let only_full = matches!(&failure.error, LogError::Io { source, .. } if is_full(source));
+        if !(failure.undone && only_full) {
+            self.home.fail(&failure.error);
+        }
+        failure.error
+    }
+}
+
+/// Everything that is checked about a batch before the log's own state is asked. Corrects a maximum timestamp that is not the records'.
+fn check_produced(
+    records: &mut [u8],
+    config: &LogConfig,
+    origin: Origin,
+    now_ms: i64,
+) -> Result<Checked> {
+    let size = crate::records::batch_size(records)?;
+    if size > config.max_message_bytes as usize {
+        return Err(LogError::BatchTooLarge {
+            bytes: size,
+            bytes_max: config.max_message_bytes,
+        });
+    }
+    if size < records.len() {
+        return Err(LogError::InvalidRecord(
+            "more than one record batch for a partition".to_owned(),
+        ));
+    }
+    let limits = Limits {
+        batch_bytes_max: config.max_message_bytes as usize,
+        ..Limits::default()
+    };
+    let validated = SCRATCH.with_borrow_mut(|scratch| validate(records, &limits, scratch))?;
+    let mut header = validated.header;
+    if origin == Origin::Client {
+        validated.check_produced()?;
+        if header.base_offset != 0 {
+            let problem = format!(
+                "base_offset {} of a produced batch, should be 0",
+                header.base_offset
+            );
+            return Err(LogError::InvalidRecord(problem));
+        }
+    }
+    if config.compact && validated.keyless && !header.is_control() {
+        return Err(LogError::InvalidRecord(
+            "a record without key for a compacted topic".to_owned(),
+        ));
+    }
+    if config.message_timestamp_type == TimestampType::CreateTime {
+        check_timestamps(&validated, config, now_ms)?;
+        if header.max_timestamp != validated.max_timestamp && !header.is_control() {
+            set_max_timestamp(records, validated.max_timestamp);
+            header.max_timestamp = validated.max_timestamp;
+        }
+    }
+    let marker = end_marker(records, &header);
+    Ok(Checked { header, marker })
+}
+
+fn check_timestamps(
+    validated: &crate::records::Validated,
+    config: &LogConfig,
+    now_ms: i64,
+) -> Result<()> {
+    let difference_ms_max = config.message_timestamp_difference_max_ms;
+    for timestamp_ms in [validated.min_timestamp, validated.max_timestamp] {
+        if timestamp_ms != -1 && timestamp_ms.abs_diff(now_ms) > difference_ms_max.unsigned_abs() {
+            return Err(LogError::InvalidTimestamp {
+                timestamp_ms,
+                now_ms,
+                difference_ms_max,
+            });
+        }
+    }
+    Ok(())
+}

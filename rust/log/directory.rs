@@ -1,0 +1,432 @@
+//! A data directory: many logs, one lock, the checkpoints.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::checkpoint::{
+    self, CLEAN_SHUTDOWN, HIGH_WATERMARKS, Offsets, RECOVERY_POINTS, START_OFFSETS,
+};
+use super::config::LogConfig;
+use super::error::{Context, LogError, Result};
+use super::home::Home;
+use super::lock::DirectoryLock;
+use super::log::{Log, OpenMode};
+use super::names::{DELETED_FOLDER, TopicPartition};
+use super::recovery::{Hints, remove_deleted};
+use crate::storage::Mode;
+
+/// An open data directory. One per directory and process: its lock says so.
+pub struct LogDirectory {
+    home: Arc<Home>,
+    lock: Mutex<Option<DirectoryLock>>,
+    state: Mutex<State>,
+    was_clean: bool,
+    stop: Arc<AtomicBool>,
+    checkpointer: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    logs: BTreeMap<TopicPartition, Arc<Log>>,
+    /// What the checkpoint files said of partitions that are not open: kept when they are written.
+    high_watermarks: Offsets,
+    recovery_points: Offsets,
+    start_offsets: Offsets,
+}
+
+/// The folders of a data directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub partitions: Vec<TopicPartition>,
+    /// Partitions on their way out (`...-delete`).
+    pub deleted: Vec<String>,
+    /// Folders of other names; Kafka does not start while there is one.
+    pub others: Vec<String>,
+}
+
+/// A partition that could not be opened, and why.
+pub type NotOpened = (TopicPartition, LogError);
+
+impl LogDirectory {
+    /// Locks the directory, which must exist, reads its checkpoints and removes the clean-shutdown marker: from now on it counts as not
+    /// stopped cleanly. `interval`: how long after a high watermark moved its checkpoint is written, at most.
+    pub fn open(home: Arc<Home>, interval: Duration) -> Result<Arc<Self>> {
+        let lock = DirectoryLock::take(&home.path)?;
+        let storage = &*home.storage;
+        let read = |name: &str| {
+            let path = home.path.join(name);
+            match checkpoint::read_offsets(storage, &path) {
+                // As Kafka: a checkpoint that cannot be read costs a longer recovery, nothing else.
+                Err(LogError::Corrupt { .. }) => Ok(Offsets::new()),
+                other => other,
+            }
+        };
+        let state = State {
+            logs: BTreeMap::new(),
+            high_watermarks: read(HIGH_WATERMARKS)?,
+            recovery_points: read(RECOVERY_POINTS)?,
+            start_offsets: read(START_OFFSETS)?,
+        };
+        let marker = home.path.join(CLEAN_SHUTDOWN);
+        let was_clean = storage.exists(&marker).context("look at", &marker)?;
+        if was_clean {
+            storage.remove_file(&marker).context("remove", &marker)?;
+            storage
+                .sync_directory(&home.path)
+                .context("sync", &home.path)?;
+        }
+        let directory = Arc::new(Self {
+            home,
+            lock: Mutex::new(Some(lock)),
+            state: Mutex::new(state),
+            was_clean,
+            stop: Arc::new(AtomicBool::new(false)),
+            checkpointer: Mutex::new(None),
+        });
+        directory.start_checkpointer(interval)?;
+        Ok(directory)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.home.path
+    }
+
+    /// Whether the last stop was clean.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Why the directory is out of use; None while it is not.
+    pub fn failure(&self) -> Option<String> {
+        self.home.failure()
+    }
+
+    pub fn contents(&self) -> Result<Contents> {
+        let mut contents = Contents::default();
+        let path = &self.home.path;
+        for entry in self.home.storage.list(path).context("list", path)? {
+            if !entry.is_directory {
+                continue;
+            }
+            if let Some(partition) = TopicPartition::from_folder_name(&entry.name) {
+                contents.partitions.push(partition);
+            } else if entry.name.ends_with(DELETED_FOLDER) {
+                contents.deleted.push(entry.name);
+            } else {
+                contents.others.push(entry.name);
+            }
+        }
+        contents.partitions.sort();
+        Ok(contents)
+    }
+
+    /// The logs that are open.
+    pub fn logs(&self) -> Vec<Arc<Log>> {
+        self.state.lock().logs.values().cloned().collect()
+    }
+
+    pub fn get(&self, partition: &TopicPartition) -> Option<Arc<Log>> {
+        self.state.lock().logs.get(partition).cloned()
+    }
+
+    /// Opens every partition, `threads` at a time, each with what `config` says for its topic; removes what was on its way out. The
+    /// second list is what could not be opened.
+    pub fn load_all(
+        &self,
+        threads: usize,
+        config: impl Fn(&str) -> LogConfig + Sync,
+    ) -> Result<(Vec<Arc<Log>>, Vec<NotOpened>)> {
+        let contents = self.contents()?;
+        for name in &contents.deleted {
+            remove_deleted(&self.home, &self.path().join(name))?;
+        }
+        let partitions = contents.partitions;
+        let results = in_parallel(threads, &partitions, |partition| {
+            self.load(partition, config(&partition.topic))
+        });
+        let (mut logs, mut failures) = (Vec::new(), Vec::new());
+        for (partition, result) in partitions.into_iter().zip(results) {
+            match result {
+                Ok(log) => logs.push(log),
+                Err(error) => failures.push((partition, error)),
+            }
+        }
+        Ok((logs, failures))
+    }
+
+    /// Opens one partition that exists; the same log if it is open already.
+    pub fn load(&self, partition: &TopicPartition, config: LogConfig) -> Result<Arc<Log>> {
+        let (hints, high_watermark) = {
+            let state = self.state.lock();
+            if let Some(log) = state.logs.get(partition) {
+                return Ok(Arc::clone(log));
+            }
+            let get = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(0);
+            let hints = Hints {
+                clean: self.was_clean,
+                recovery_point: get(&state.recovery_points),
+                start_offset: get(&state.start_offsets),
+            };
+            (hints, get(&state.high_watermarks))
+        };
+        let log = Log::open(
+            &self.home,
+            &partition.folder_name(),
+            config,
+            hints,
+            OpenMode::Append,
+        )?;
+        log.restore_high_watermark(high_watermark);
+        self.state
+            .lock()
+            .logs
+            .insert(partition.clone(), Arc::clone(&log));
+        Ok(log)
+    }
+
+    /// Creates partitions that do not exist: their folders and first segments, and one fsync of this directory for all of them.
+    pub fn create(
+        &self,
+        partitions: &[TopicPartition],
+        config: &LogConfig,
+    ) -> Result<Vec<Arc<Log>>> {
+        let mut logs = Vec::with_capacity(partitions.len());
+        for partition in partitions {
+            let path = self.path().join(partition.folder_name());
+            self.home.guard(
+                self.home
+                    .storage
+                    .create_directory(&path)
+                    .context("create", &path),
+            )?;
+            let hints = Hints {
+                clean: true,
+                ..Hints::default()
+            };
+            let log = Log::open(
+                &self.home,
+                &partition.folder_name(),
+                config.clone(),
+                hints,
+                OpenMode::Append,
+            )?;
+            log.note_created();
+            logs.push(log);
+        }
+        let path = &self.home.path;
+        self.home
+            .guard(self.home.storage.sync_directory(path).context("sync", path))?;
+        let mut state = self.state.lock();
+        for (partition, log) in partitions.iter().zip(&logs) {
+            // What a partition of this name left behind says nothing about the new one.
+            state.forget(partition);
+            state.logs.insert(partition.clone(), Arc::clone(log));
+        }
+        Ok(logs)
+    }
+
+    /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.
+    pub fn delete(&self, partition: &TopicPartition, unique_id: u128) -> Result<()> {
+        let log = {
+            let mut state = self.state.lock();
+            state.forget(partition);
+            state.logs.remove(partition)
+        };
+        match log {
+            Some(log) => log.delete(unique_id),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes `recovery-point-offset-checkpoint`: what was flushed of each log.
+    pub fn checkpoint_recovery_points(&self) -> Result<()> {
+        let offsets = {
+            let state = self.state.lock();
+            state.table(&state.recovery_points, |log| Some(log.flushed_offset()))
+        };
+        self.write(RECOVERY_POINTS, &offsets)
+    }
+
+    /// Writes `log-start-offset-checkpoint`: start offsets that are not the first segment's. Call it before a deletion of records is
+    /// answered: without it a restart would bring them back.
+    pub fn checkpoint_start_offsets(&self) -> Result<()> {
+        let offsets = {
+            let state = self.state.lock();
+            state.table(&state.start_offsets, |log| {
+                let first = log.segments().first().map_or(0, |first| first.base_offset);
+                (log.start_offset() > first).then(|| log.start_offset())
+            })
+        };
+        self.write(START_OFFSETS, &offsets)
+    }
+
+    /// Writes `replication-offset-checkpoint`. The directory does so by itself whenever a high watermark moved.
+    pub fn checkpoint_high_watermarks(&self) -> Result<()> {
+        let offsets = {
+            let state = self.state.lock();
+            state.table(&state.high_watermarks, |log| Some(log.high_watermark()))
+        };
+        self.write(HIGH_WATERMARKS, &offsets)
+    }
+
+    fn write(&self, name: &str, offsets: &Offsets) -> Result<()> {
+        self.home.check()?;
+        let path = self.path().join(name);
+        self.home.guard(checkpoint::write_offsets(
+            &*self.home.storage,
+            &path,
+            offsets,
+        ))
+    }
+
+    fn start_checkpointer(self: &Arc<Self>, interval: Duration) -> Result<()> {
+        let (this, stop, home) = (
+            Arc::downgrade(self),
+            Arc::clone(&self.stop),
+            Arc::clone(&self.home),
+        );
+        let run = move || {
+            while home.wait_for_move(&stop) && !stop.load(Ordering::Acquire) {
+                // What moves meanwhile is written with it.
+                home.wait(interval, &stop);
+                home.take_moved();
+                let Some(directory) = Weak::upgrade(&this) else {
+                    return;
+                };
+                // An error has taken the directory out of use.
+                if directory.checkpoint_high_watermarks().is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("ottla-checkpoint".to_owned())
+            .spawn(run);
+        *self.checkpointer.lock() = Some(thread.context("start a thread for", self.path())?);
+        Ok(())
+    }
+
+    /// Closes every log, `threads` at a time. With `clean`, everything is flushed, the checkpoints are written and the marker of a clean stop is left;
+    /// without, as if the process ended here.
+    pub fn close(&self, clean: bool, threads: usize) -> Result<()> {
+        self.stop.store(true, Ordering::Release);
+        self.home.wake_all();
+        if let Some(thread) = self.checkpointer.lock().take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+        if self.lock.lock().is_none() {
+            return Ok(());
+        }
+        let result = self.close_logs(clean, threads);
+        // The lock goes last, whatever happened.
+        *self.lock.lock() = None;
+        result
+    }
+
+    fn close_logs(&self, clean: bool, threads: usize) -> Result<()> {
+        let logs = self.logs();
+        let results = in_parallel(threads, &logs, |log| log.close(clean));
+        results.into_iter().collect::<Result<Vec<()>>>()?;
+        if !clean {
+            return Ok(());
+        }
+        self.checkpoint_recovery_points()?;
+        self.checkpoint_start_offsets()?;
+        self.checkpoint_high_watermarks()?;
+        // Partitions that were not opened are only as clean as they were.
+        let open: HashSet<&TopicPartition> = logs.iter().map(|log| &log.partition).collect();
+        let whole = self
+            .contents()?
+            .partitions
+            .iter()
+            .all(|partition| open.contains(partition));
+        if whole || self.was_clean {
+            let marker = self.path().join(CLEAN_SHUTDOWN);
+            self.home
+                .storage
+                .open(&marker, Mode::Create)
+                .context("create", &marker)?;
+            self.home
+                .storage
+                .sync_directory(self.path())
+                .context("sync", self.path())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LogDirectory {
+    fn drop(&mut self) {
+        let _ = self.close(false, 1);
+    }
+}
+
+impl State {
+    fn forget(&mut self, partition: &TopicPartition) {
+        self.high_watermarks.remove(partition);
+        self.recovery_points.remove(partition);
+        self.start_offsets.remove(partition);
+    }
+
+    /// The offsets of open logs, and of the others what was there.
+    fn table(&self, before: &Offsets, of: impl Fn(&Log) -> Option<i64>) -> Offsets {
+        let closed = before
+            .iter()
+            .filter(|(partition, _)| !self.logs.contains_key(*partition));
+        let open = self
+            .logs
+            .iter()
+            .filter_map(|(partition, log)| Some((partition.clone(), of(log)?)));
+        closed
+            .map(|(partition, offset)| (partition.clone(), *offset))
+            .chain(open)
+            .collect()
+    }
+}
+
+/// Runs `work` on every item, on up to `threads` threads, this one included; results in the order of the items.
+fn in_parallel<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else {
+                return done;
+            };
+            done.push((at, work(item)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(items.len()))
+            .map(|_| scope.spawn(run))
+            .collect();
+        let mut results = run();
+        for other in others {
+            match other.join() {
+                Ok(more) => results.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        results
+    });
+    results.sort_unstable_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The data directories that this process has open, for openers that share them.
+pub fn shared() -> &'static Mutex<BTreeMap<PathBuf, Weak<LogDirectory>>> {
+    static SHARED: OnceLock<Mutex<BTreeMap<PathBuf, Weak<LogDirectory>>>> = OnceLock::new();
+    SHARED.get_or_init(Mutex::default)
+}

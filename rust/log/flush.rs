@@ -1,0 +1,179 @@
+//! Making appends durable: one fdatasync for all that came since the last.
+//!
+//! `flushed_offset` is a prefix of the log. A flush covers every segment from there to the active one, the leader-epoch file if it changed,
+//! and the folder if a file was created. Requests that come while one runs share the next one, which starts as soon as it ends: no timer,
+//! and no request waits for more than two fsyncs.
+//!
+//! A failed fsync takes the directory out of use: see [`Home::fail`](super::home::Home::fail).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use super::checkpoint::LEADER_EPOCHS;
+use super::config::LogConfig;
+use super::error::{Context, LogError, Result};
+use super::log::{Log, Published};
+use crate::io::IoPool;
+use crate::storage::Mode;
+
+/// Called once with the flushed offset, from an I/O thread.
+pub type FlushWaiter = Box<dyn FnOnce(Result<i64>) + Send>;
+
+#[derive(Default)]
+pub struct FlushState {
+    running: bool,
+    waiters: Vec<FlushWaiter>,
+    /// Counts truncations: a flush that one overtook proves nothing about what was appended since.
+    truncations: u64,
+    /// Files were created in the folder since the last flush.
+    created: bool,
+    /// The leader-epoch file changed since the last flush.
+    epochs_changed: bool,
+}
+
+/// Threads that wait for fsyncs; started at the first flush. Several, since fsyncs of different files share the disk's queue.
+fn pool() -> std::io::Result<&'static IoPool> {
+    static POOL: OnceLock<std::io::Result<IoPool>> = OnceLock::new();
+    POOL.get_or_init(|| IoPool::new("ottla-flush", 4))
+        .as_ref()
+        .map_err(|error| error.kind().into())
+}
+
+impl Log {
+    /// Asks for everything appended so far to be made durable; `waiter` is called when it is, or cannot be. Never blocks.
+    pub fn flush_async(self: &Arc<Self>, waiter: FlushWaiter) {
+        if let Err(error) = self.check_writable() {
+            return waiter(Err(error));
+        }
+        let mut state = self.flush.lock();
+        state.waiters.push(waiter);
+        if state.running {
+            return;
+        }
+        state.running = true;
+        drop(state);
+        let log = Arc::clone(self);
+        match pool() {
+            Ok(pool) => pool.submit(move || log.run_flushes()),
+            Err(_) => log.run_flushes(),
+        }
+    }
+
+    /// As [`flush_async`](Self::flush_async), for whoever may wait.
+    pub fn flush(self: &Arc<Self>) -> Result<i64> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.flush_async(Box::new(move |result| {
+            let _ = sender.send(result);
+        }));
+        receiver
+            .recv()
+            .unwrap_or_else(|_| Err(LogError::Closed(self.partition.to_string())))
+    }
+
+    /// Files were created or changed that a flush has to cover, whatever the offsets say.
+    pub(super) fn is_unflushed(&self) -> bool {
+        let state = self.flush.lock();
+        state.created || state.epochs_changed
+    }
+
+    pub(super) fn is_flush_due(&self, config: &LogConfig, end_offset: i64) -> bool {
+        end_offset - self.flushed_offset() >= config.flush_messages
+    }
+
+    pub(super) fn note_created(&self) {
+        self.flush.lock().created = true;
+    }
+
+    pub(super) fn note_epochs_changed(&self) {
+        self.flush.lock().epochs_changed = true;
+    }
+
+    /// What is at or after `offset` is gone.
+    pub(super) fn note_truncated(&self, offset: i64) {
+        let mut state = self.flush.lock();
+        state.truncations += 1;
+        self.flushed_offset.fetch_min(offset, Ordering::AcqRel);
+    }
+
+    fn run_flushes(&self) {
+        loop {
+            let waiters = {
+                let mut state = self.flush.lock();
+                if state.waiters.is_empty() {
+                    state.running = false;
+                    return;
+                }
+                std::mem::take(&mut state.waiters)
+            };
+            let result = self.flush_once();
+            for waiter in waiters {
+                waiter(result.clone());
+            }
+        }
+    }
+
+    fn flush_once(&self) -> Result<i64> {
+        self.home.check()?;
+        loop {
+            let (target, truncations, created, epochs_changed) = {
+                let mut state = self.flush.lock();
+                let created = std::mem::take(&mut state.created);
+                let epochs_changed = std::mem::take(&mut state.epochs_changed);
+                (self.published(), state.truncations, created, epochs_changed)
+            };
+            self.home
+                .guard(self.sync_to(target, created, epochs_changed))?;
+            let state = self.flush.lock();
+            if state.truncations == truncations {
+                self.flushed_offset
+                    .fetch_max(target.end_offset, Ordering::AcqRel);
+                return Ok(target.end_offset);
+            }
+        }
+    }
+
+    /// Makes everything up to `target` durable.
+    pub(super) fn sync_to(
+        &self,
+        target: Published,
+        created: bool,
+        epochs_changed: bool,
+    ) -> Result<()> {
+        let from = self.flushed_offset();
+        let segments = self.segments();
+        let first = segments
+            .partition_point(|segment| segment.base_offset <= from)
+            .saturating_sub(1);
+        for segment in &segments[first..] {
+            if segment.base_offset > target.segment {
+                break;
+            }
+            if segment.base_offset == target.segment && from >= target.end_offset && !created {
+                break;
+            }
+            segment.sync()?;
+            if segment.base_offset < target.segment {
+                // Recovery does not look at segments before the recovery point: their indexes must be whole on disk.
+                segment.offset_index.sync()?;
+                segment.time_index.sync()?;
+            }
+        }
+        if epochs_changed {
+            let path = self.folder.join(LEADER_EPOCHS);
+            let file = self
+                .folder
+                .storage
+                .open(&path, Mode::Write)
+                .context("open", &path)?;
+            file.sync_data().context("sync", &path)?;
+        }
+        if created || epochs_changed {
+            let path = self.folder.path();
+            self.folder
+                .storage
+                .sync_directory(&path)
+                .context("sync", &path)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! What the logs of one data directory share: the disk, the limit on open files, whether the disk still holds, and what waits for deletion.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::error::{LogError, Result};
+use super::files::FileCache;
+use crate::storage::{RealStorage, Storage};
+
+pub struct Home {
+    pub storage: Arc<dyn Storage>,
+    pub cache: Arc<FileCache>,
+    pub path: PathBuf,
+    failed: AtomicBool,
+    reason: Mutex<String>,
+    /// A high watermark moved since the checkpoint thread looked.
+    moved: AtomicBool,
+    wake: (Mutex<()>, Condvar),
+}
+
+impl Home {
+    pub fn new(storage: Arc<dyn Storage>, cache: Arc<FileCache>, path: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            storage,
+            cache,
+            path: path.to_owned(),
+            failed: AtomicBool::new(false),
+            reason: Mutex::new(String::new()),
+            moved: AtomicBool::new(false),
+            wake: (Mutex::new(()), Condvar::new()),
+        })
+    }
+
+    /// The operating system's files under the process's limit.
+    pub fn real(path: &Path) -> Arc<Self> {
+        Self::new(Arc::new(RealStorage), Arc::clone(FileCache::global()), path)
+    }
+
+    /// An error once the directory was taken out of use.
+    pub fn check(&self) -> Result<()> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(LogError::Offline {
+                path: self.path.clone(),
+                reason: self.reason.lock().clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Why the directory is out of use; None while it is not.
+    pub fn failure(&self) -> Option<String> {
+        self.failed
+            .load(Ordering::Acquire)
+            .then(|| self.reason.lock().clone())
+    }
+
+    /// Takes the directory out of use: after an fsync that failed nobody knows what is on the disk (the kernel drops the pages and reports
+    /// the error once), and a second fsync that succeeds proves nothing.
+    pub fn fail(&self, error: &LogError) {
+        let mut reason = self.reason.lock();
+        if !self.failed.load(Ordering::Acquire) {
+            *reason = error.to_string();
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Passes `result` through; an error of the disk takes the directory out of use.
+    pub fn guard<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error @ LogError::Io { .. }) = &result {
+            self.fail(error);
+        }
+        result
+    }
+
+    /// A high watermark moved: the checkpoint is due.
+    pub fn high_watermark_moved(&self) {
+        if !self.moved.load(Ordering::Relaxed) && !self.moved.swap(true, Ordering::AcqRel) {
+            let _held = self.wake.0.lock();
+            self.wake.1.notify_all();
+        }
+    }
+
+    /// Waits until a high watermark moved or `stop`; then true if one did.
+    pub fn wait_for_move(&self, stop: &AtomicBool) -> bool {
+        let mut held = self.wake.0.lock();
+        while !self.moved.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) {
+            self.wake.1.wait(&mut held);
+        }
+        self.moved.load(Ordering::Acquire)
+    }
+
+    /// Waits for `interval`, less if `stop`.
+    pub fn wait(&self, interval: Duration, stop: &AtomicBool) {
+        let deadline = std::time::Instant::now() + interval;
+        let mut held = self.wake.0.lock();
+        while !stop.load(Ordering::Acquire)
+            && !self.wake.1.wait_until(&mut held, deadline).timed_out()
+        {}
+    }
+
+    pub fn take_moved(&self) -> bool {
+        self.moved.swap(false, Ordering::AcqRel)
+    }
+
+    pub fn wake_all(&self) {
+        let _held = self.wake.0.lock();
+        self.wake.1.notify_all();
+    }
+}
+
+/// True for errors after which the disk is as good as before: it was only full.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as i64)
+}

@@ -1,0 +1,361 @@
+//! An index file: fixed-size entries in ascending order, appended at the end, searched by key.
+//!
+//! Kafka maps its indexes into memory. We do not: a map costs resident memory in steps of 64 KiB for every page that a search touches, ends
+//! the process with SIGBUS when the disk fails, and cannot go through the storage trait. Instead
+//! * new entries gather in memory (`recent`) and are written some hundred at a time: an append costs no system call for them. Losing
+//!   them in a crash is harmless, since recovery rebuilds the indexes of every segment that was not flushed whole;
+//! * the entries on disk are found through a directory of the first key of every 4 KiB page (2 KiB of memory for a full index of a 1 GiB
+//!   segment, built at the first search) and one read of one page. Measured: see `benches/log.rs`.
+//!
+//! The file is opened for each read or write and closed again, so that indexes hold no descriptors.
+//!
+//! Kafka preallocates the indexes of an active segment, and after a kill the unused zeros stay. They are recognised and left out: no entry
+//! after the first is all zeros.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::error::{Context, LogError, Result};
+use super::files::Folder;
+use super::names::{Kind, Suffix};
+use crate::storage::{Mode, Storage};
+
+/// One entry of an index of type `Self`.
+pub trait Entry: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+    const BYTES: usize;
+    const KIND: Kind;
+    /// Reads an entry from exactly `BYTES` bytes.
+    fn decode(bytes: &[u8], base_offset: i64) -> Self;
+    /// Writes it to exactly `BYTES` bytes.
+    fn encode(&self, bytes: &mut [u8], base_offset: i64);
+    /// What a search compares.
+    fn key(&self) -> i64;
+    /// The offset that the entry is about.
+    fn offset(&self) -> i64;
+}
+
+const PAGE_BYTES: usize = 4096;
+/// When this many entries are in memory, those not yet on disk are written,
+const RECENT_MAX: usize = 512;
+/// and this many stay, since most reads are near the end.
+const RECENT_KEPT: usize = 128;
+/// No index of ours or Kafka's is larger: `segment.index.bytes` is an int32.
+const FILE_BYTES_MAX: u64 = 1 << 31;
+
+pub struct Index<E> {
+    folder: Arc<Folder>,
+    base_offset: i64,
+    state: RwLock<State<E>>,
+    entry: PhantomData<E>,
+}
+
+struct State<E> {
+    /// Entries in the file; None until it was looked at.
+    stored: Option<usize>,
+    /// The last entries of the index, some of them perhaps in the file too.
+    recent: Vec<E>,
+    /// Entries before `recent`.
+    older: usize,
+    /// Keys of the first entries of each page of the file, for the pages that were full or searched.
+    directory: Option<Vec<i64>>,
+    last: Option<E>,
+}
+
+impl<E: Entry> Index<E> {
+    const PER_PAGE: usize = PAGE_BYTES / E::BYTES;
+
+    /// The index of a segment that is being created: empty, its file not yet there.
+    pub fn create(folder: Arc<Folder>, base_offset: i64) -> Self {
+        let state = State {
+            stored: Some(0),
+            recent: Vec::new(),
+            older: 0,
+            directory: Some(Vec::new()),
+            last: None,
+        };
+        Self {
+            folder,
+            base_offset,
+            state: RwLock::new(state),
+            entry: PhantomData,
+        }
+    }
+
+    /// The index of a segment that exists. Nothing is read before it is needed.
+    pub fn open(folder: Arc<Folder>, base_offset: i64) -> Self {
+        let index = Self::create(folder, base_offset);
+        *index.state.write() = State {
+            stored: None,
+            recent: Vec::new(),
+            older: 0,
+            directory: None,
+            last: None,
+        };
+        index
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.file(self.base_offset, E::KIND, Suffix::None)
+    }
+
+    fn storage(&self) -> &dyn Storage {
+        &*self.folder.storage
+    }
+
+    /// Reads what a search needs to know about the file, once.
+    fn load(&self) -> Result<()> {
+        if self.state.read().stored.is_some() {
+            return Ok(());
+        }
+        let entries = self.read_stored()?;
+        let mut state = self.state.write();
+        if state.stored.is_none() {
+            state.directory = Some(entries.iter().step_by(Self::PER_PAGE).map(E::key).collect());
+            state.last = entries.last().copied();
+            state.stored = Some(entries.len());
+            state.older = entries.len();
+        }
+        Ok(())
+    }
+
+    /// The valid entries of the file. Reading stops, as Kafka's own checks do, at a tail of zeros; an error names an entry out of order.
+    fn read_stored(&self) -> Result<Vec<E>> {
+        let path = self.path();
+        let bytes = self
+            .storage()
+            .read(&path, FILE_BYTES_MAX)
+            .context("read", &path)?;
+        self.decode(&bytes)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Vec<E>> {
+        let mut entries: Vec<E> = Vec::new();
+        for chunk in bytes.chunks_exact(E::BYTES) {
+            if !entries.is_empty() && chunk.iter().all(|byte| *byte == 0) {
+                break;
+            }
+            let entry = E::decode(chunk, self.base_offset);
+            if let Some(last) = entries.last()
+                && (entry.key() <= last.key() || entry.offset() < last.offset())
+            {
+                return Err(LogError::Corrupt {
+                    path: self.path(),
+                    position: (entries.len() * E::BYTES) as u64,
+                    problem: format!("the entry {entry:?} after {last:?}"),
+                });
+            }
+            entries.push(entry);
+        }
+        // An index that was created and never used is all zeros; a time index may hold one entry of zeros, the first millisecond of 1970.
+        let preallocated = bytes.len() > E::BYTES || E::KIND == Kind::OffsetIndex;
+        if entries.len() == 1 && preallocated && bytes.iter().all(|byte| *byte == 0) {
+            entries.clear();
+        }
+        Ok(entries)
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> Result<usize> {
+        self.load()?;
+        let state = self.state.read();
+        Ok(state.older + state.recent.len())
+    }
+
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    pub fn last(&self) -> Result<Option<E>> {
+        self.load()?;
+        Ok(self.state.read().last)
+    }
+
+    /// The greatest entry whose key is at most `key`.
+    pub fn lookup(&self, key: i64) -> Result<Option<E>> {
+        self.load()?;
+        let (page, stored) = {
+            let state = self.state.read();
+            let recent = state.recent.partition_point(|entry| entry.key() <= key);
+            if recent > 0 {
+                return Ok(Some(state.recent[recent - 1]));
+            }
+            let Some(directory) = &state.directory else {
+                return Ok(None);
+            };
+            let Some(page) = directory
+                .partition_point(|first| *first <= key)
+                .checked_sub(1)
+            else {
+                return Ok(None);
+            };
+            (page, state.older.min(state.stored.unwrap_or(0)))
+        };
+        // No lock while the disk may be waited for. A truncation meanwhile gives an entry that is gone, as if it had come later.
+        let first = page * Self::PER_PAGE;
+        let count = stored.saturating_sub(first).min(Self::PER_PAGE);
+        let mut buffer = [0; PAGE_BYTES];
+        let path = self.path();
+        let file = self
+            .storage()
+            .open(&path, Mode::Read)
+            .context("open", &path)?;
+        let read = file
+            .read_at(&mut buffer[..count * E::BYTES], (first * E::BYTES) as u64)
+            .context("read", &path)?;
+        let entry = |at: usize| {
+            E::decode(
+                &buffer[at * E::BYTES..(at + 1) * E::BYTES],
+                self.base_offset,
+            )
+        };
+        let (mut low, mut high) = (0, read / E::BYTES);
+        while low < high {
+            let middle = (low + high) / 2;
+            if entry(middle).key() <= key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low.checked_sub(1).map(entry))
+    }
+
+    /// Adds an entry at the end; the caller has checked that it is greater than the last. Writes to the file only now and then.
+    pub fn append(&self, entry: E) -> Result<()> {
+        self.load()?;
+        let full = {
+            let mut state = self.state.write();
+            debug_assert!(state.last.is_none_or(|last| last.key() < entry.key()));
+            state.recent.push(entry);
+            state.last = Some(entry);
+            state.recent.len() >= RECENT_MAX
+        };
+        if full { self.write() } else { Ok(()) }
+    }
+
+    /// Brings the file up to date. One thread at a time: whoever may append.
+    pub fn write(&self) -> Result<()> {
+        let (bytes, first, total) = {
+            let state = self.state.read();
+            let Some(stored) = state.stored else {
+                return Ok(());
+            };
+            let unwritten = &state.recent[stored - state.older..];
+            if unwritten.is_empty() {
+                return Ok(());
+            }
+            let mut bytes = vec![0; unwritten.len() * E::BYTES];
+            for (entry, bytes) in unwritten.iter().zip(bytes.chunks_exact_mut(E::BYTES)) {
+                entry.encode(bytes, self.base_offset);
+            }
+            (bytes, stored, stored + unwritten.len())
+        };
+        let path = self.path();
+        let file = self
+            .storage()
+            .open(&path, Mode::Create)
+            .context("open", &path)?;
+        file.write_at(&bytes, (first * E::BYTES) as u64)
+            .context("write", &path)?;
+        let mut state = self.state.write();
+        state.stored = Some(total);
+        let forget = state.recent.len().saturating_sub(RECENT_KEPT);
+        let State {
+            recent,
+            older,
+            directory,
+            ..
+        } = &mut *state;
+        let directory = directory.get_or_insert_default();
+        for at in (*older..total).filter(|at| at % Self::PER_PAGE == 0) {
+            let page = at / Self::PER_PAGE;
+            directory.truncate(page);
+            directory.push(recent[at - *older].key());
+        }
+        recent.drain(..forget);
+        recent.shrink_to(RECENT_MAX);
+        *older += forget;
+        Ok(())
+    }
+
+    /// Writes, and cuts off what is behind the last entry (zeros that Kafka left).
+    pub fn finish(&self) -> Result<()> {
+        self.load()?;
+        self.write()?;
+        let length = (self.len()? * E::BYTES) as u64;
+        let path = self.path();
+        let file = self
+            .storage()
+            .open(&path, Mode::Create)
+            .context("open", &path)?;
+        if file.length().context("look at", &path)? != length {
+            file.set_length(length).context("truncate", &path)?;
+        }
+        self.state.write().recent = Vec::new();
+        let mut state = self.state.write();
+        state.older = state.stored.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Makes what was written durable.
+    pub fn sync(&self) -> Result<()> {
+        let path = self.path();
+        let file = self
+            .storage()
+            .open(&path, Mode::Write)
+            .context("open", &path)?;
+        file.sync_data().context("sync", &path)
+    }
+
+    /// Every entry, in order.
+    pub fn entries(&self) -> Result<Vec<E>> {
+        self.load()?;
+        let mut entries = self.read_stored()?;
+        let state = self.state.read();
+        entries.truncate(state.older);
+        entries.extend_from_slice(&state.recent);
+        Ok(entries)
+    }
+
+    /// Removes the entries about `offset` and later ones, in memory and in the file.
+    pub fn truncate_to(&self, offset: i64) -> Result<()> {
+        let mut entries = self.entries()?;
+        entries.truncate(entries.partition_point(|entry| entry.offset() < offset));
+        self.replace(&entries)
+    }
+
+    /// Makes `entries` the whole content, on disk too.
+    pub fn replace(&self, entries: &[E]) -> Result<()> {
+        let mut bytes = vec![0; entries.len() * E::BYTES];
+        for (entry, bytes) in entries.iter().zip(bytes.chunks_exact_mut(E::BYTES)) {
+            entry.encode(bytes, self.base_offset);
+        }
+        let path = self.path();
+        let file = self
+            .storage()
+            .open(&path, Mode::Replace)
+            .context("open", &path)?;
+        file.write_at(&bytes, 0).context("write", &path)?;
+        *self.state.write() = State {
+            stored: Some(entries.len()),
+            recent: Vec::new(),
+            older: entries.len(),
+            directory: Some(entries.iter().step_by(Self::PER_PAGE).map(E::key).collect()),
+            last: entries.last().copied(),
+        };
+        Ok(())
+    }
+
+    /// Makes `entries` the whole content, in memory only: what a reader that may not write does with an index it cannot use.
+    pub fn replace_in_memory(&self, entries: Vec<E>) {
+        *self.state.write() = State {
+            stored: Some(0),
+            last: entries.last().copied(),
+            recent: entries,
+            older: 0,
+            directory: None,
+        };
+    }
+}

@@ -1,0 +1,403 @@
+//! A log: the segments of one partition, and what is known about their content.
+//!
+//! **Who may call what.** Everything takes `&self` and may be called from any thread. Appends, truncation, rolling and deletion serialise on
+//! one writer lock; reads and lookups never take it. What readers see is one pair, [`Published`]: the log end offset and where in which
+//! segment it is. It is replaced after data, indexes and producer state are done, so a reader never meets a batch that is half there.
+//!
+//! **What survives.** After `append` returns, a crash of the process loses nothing; a power cut loses what is at or after
+//! `flushed_offset`, which moves by [`flush`](super::flush). `log_start <= high_watermark <= end` holds whenever the writer lock is free.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::config::LogConfig;
+use super::error::{Context, LogError, Result};
+use super::files::Folder;
+use super::flush::FlushState;
+use super::home::{Home, now_ms};
+use super::leader_epochs::LeaderEpochs;
+use super::names::{Kind, Suffix, TopicPartition};
+use super::producer_state::ProducerState;
+use super::segment::Segment;
+use crate::storage::Mode;
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Nothing is written, removed or locked; what a live writer has half done is left out.
+    Read,
+    /// Recovered, then ready for appends.
+    Append,
+}
+
+/// The end of the log, as one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The offset that the next record gets.
+    pub end_offset: i64,
+    /// The base offset of the active segment,
+    pub segment: i64,
+    /// and its size in bytes.
+    pub position: u64,
+}
+
+/// A list that readers take a copy of: changing it replaces it.
+pub type Segments = Arc<Vec<Arc<Segment>>>;
+
+/// Leader epochs that no append is compared with.
+pub const ANY_EPOCH: i32 = i32::MIN;
+
+pub struct Log {
+    this: Weak<Log>,
+    pub partition: TopicPartition,
+    pub mode: OpenMode,
+    pub(super) home: Arc<Home>,
+    pub(super) folder: Arc<Folder>,
+    pub(super) config: RwLock<Arc<LogConfig>>,
+    pub(super) segments: RwLock<Segments>,
+    pub(super) published: RwLock<Published>,
+    pub(super) start_offset: AtomicI64,
+    pub(super) high_watermark: AtomicI64,
+    pub(super) epochs: RwLock<LeaderEpochs>,
+    /// The epoch that appends must name; ANY_EPOCH before a role is known.
+    pub(super) expected_epoch: AtomicI32,
+    pub(super) writer: Mutex<Writer>,
+    pub(super) flush: Mutex<FlushState>,
+    pub(super) flushed_offset: AtomicI64,
+    pub(super) closed: AtomicBool,
+    /// Set at the first append, so that a log that nothing was written to costs nothing to close.
+    pub(super) changed: AtomicBool,
+    /// Bytes in all segments, active one included.
+    pub(super) size_bytes: AtomicU64,
+}
+
+/// What only the one that appends needs.
+pub(super) struct Writer {
+    pub producers: ProducerState,
+    /// What is taken off `segment.ms` for the active segment.
+    pub jitter_ms: i64,
+}
+
+impl Log {
+    /// The state that recovery found, as a log.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        home: Arc<Home>,
+        folder: Arc<Folder>,
+        partition: TopicPartition,
+        mode: OpenMode,
+        config: LogConfig,
+        segments: Vec<Arc<Segment>>,
+        end_offset: i64,
+        start_offset: i64,
+        flushed_offset: i64,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+    ) -> Arc<Self> {
+        let (segment, position) = segments.last().map_or((start_offset, 0), |active| {
+            (active.base_offset, active.size_bytes())
+        });
+        let size = segments.iter().map(|segment| segment.size_bytes()).sum();
+        let jitter_ms = jitter_ms(&config);
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
+            partition,
+            mode,
+            home,
+            folder,
+            config: RwLock::new(Arc::new(config)),
+            segments: RwLock::new(Arc::new(segments)),
+            published: RwLock::new(Published {
+                end_offset,
+                segment,
+                position,
+            }),
+            start_offset: AtomicI64::new(start_offset),
+            high_watermark: AtomicI64::new(start_offset),
+            epochs: RwLock::new(epochs),
+            expected_epoch: AtomicI32::new(ANY_EPOCH),
+            writer: Mutex::new(Writer {
+                producers,
+                jitter_ms,
+            }),
+            flush: Mutex::new(FlushState::default()),
+            flushed_offset: AtomicI64::new(flushed_offset),
+            closed: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+            size_bytes: AtomicU64::new(size),
+        })
+    }
+
+    pub fn directory(&self) -> Arc<std::path::Path> {
+        self.folder.path()
+    }
+
+    pub fn config(&self) -> Arc<LogConfig> {
+        Arc::clone(&self.config.read())
+    }
+
+    /// New settings, from the next append on.
+    pub fn update_config(&self, config: LogConfig) {
+        *self.config.write() = Arc::new(config);
+    }
+
+    pub fn segments(&self) -> Segments {
+        Arc::clone(&self.segments.read())
+    }
+
+    pub fn published(&self) -> Published {
+        *self.published.read()
+    }
+
+    /// The log end offset.
+    pub fn end_offset(&self) -> i64 {
+        self.published().end_offset
+    }
+
+    /// The first offset that may be read.
+    pub fn start_offset(&self) -> i64 {
+        self.start_offset.load(Ordering::Acquire)
+    }
+
+    /// Everything before it survives a power cut.
+    pub fn flushed_offset(&self) -> i64 {
+        self.flushed_offset.load(Ordering::Acquire)
+    }
+
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// Bytes of all segments.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Moves the high watermark, clamped to what the log has. True if it moved.
+    pub fn set_high_watermark(&self, offset: i64) -> bool {
+        let offset = offset.clamp(self.start_offset(), self.end_offset());
+        if self.high_watermark.swap(offset, Ordering::AcqRel) == offset {
+            return false;
+        }
+        self.home.high_watermark_moved();
+        true
+    }
+
+    /// What the checkpoint said, clamped; nothing moved.
+    pub(super) fn restore_high_watermark(&self, offset: i64) {
+        self.high_watermark.store(
+            offset.clamp(self.start_offset(), self.end_offset()),
+            Ordering::Release,
+        );
+    }
+
+    pub fn leader_epoch(&self) -> i32 {
+        self.epochs.read().latest()
+    }
+
+    /// (epoch, first offset) for every epoch of the log.
+    pub fn leader_epochs(&self) -> LeaderEpochs {
+        self.epochs.read().clone()
+    }
+
+    /// The epoch that wrote `offset`; -1 if unknown.
+    pub fn epoch_of(&self, offset: i64) -> i32 {
+        self.epochs.read().epoch_of(offset)
+    }
+
+    /// See [`LeaderEpochs::end_offset`].
+    pub fn epoch_end_offset(&self, epoch: i32) -> Option<(i32, i64)> {
+        self.epochs.read().end_offset(epoch, self.end_offset())
+    }
+
+    /// Before anything that writes.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(LogError::Closed(self.partition.to_string()));
+        }
+        if self.mode == OpenMode::Read {
+            return Err(LogError::ReadOnly(self.partition.to_string()));
+        }
+        self.home.check()
+    }
+
+    pub(super) fn active(&self) -> Result<Arc<Segment>> {
+        let segments = self.segments.read();
+        segments
+            .last()
+            .cloned()
+            .ok_or_else(|| LogError::Closed(self.partition.to_string()))
+    }
+
+    pub(super) fn publish(&self, end_offset: i64, active: &Segment) {
+        debug_assert!(self.start_offset() <= end_offset);
+        let published = Published {
+            end_offset,
+            segment: active.base_offset,
+            position: active.size_bytes(),
+        };
+        *self.published.write() = published;
+    }
+
+    /// Becoming leader: from now on appends must name `epoch`, and the epoch starts at the log's end even if nothing is ever appended in it.
+    pub fn begin_epoch(&self, epoch: i32) -> Result<()> {
+        self.check_writable()?;
+        self.expected_epoch.store(epoch, Ordering::Release);
+        let mut writer = self.writer.lock();
+        let end_offset = self.end_offset();
+        self.assign_epoch(&mut writer, epoch, end_offset)
+    }
+
+    /// Any other role change: appends that name an older epoch are refused from now on.
+    pub fn fence(&self, epoch: i32) {
+        self.expected_epoch.store(epoch, Ordering::Release);
+    }
+
+    pub(super) fn assign_epoch(
+        &self,
+        writer: &mut Writer,
+        epoch: i32,
+        start_offset: i64,
+    ) -> Result<()> {
+        let changed = self.epochs.write().assign(epoch, start_offset);
+        if changed {
+            self.save_epochs(writer)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn save_epochs(&self, _writer: &mut Writer) -> Result<()> {
+        self.note_epochs_changed();
+        let epochs = self.epochs.read().clone();
+        self.home.guard(epochs.save(&self.folder))
+    }
+
+    /// Closes the active segment and starts the next one, at the log's end or later. Does nothing to a segment that is empty.
+    pub fn roll(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut writer = self.writer.lock();
+        let end_offset = self.end_offset();
+        self.home
+            .guard(self.roll_at(&mut writer, end_offset, now_ms()))?;
+        Ok(())
+    }
+
+    pub(super) fn roll_at(
+        &self,
+        writer: &mut Writer,
+        offset: i64,
+        now_ms: i64,
+    ) -> Result<Arc<Segment>> {
+        let active = self.active()?;
+        let end_offset = self.end_offset();
+        let base_offset = offset.max(end_offset);
+        if active.is_empty() && active.base_offset == base_offset {
+            return Ok(active);
+        }
+        active.finish()?;
+        writer.producers.end_offset = base_offset;
+        self.take_snapshot(writer)?;
+        let next = Segment::create(&self.folder, base_offset, now_ms, &self.home.cache)?;
+        let mut segments = Vec::clone(&self.segments());
+        if active.is_empty() {
+            // An empty segment whose offsets the next batch does not fit into: it is replaced.
+            segments.pop();
+            active.remove(Suffix::None)?;
+        }
+        segments.push(Arc::clone(&next));
+        *self.segments.write() = Arc::new(segments);
+        writer.jitter_ms = jitter_ms(&self.config());
+        self.note_created();
+        self.publish(end_offset, &next);
+        if let Some(log) = self.this.upgrade() {
+            // What was closed goes to disk without anybody waiting for it.
+            log.flush_async(Box::new(drop));
+        }
+        Ok(next)
+    }
+
+    /// Writes the producer state beside the segments, unless that was done at this offset.
+    pub(super) fn take_snapshot(&self, writer: &mut Writer) -> Result<()> {
+        let offset = writer.producers.end_offset;
+        if offset <= writer.producers.snapshot_offset {
+            return Ok(());
+        }
+        let path = self.folder.file(offset, Kind::Snapshot, Suffix::None);
+        let file = self
+            .folder
+            .storage
+            .open(&path, Mode::Replace)
+            .context("create", &path)?;
+        file.write_at(&writer.producers.snapshot(), 0)
+            .context("write", &path)?;
+        writer.producers.snapshot_offset = offset;
+        Ok(())
+    }
+
+    /// How many producers the log remembers.
+    pub fn producers(&self) -> usize {
+        self.writer.lock().producers.producers().len()
+    }
+
+    /// Forgets producers that wrote nothing for `producer_id_expiration_ms`.
+    pub fn expire_producers(&self, now_ms: i64) -> usize {
+        let expiration_ms = self.config().producer_id_expiration_ms;
+        self.writer.lock().producers.expire(now_ms, expiration_ms)
+    }
+
+    /// The first offset that a reader of committed records may not see; None if no transaction is open.
+    pub fn first_unstable_offset(&self) -> Option<i64> {
+        let mut writer = self.writer.lock();
+        writer.producers.on_high_watermark(self.high_watermark());
+        writer.producers.first_unstable_offset()
+    }
+
+    /// Ends all use: producer state and indexes are written, descriptors closed. With `flush`, everything is durable when it returns.
+    /// A log that is closed answers every call with an error; closing it again does nothing.
+    pub fn close(&self, flush: bool) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        let segments = self.segments();
+        let mut result = Ok(());
+        if self.mode == OpenMode::Append && self.home.failure().is_none() {
+            result = self.finish(&mut writer, &segments, flush);
+        }
+        for segment in segments.iter() {
+            segment.file.close();
+        }
+        self.home.guard(result)
+    }
+
+    fn finish(&self, writer: &mut Writer, segments: &[Arc<Segment>], flush: bool) -> Result<()> {
+        self.take_snapshot(writer)?;
+        if let Some(active) = segments.last()
+            && self.changed.load(Ordering::Acquire)
+        {
+            active.finish()?;
+        }
+        if flush {
+            let target = self.published();
+            if self.flushed_offset() < target.end_offset || self.is_unflushed() {
+                self.sync_to(target, true, true)?;
+            }
+            self.flushed_offset
+                .store(target.end_offset, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// A random part of `segment.jitter.ms`, so that logs that were created together do not roll together.
+fn jitter_ms(config: &LogConfig) -> i64 {
+    use std::hash::{BuildHasher, RandomState};
+    let most = config.segment_jitter_ms.min(config.segment_ms);
+    if most <= 0 {
+        return 0;
+    }
+    (RandomState::new().hash_one(0) % most as u64) as i64
+}

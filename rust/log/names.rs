@@ -1,0 +1,195 @@
+//! Names of files and folders inside a log directory.
+//!
+//! | name | what |
+//! |---|---|
+//! | `orders-3/` | partition 3 of the topic `orders` |
+//! | `orders-3.<32 hex digits>-delete/` | the same on its way out |
+//! | `orders-3.<32 hex digits>-future/` | a copy that moves between data directories |
+//! | `00000000000000012345.log` | record batches from offset 12345 on |
+//! | `....index`, `....timeindex`, `....txnindex` | its offset, time and aborted-transaction index |
+//! | `....snapshot` | producer state before that offset |
+//! | `....deleted`, `....cleaned`, `....swap` | behind any of these: on its way out, being compacted, being put in place |
+
+use std::fmt::{self, Write};
+
+/// The topic and number of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicPartition {
+    pub topic: String,
+    pub partition: i32,
+}
+
+impl TopicPartition {
+    pub fn new(topic: impl Into<String>, partition: i32) -> Self {
+        Self {
+            topic: topic.into(),
+            partition,
+        }
+    }
+
+    /// The name of the partition's folder; also how it is printed.
+    pub fn folder_name(&self) -> String {
+        self.to_string()
+    }
+
+    /// The partition whose folder is called `name`; None for any other folder.
+    pub fn from_folder_name(name: &str) -> Option<Self> {
+        let (topic, partition) = name.rsplit_once('-')?;
+        let digits = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
+        if topic.is_empty() || !digits || topic.contains(char::is_whitespace) {
+            return None;
+        }
+        Some(Self {
+            topic: topic.to_owned(),
+            partition: partition.parse().ok()?,
+        })
+    }
+
+    /// The name under which the folder waits for its deletion. A file name has at most 255 bytes, so a long topic name is cut.
+    pub fn deleted_folder_name(&self, unique_id: u128) -> String {
+        let tail = format!("-{}.{unique_id:032x}{DELETED_FOLDER}", self.partition);
+        let room = 255 - tail.len();
+        let mut topic = self.topic.as_str();
+        while topic.len() > room {
+            topic = &topic[..topic.len() - topic.chars().next_back().map_or(1, char::len_utf8)];
+        }
+        format!("{topic}{tail}")
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+pub const DELETED_FOLDER: &str = "-delete";
+pub const FUTURE_FOLDER: &str = "-future";
+
+/// The kinds of files that belong to one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    Log,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+    Snapshot,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 5] = [
+        Kind::Log,
+        Kind::OffsetIndex,
+        Kind::TimeIndex,
+        Kind::TransactionIndex,
+        Kind::Snapshot,
+    ];
+
+    pub fn extension(self) -> &'static str {
+        match self {
+            Kind::Log => ".log",
+            Kind::OffsetIndex => ".index",
+            Kind::TimeIndex => ".timeindex",
+            Kind::TransactionIndex => ".txnindex",
+            Kind::Snapshot => ".snapshot",
+        }
+    }
+}
+
+/// What may stand behind a segment's file name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Suffix {
+    None,
+    Deleted,
+    Cleaned,
+    Swap,
+}
+
+impl Suffix {
+    pub fn text(self) -> &'static str {
+        match self {
+            Suffix::None => "",
+            Suffix::Deleted => ".deleted",
+            Suffix::Cleaned => ".cleaned",
+            Suffix::Swap => ".swap",
+        }
+    }
+}
+
+/// `00000000000000012345.index.deleted` and the like.
+pub fn file_name(base_offset: i64, kind: Kind, suffix: Suffix) -> String {
+    let mut name = String::with_capacity(40);
+    let _ = write!(
+        name,
+        "{base_offset:020}{}{}",
+        kind.extension(),
+        suffix.text()
+    );
+    name
+}
+
+/// What a file name means; None for files that are none of a segment's (they are left alone).
+pub fn parse_file_name(name: &str) -> Option<(i64, Kind, Suffix)> {
+    let (name, suffix) = [Suffix::Deleted, Suffix::Cleaned, Suffix::Swap]
+        .into_iter()
+        .find_map(|suffix| Some((name.strip_suffix(suffix.text())?, suffix)))
+        .unwrap_or((name, Suffix::None));
+    let (digits, _) = name.split_once('.')?;
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| name[digits.len()..] == *kind.extension())?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((digits.parse().ok()?, kind, suffix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_read_as_they_are_written() {
+        assert_eq!(
+            file_name(12345, Kind::Log, Suffix::None),
+            "00000000000000012345.log"
+        );
+        for kind in Kind::ALL {
+            for suffix in [Suffix::None, Suffix::Deleted, Suffix::Cleaned, Suffix::Swap] {
+                for base_offset in [0, 7, i64::MAX] {
+                    let name = file_name(base_offset, kind, suffix);
+                    assert_eq!(parse_file_name(&name), Some((base_offset, kind, suffix)));
+                }
+            }
+        }
+        for name in [
+            "leader-epoch-checkpoint",
+            "partition.metadata",
+            ".log",
+            "x.log",
+            "-1.log",
+            "1.log.tmp",
+        ] {
+            assert_eq!(parse_file_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn folder_names() {
+        let partition = TopicPartition::new("a-b.c", 12);
+        assert_eq!(
+            TopicPartition::from_folder_name(&partition.folder_name()),
+            Some(partition.clone())
+        );
+        assert_eq!(
+            partition.deleted_folder_name(255),
+            format!("a-b.c-12.{:032x}-delete", 255)
+        );
+        let long = TopicPartition::new("t".repeat(249), 12345).deleted_folder_name(u128::MAX);
+        assert!(long.len() == 255 && long.ends_with("f-delete"));
+        for name in ["a", "a-", "-1", "a-1.00-delete", "a--1x", "lost+found"] {
+            assert_eq!(TopicPartition::from_folder_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The offset index: where in a segment a batch is.
+//!
+//! | at | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | the last offset of an append, minus the segment's base offset |
+//! | 4 | 4 | the position in the `.log` where that append starts |
+//!
+//! Big-endian, strictly ascending. One entry every `index.interval.bytes` of batches or more, never for the first batch.
+
+use super::index::{Entry, Index};
+use super::names::Kind;
+
+/// A place in a segment: the batch at `position` contains `offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffsetPosition {
+    pub offset: i64,
+    pub position: u32,
+}
+
+impl Entry for OffsetPosition {
+    const BYTES: usize = 8;
+    const KIND: Kind = Kind::OffsetIndex;
+
+    fn decode(bytes: &[u8], base_offset: i64) -> Self {
+        let relative = i32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let position = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        Self {
+            offset: base_offset.wrapping_add(i64::from(relative)),
+            position,
+        }
+    }
+
+    fn encode(&self, bytes: &mut [u8], base_offset: i64) {
+        let relative = (self.offset - base_offset) as i32;
+        bytes[..4].copy_from_slice(&relative.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.position.to_be_bytes());
+    }
+
+    fn key(&self) -> i64 {
+        self.offset
+    }
+
+    fn offset(&self) -> i64 {
+        self.offset
+    }
+}
+
+pub type OffsetIndex = Index<OffsetPosition>;
+
+/// Entries hold offsets relative to the segment in 31 bits.
+pub fn fits(base_offset: i64, offset: i64) -> bool {
+    offset
+        .checked_sub(base_offset)
+        .is_some_and(|relative| (0..=i64::from(i32::MAX)).contains(&relative))
+}

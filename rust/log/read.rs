@@ -1,0 +1,204 @@
+//! Reading: which bytes of which segment answer a fetch, and where a timestamp is. No record bytes are read here.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::error::{LogError, Result};
+use super::files::FileSlice;
+use super::log::{Log, Published, Segments};
+use super::segment::Segment;
+use crate::records::{Batch, BatchHeader, Limits, Records, Scratch};
+
+/// What a fetch gets.
+#[derive(Clone)]
+pub struct ReadInfo {
+    /// Whole batches from the one that contains the offset on, the last perhaps cut; None if there is nothing below the upper bound.
+    pub slice: Option<FileSlice>,
+    /// The base offset of the segment that was read and the position in it: what a waiting fetch counts new bytes from.
+    pub segment: i64,
+    pub position: u64,
+    /// The log as it was.
+    pub start_offset: i64,
+    pub end_offset: i64,
+}
+
+/// Where a timestamp was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimestampMatch {
+    pub offset: i64,
+    pub timestamp_ms: i64,
+    pub leader_epoch: i32,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Log {
+    /// The batches from `offset` on: at most `bytes_max` bytes, none that starts at `upper_bound` or later, from one segment. With
+    /// `at_least_one` the first batch comes whole, however large. Below the log's start or beyond its end: `OffsetOutOfRange`.
+    pub fn read(
+        &self,
+        offset: i64,
+        bytes_max: u64,
+        upper_bound: i64,
+        at_least_one: bool,
+    ) -> Result<ReadInfo> {
+        // The end first: segments that come later are behind it, and what it names stays in the list unless it is truncated.
+        let end = self.published();
+        let segments = self.segments();
+        let start_offset = self.start_offset();
+        if offset < start_offset || offset > end.end_offset {
+            return Err(LogError::OffsetOutOfRange {
+                offset,
+                start: start_offset,
+                end: end.end_offset,
+            });
+        }
+        let mut info = ReadInfo {
+            slice: None,
+            segment: end.segment,
+            position: end.position,
+            start_offset,
+            end_offset: end.end_offset,
+        };
+        let upper_bound = upper_bound.min(end.end_offset);
+        if offset >= upper_bound {
+            return Ok(info);
+        }
+        let first = segments
+            .partition_point(|segment| segment.base_offset <= offset)
+            .saturating_sub(1);
+        for (at, segment) in segments.iter().enumerate().skip(first) {
+            if segment.base_offset >= upper_bound {
+                break;
+            }
+            let bound = self.bound_in(&segments, at, upper_bound, &end)?;
+            let Some(batch) = segment.find(offset, bound)? else {
+                continue;
+            };
+            info.segment = segment.base_offset;
+            info.position = batch.position;
+            let size = batch.header.size_bytes() as u64;
+            let wanted = if at_least_one {
+                bytes_max.max(size)
+            } else {
+                bytes_max
+            };
+            let length = wanted.min(bound - batch.position);
+            if length > 0 {
+                info.slice = Some(FileSlice {
+                    file: Arc::clone(&segment.file),
+                    position: batch.position,
+                    length,
+                });
+            }
+            break;
+        }
+        Ok(info)
+    }
+
+    /// How far a reader may look in a segment whose visible offsets end at `upper_bound`.
+    fn bound_in(
+        &self,
+        segments: &Segments,
+        at: usize,
+        upper_bound: i64,
+        end: &Published,
+    ) -> Result<u64> {
+        let segment = &segments[at];
+        let is_active = segment.base_offset == end.segment;
+        let visible = if is_active {
+            end.position
+        } else {
+            segment.size_bytes()
+        };
+        let next_base = segments
+            .get(at + 1)
+            .map_or(end.end_offset, |next| next.base_offset);
+        if upper_bound >= if is_active { end.end_offset } else { next_base } {
+            return Ok(visible);
+        }
+        Ok(segment
+            .find(upper_bound, visible)?
+            .map_or(visible, |batch| batch.position))
+    }
+
+    /// The first record at or after the log's start that is as young as `timestamp_ms`, None if all are older.
+    pub fn offset_for_timestamp(&self, timestamp_ms: i64) -> Result<Option<TimestampMatch>> {
+        let end = self.published();
+        let segments = self.segments();
+        let start_offset = self.start_offset();
+        for segment in segments
+            .iter()
+            .filter(|segment| segment.base_offset <= end.end_offset)
+        {
+            if segment.largest()?.timestamp_ms < timestamp_ms {
+                continue;
+            }
+            let visible = if segment.base_offset == end.segment {
+                end.position
+            } else {
+                segment.size_bytes()
+            };
+            let mut from = start_offset;
+            while let Some(batch) = segment.find_timestamp(timestamp_ms, from, visible)? {
+                if let Some((offset, timestamp_ms)) =
+                    find_in_batch(segment, &batch, timestamp_ms, start_offset)?
+                {
+                    let leader_epoch = batch.header.leader_epoch;
+                    return Ok(Some(TimestampMatch {
+                        offset,
+                        timestamp_ms,
+                        leader_epoch,
+                    }));
+                }
+                from = batch.header.last_offset() + 1;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn find_in_batch(
+    segment: &Segment,
+    batch: &super::scan::Located,
+    timestamp_ms: i64,
+    start_offset: i64,
+) -> Result<Option<(i64, i64)>> {
+    let header: BatchHeader = batch.header;
+    if header.is_log_append_time() {
+        return Ok(Some((
+            header.base_offset.max(start_offset),
+            header.max_timestamp,
+        )));
+    }
+    let slice = FileSlice {
+        file: Arc::clone(&segment.file),
+        position: batch.position,
+        length: header.size_bytes() as u64,
+    };
+    let bytes = slice.read().map_err(|error| io_error(segment, error))?;
+    SCRATCH.with_borrow_mut(|scratch| {
+        let batch = Batch {
+            header,
+            bytes: &bytes,
+            position: 0,
+        };
+        for record in Records::new(&batch, &Limits::default(), scratch)? {
+            let record = record?;
+            if record.timestamp_ms >= timestamp_ms && record.offset >= start_offset {
+                return Ok(Some((record.offset, record.timestamp_ms)));
+            }
+        }
+        Ok(None)
+    })
+}
+
+fn io_error(segment: &Segment, error: std::io::Error) -> LogError {
+    LogError::Io {
+        action: "read",
+        path: segment.file.path(),
+        source: Arc::new(error),
+    }
+}

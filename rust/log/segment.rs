@@ -1,0 +1,453 @@
+//! A segment: one `.log` of record batches with its offset index and its time index.
+//!
+//! One thread at a time appends to, truncates or closes a segment (the log's writer); any number search and read it meanwhile. Data comes
+//! before index entries, so that an index never points behind the data.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::config::LogConfig;
+use super::error::{Context, Result};
+use super::files::{FileCache, Folder, SegmentFile};
+use super::index::Entry;
+use super::names::{Kind, Suffix};
+use super::offset_index::{OffsetIndex, OffsetPosition, fits};
+use super::scan::{LOOKUP_BYTES, Located, Scan};
+use super::time_index::{TimeIndex, TimestampOffset};
+use crate::records::BatchHeader;
+use crate::records::batch::NO_TIMESTAMP;
+use crate::storage::Mode;
+
+pub struct Segment {
+    pub base_offset: i64,
+    pub file: Arc<SegmentFile>,
+    pub offset_index: OffsetIndex,
+    pub time_index: TimeIndex,
+    folder: Arc<Folder>,
+    size_bytes: AtomicU64,
+    times: Mutex<Times>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Times {
+    /// The greatest timestamp and the last offset of the batch that has it; None until it was looked up.
+    largest: Option<TimestampOffset>,
+    /// The greatest timestamp of the first batch: what age is counted from.
+    first_ms: Option<i64>,
+    created_ms: i64,
+    /// Bytes of batches since the last index entry.
+    unindexed_bytes: u64,
+}
+
+impl Segment {
+    /// Creates the three files of an empty segment. Leftovers of the same name (from a crash in the middle of a roll) are emptied.
+    pub fn create(
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        now_ms: i64,
+        cache: &Arc<FileCache>,
+    ) -> Result<Arc<Self>> {
+        for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::Log] {
+            let path = folder.file(base_offset, kind, Suffix::None);
+            folder
+                .storage
+                .open(&path, Mode::Replace)
+                .context("create", &path)?;
+        }
+        let times = Times {
+            largest: Some(TimestampOffset {
+                timestamp_ms: NO_TIMESTAMP,
+                offset: base_offset,
+            }),
+            created_ms: now_ms,
+            ..Times::default()
+        };
+        Ok(Arc::new(Self {
+            base_offset,
+            file: SegmentFile::new(Arc::clone(folder), base_offset, true, Arc::clone(cache)),
+            offset_index: OffsetIndex::create(Arc::clone(folder), base_offset),
+            time_index: TimeIndex::create(Arc::clone(folder), base_offset),
+            folder: Arc::clone(folder),
+            size_bytes: AtomicU64::new(0),
+            times: Mutex::new(times),
+        }))
+    }
+
+    /// A segment that exists, of `size_bytes`. Nothing is opened or read before it is needed.
+    pub fn open(
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        size_bytes: u64,
+        writable: bool,
+        now_ms: i64,
+        cache: &Arc<FileCache>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            base_offset,
+            file: SegmentFile::new(Arc::clone(folder), base_offset, writable, Arc::clone(cache)),
+            offset_index: OffsetIndex::open(Arc::clone(folder), base_offset),
+            time_index: TimeIndex::open(Arc::clone(folder), base_offset),
+            folder: Arc::clone(folder),
+            size_bytes: AtomicU64::new(size_bytes),
+            times: Mutex::new(Times {
+                created_ms: now_ms,
+                ..Times::default()
+            }),
+        })
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    pub fn set_size_bytes(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Release);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.size_bytes() == 0
+    }
+
+    /// Writes batches at the end. After an error the file is as long as before, or the second error says that it is not.
+    ///
+    /// `batches`: position in `bytes` and (stamped) header of each.
+    pub fn append(
+        &self,
+        bytes: &[u8],
+        batches: &[(usize, BatchHeader)],
+        config: &LogConfig,
+    ) -> std::result::Result<(), AppendFailure> {
+        let start = self.size_bytes();
+        let path_of = || self.file.path();
+        let file = self
+            .file
+            .file()
+            .map_err(|error| AppendFailure::undone(error, &path_of()))?;
+        if let Err(error) = file.write_at(bytes, start) {
+            // Part of it may be there. A later append would overwrite it, but a reader of the file, or a recovery, would see it.
+            return Err(match file.set_length(start) {
+                Ok(()) => AppendFailure::undone(error, &path_of()),
+                Err(_) => AppendFailure {
+                    undone: false,
+                    ..AppendFailure::undone(error, &path_of())
+                },
+            });
+        }
+        self.set_size_bytes(start + bytes.len() as u64);
+        for (position, header) in batches {
+            if let Err(error) = self.note(start + *position as u64, header, config) {
+                // Only an index could not be written: it is rebuilt at the next recovery, but this disk is not to be trusted.
+                return Err(AppendFailure {
+                    error,
+                    undone: false,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one batch at `position` into the indexes and the greatest timestamp.
+    fn note(&self, position: u64, header: &BatchHeader, config: &LogConfig) -> Result<()> {
+        let (entry, largest) = {
+            let mut times = self.times.lock();
+            if position == 0 {
+                times.first_ms = Some(header.max_timestamp);
+            }
+            let mut largest = times.largest.unwrap_or(TimestampOffset {
+                timestamp_ms: NO_TIMESTAMP,
+                offset: self.base_offset,
+            });
+            if header.max_timestamp > largest.timestamp_ms {
+                largest = TimestampOffset {
+                    timestamp_ms: header.max_timestamp,
+                    offset: header.last_offset(),
+                };
+            }
+            times.largest = Some(largest);
+            let entry = times.unindexed_bytes > u64::from(config.index_interval_bytes);
+            times.unindexed_bytes =
+                if entry { 0 } else { times.unindexed_bytes } + header.size_bytes() as u64;
+            (entry, largest)
+        };
+        if entry {
+            self.offset_index.append(OffsetPosition {
+                offset: header.last_offset(),
+                position: position as u32,
+            })?;
+            self.note_time(largest)?;
+        }
+        Ok(())
+    }
+
+    fn note_time(&self, largest: TimestampOffset) -> Result<()> {
+        let newer = match self.time_index.last()? {
+            Some(last) => largest.timestamp_ms > last.timestamp_ms,
+            None => largest.timestamp_ms > NO_TIMESTAMP,
+        };
+        if newer {
+            self.time_index.append(largest)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether batches of `bytes` up to `last_offset` belong into the next segment (Kafka's rules).
+    pub fn should_roll(
+        &self,
+        bytes: usize,
+        max_timestamp_ms: i64,
+        last_offset: i64,
+        config: &LogConfig,
+        jitter_ms: i64,
+        now_ms: i64,
+    ) -> Result<bool> {
+        let size = self.size_bytes();
+        if size + bytes as u64 > u64::from(config.segment_bytes)
+            || !fits(self.base_offset, last_offset)
+        {
+            return Ok(true);
+        }
+        let index_bytes = config.segment_index_bytes as usize;
+        if self.offset_index.len()? >= index_bytes / OffsetPosition::BYTES
+            || self.time_index.len()? + 1 >= index_bytes / TimestampOffset::BYTES
+        {
+            return Ok(size > 0);
+        }
+        Ok(size > 0
+            && self.age_ms(max_timestamp_ms, now_ms)? > config.segment_age_max_ms() - jitter_ms)
+    }
+
+    /// How long the segment has been open when a batch with `timestamp_ms` comes: by the batches' own clock if they have one.
+    fn age_ms(&self, timestamp_ms: i64, now_ms: i64) -> Result<i64> {
+        let first = self.first_timestamp_ms()?;
+        if first >= 0 {
+            return Ok(timestamp_ms.saturating_sub(first));
+        }
+        Ok(now_ms - self.times.lock().created_ms)
+    }
+
+    /// The greatest timestamp of the first batch; -1 if there is none.
+    pub fn first_timestamp_ms(&self) -> Result<i64> {
+        if let Some(first) = self.times.lock().first_ms {
+            return Ok(first);
+        }
+        let Some(first) = self.scan(0, self.size_bytes())?.next_header()? else {
+            return Ok(NO_TIMESTAMP);
+        };
+        self.times.lock().first_ms = Some(first.header.max_timestamp);
+        Ok(first.header.max_timestamp)
+    }
+
+    /// The greatest timestamp, from the last entry of the time index and what comes after it.
+    pub fn largest(&self) -> Result<TimestampOffset> {
+        if let Some(largest) = self.times.lock().largest {
+            return Ok(largest);
+        }
+        let mut largest = self.time_index.last()?.unwrap_or(TimestampOffset {
+            timestamp_ms: NO_TIMESTAMP,
+            offset: self.base_offset,
+        });
+        let from = self
+            .offset_index
+            .last()?
+            .map_or(0, |last| u64::from(last.position));
+        let mut scan = self.scan(from, self.size_bytes())?;
+        while let Some(batch) = scan.next_header()? {
+            if batch.header.max_timestamp > largest.timestamp_ms {
+                largest = TimestampOffset {
+                    timestamp_ms: batch.header.max_timestamp,
+                    offset: batch.header.last_offset(),
+                };
+            }
+        }
+        Ok(*self.times.lock().largest.get_or_insert(largest))
+    }
+
+    /// What retention counts a segment's age from: its greatest timestamp, or without one the time of its last write.
+    pub fn largest_timestamp_ms(&self) -> Result<i64> {
+        let largest = self.largest()?.timestamp_ms;
+        if largest >= 0 {
+            return Ok(largest);
+        }
+        let path = self.file.path();
+        Ok(self
+            .folder
+            .storage
+            .metadata(&path)
+            .context("look at", &path)?
+            .modified_ms)
+    }
+
+    fn scan(&self, from: u64, end: u64) -> Result<Scan> {
+        Scan::new(&self.file, from, end, LOOKUP_BYTES)
+    }
+
+    /// The batch that contains `offset`, or else the first after it, among those before position `end`.
+    pub fn find(&self, offset: i64, end: u64) -> Result<Option<Located>> {
+        // Offsets are relative to the base: a lookup beyond 2^31 of them finds the last entry, which is right.
+        let from = self
+            .offset_index
+            .lookup(offset)?
+            .map_or(0, |entry| u64::from(entry.position));
+        let mut scan = self.scan(from.min(end), end)?;
+        while let Some(batch) = scan.next_header()? {
+            if batch.header.last_offset() >= offset {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first batch that ends at `start_offset` or later and has a record as young as `timestamp_ms`.
+    pub fn find_timestamp(
+        &self,
+        timestamp_ms: i64,
+        start_offset: i64,
+        end: u64,
+    ) -> Result<Option<Located>> {
+        // An entry names the first batch that reached its timestamp: nothing before that batch is as young.
+        let older = self
+            .time_index
+            .lookup(timestamp_ms)?
+            .map_or(self.base_offset, |entry| entry.offset);
+        let from = self
+            .offset_index
+            .lookup(older.max(start_offset))?
+            .map_or(0, |entry| u64::from(entry.position));
+        let mut scan = self.scan(from.min(end), end)?;
+        while let Some(batch) = scan.next_header()? {
+            if batch.header.max_timestamp >= timestamp_ms
+                && batch.header.last_offset() >= start_offset
+            {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The offset after the last batch, by a scan from the last index entry. An error if what is there is not whole batches.
+    pub fn next_offset(&self) -> Result<i64> {
+        let from = self
+            .offset_index
+            .last()?
+            .map_or(0, |last| u64::from(last.position));
+        let mut next = self.base_offset;
+        let mut scan = self.scan(from, self.size_bytes())?;
+        while let Some(batch) = scan.next_header()? {
+            next = batch.header.last_offset() + 1;
+        }
+        Ok(next)
+    }
+
+    /// Cuts off the batch that contains `offset` and everything after it.
+    pub fn truncate_to(&self, offset: i64) -> Result<()> {
+        let Some(batch) = self.find(offset, self.size_bytes())? else {
+            return Ok(());
+        };
+        self.offset_index.truncate_to(offset)?;
+        self.time_index.truncate_to(offset)?;
+        let path = self.file.path();
+        let file = self.file.file().context("open", &path)?;
+        self.set_size_bytes(batch.position);
+        file.set_length(batch.position).context("truncate", &path)?;
+        let mut times = self.times.lock();
+        times.unindexed_bytes = 0;
+        if batch.position == 0 {
+            times.first_ms = None;
+            times.largest = Some(TimestampOffset {
+                timestamp_ms: NO_TIMESTAMP,
+                offset: self.base_offset,
+            });
+        } else {
+            times.largest = None;
+        }
+        drop(times);
+        self.largest()?;
+        Ok(())
+    }
+
+    /// Brings the index files up to date and to their length: what follows when the segment is rolled or closed.
+    pub fn finish(&self) -> Result<()> {
+        let largest = self.largest()?;
+        self.note_time(largest)?;
+        self.offset_index.finish()?;
+        self.time_index.finish()
+    }
+
+    /// Sets what a recovery found.
+    pub fn recovered(&self, largest: TimestampOffset, first_ms: Option<i64>, unindexed_bytes: u64) {
+        let mut times = self.times.lock();
+        *times = Times {
+            largest: Some(largest),
+            first_ms,
+            unindexed_bytes,
+            created_ms: times.created_ms,
+        };
+    }
+
+    /// Makes the batches durable. The caller must know that writing them has ended.
+    pub fn sync(&self) -> Result<()> {
+        let path = self.file.path();
+        self.file
+            .file()
+            .and_then(|file| file.sync_data())
+            .context("sync", &path)
+    }
+
+    /// Renames all files of the segment that exist.
+    pub fn set_suffix(&self, suffix: Suffix) -> Result<()> {
+        let path = self.file.path();
+        self.file.set_suffix(suffix).context("rename", &path)?;
+        for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TransactionIndex] {
+            let from = self.folder.file(self.base_offset, kind, Suffix::None);
+            match self
+                .folder
+                .storage
+                .rename(&from, &self.folder.file(self.base_offset, kind, suffix))
+            {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                other => other.context("rename", &from)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all files of the segment under `suffix`. A slice that is being sent keeps its bytes: the file it reads is opened first.
+    pub fn remove(&self, suffix: Suffix) -> Result<()> {
+        if Arc::strong_count(&self.file) > 1 {
+            let _ = self.file.pin();
+        }
+        for kind in [
+            Kind::Log,
+            Kind::OffsetIndex,
+            Kind::TimeIndex,
+            Kind::TransactionIndex,
+        ] {
+            let path = self.folder.file(self.base_offset, kind, suffix);
+            match self.folder.storage.remove_file(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                other => other.context("remove", &path)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An append that failed; `undone` if the file is as it was.
+#[derive(Debug)]
+pub struct AppendFailure {
+    pub error: super::error::LogError,
+    pub undone: bool,
+}
+
+impl AppendFailure {
+    fn undone(error: std::io::Error, path: &std::path::Path) -> Self {
+        let error = Err::<(), _>(error).context("write", path).unwrap_err();
+        Self {
+            error,
+            undone: true,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Taking away from the end (truncation) and from the beginning (the log start offset).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::error::{Context, LogError, Result};
+use super::home::now_ms;
+use super::log::{Log, Writer};
+use super::names::{Kind, Suffix};
+use super::producer_state::ProducerState;
+use super::recovery::{load_producers, snapshots};
+use super::segment::Segment;
+
+impl Log {
+    /// Cuts off everything at or after `offset`, by whole batches. Also forgets epochs that start there, even if no batch goes: this broker may have
+    /// led and appended nothing. True if batches went.
+    pub fn truncate_to(&self, offset: i64) -> Result<bool> {
+        self.check_writable()?;
+        let mut writer = self.writer.lock();
+        let end_offset = self.end_offset();
+        if offset >= end_offset {
+            if self.epochs.write().truncate_from_end(end_offset) {
+                self.save_epochs(&mut writer)?;
+            }
+            return Ok(false);
+        }
+        let segments = self.segments();
+        if segments
+            .first()
+            .is_none_or(|first| first.base_offset > offset)
+        {
+            drop(writer);
+            self.truncate_fully_and_start_at(offset)?;
+            return Ok(true);
+        }
+        let result = self.truncate_segments(&mut writer, offset);
+        self.home.guard(result)?;
+        Ok(true)
+    }
+
+    fn truncate_segments(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+        let segments = self.segments();
+        let kept = segments.partition_point(|segment| segment.base_offset <= offset);
+        let active = Arc::clone(&segments[kept - 1]);
+        // Readers first: nobody may be told of what is about to go.
+        self.note_truncated(offset);
+        *self.segments.write() = Arc::new(segments[..kept].to_vec());
+        self.remove_later(&segments[kept..])?;
+        active.truncate_to(offset)?;
+        let end_offset = active.next_offset()?.max(self.start_offset().min(offset));
+        self.start_offset.fetch_min(end_offset, Ordering::AcqRel);
+        self.publish(end_offset, &active);
+        self.high_watermark.fetch_min(end_offset, Ordering::AcqRel);
+        self.recount();
+        if self.epochs.write().truncate_from_end(end_offset) {
+            self.save_epochs(writer)?;
+        }
+        self.reload_producers(writer, end_offset)?;
+        // The cut must be durable before anything is written over it: else a power cut could leave a mixture of both.
+        active.sync()
+    }
+
+    /// Drops everything and starts anew at `offset`: a follower whose leader's log starts after its own ends.
+    pub fn truncate_fully_and_start_at(&self, offset: i64) -> Result<()> {
+        self.check_writable()?;
+        let mut writer = self.writer.lock();
+        let result = self.start_anew(&mut writer, offset);
+        self.home.guard(result)
+    }
+
+    fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+        let segments = self.segments();
+        self.note_truncated(offset);
+        // Renamed first: the new segment may need the name of an old one.
+        self.remove_later(&segments)?;
+        let active = Segment::create(&self.folder, offset, now_ms(), &self.home.cache)?;
+        *self.segments.write() = Arc::new(vec![Arc::clone(&active)]);
+        self.note_created();
+        self.start_offset.store(offset, Ordering::Release);
+        self.high_watermark.store(offset, Ordering::Release);
+        self.publish(offset, &active);
+        self.recount();
+        self.flushed_offset.store(offset, Ordering::Release);
+        self.epochs.write().clear();
+        self.save_epochs(writer)?;
+        for snapshot in snapshots(&self.folder)? {
+            self.remove_snapshot(snapshot)?;
+        }
+        writer.producers = ProducerState::starting_at(offset);
+        Ok(())
+    }
+
+    fn reload_producers(&self, writer: &mut Writer, end_offset: i64) -> Result<()> {
+        for snapshot in snapshots(&self.folder)? {
+            if snapshot > end_offset {
+                self.remove_snapshot(snapshot)?;
+            }
+        }
+        if writer.producers.end_offset != end_offset {
+            writer.producers = load_producers(
+                &self.folder,
+                &self.segments(),
+                self.start_offset(),
+                end_offset,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Moves the first offset that may be read forward; nothing happens if it is there already. Whole segments before it go at the next
+    /// `delete_old_segments`. Beyond the high watermark: `OffsetOutOfRange`.
+    ///
+    /// Durable only once the directory's start-offset checkpoint is written (`LogDirectory::checkpoint_start_offsets`).
+    pub fn set_start_offset(&self, offset: i64) -> Result<bool> {
+        self.check_writable()?;
+        let mut writer = self.writer.lock();
+        let (start, end) = (self.start_offset(), self.high_watermark());
+        if offset > end {
+            return Err(LogError::OffsetOutOfRange { offset, start, end });
+        }
+        if offset <= start {
+            return Ok(false);
+        }
+        self.move_start(&mut writer, offset)?;
+        Ok(true)
+    }
+
+    pub(super) fn move_start(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+        self.start_offset.store(offset, Ordering::Release);
+        self.high_watermark.fetch_max(offset, Ordering::AcqRel);
+        if self.epochs.write().truncate_from_start(offset) {
+            self.save_epochs(writer)?;
+        }
+        for snapshot in snapshots(&self.folder)? {
+            if snapshot < offset {
+                self.remove_snapshot(snapshot)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_snapshot(&self, offset: i64) -> Result<()> {
+        let path = self.folder.file(offset, Kind::Snapshot, Suffix::None);
+        match self.folder.storage.remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => other.context("remove", &path),
+        }
+    }
+
+    pub(super) fn recount(&self) {
+        let size = self
+            .segments()
+            .iter()
+            .map(|segment| segment.size_bytes())
+            .sum();
+        self.size_bytes.store(size, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,337 @@
+//! The hub over real sockets and real files, driven as its task drives it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::hub::{Disconnected, Event, Hub, Incoming};
+use super::limits::Limits;
+use crate::wire::headers::request_frame;
+use crate::wire::piece::{FileSlice, Piece};
+
+const METADATA: i16 = 3;
+const PRODUCE: i16 = 0;
+
+struct Rig {
+    hub: Hub<u32>,
+    port: u16,
+    ended: Vec<Disconnected>,
+}
+
+fn rig(limits: Limits) -> Rig {
+    let versions = HashMap::from([(PRODUCE, (0, 8)), (METADATA, (0, 9)), (18, (0, 3))]);
+    let mut hub = Hub::new(limits, &versions).unwrap();
+    let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
+    Rig {
+        hub,
+        port,
+        ended: Vec::new(),
+    }
+}
+
+impl Rig {
+    fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        socket
+    }
+
+    /// One turn, if there is anything to do within `wait_ms`; what `handle` did not want is kept.
+    fn turn(&mut self, wait_ms: i64, handle: &mut dyn FnMut(&mut Hub<u32>, Incoming)) {
+        let wait = Timespec {
+            tv_sec: 0,
+            tv_nsec: wait_ms * 1_000_000,
+        };
+        poll(
+            &mut [PollFd::new(&self.hub.fd(), PollFlags::IN)],
+            Some(&wait),
+        )
+        .unwrap();
+        while let Some(event) = self.hub.next_event().unwrap() {
+            match event {
+                Event::Request(incoming) => handle(&mut self.hub, incoming),
+                Event::Disconnected(ended) => self.ended.push(ended),
+                Event::Completion(_) => {}
+            }
+        }
+    }
+
+    /// Turns until `done`, at most 20 s.
+    fn serve(
+        &mut self,
+        handle: &mut dyn FnMut(&mut Hub<u32>, Incoming),
+        done: &mut dyn FnMut(&mut Self) -> bool,
+    ) {
+        let start = Instant::now();
+        while !done(self) {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "it does not come"
+            );
+            self.turn(5, handle);
+        }
+    }
+}
+
+fn request(key: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
+    request_frame(key, 1, correlation_id, Some("test"), body).unwrap()
+}
+
+/// A client's thread: what it returns comes with `join`.
+fn reader(mut socket: TcpStream, bytes: usize) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = vec![0; bytes];
+        socket.read_exact(&mut all).unwrap();
+        all
+    })
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+fn slice(file: &File, position: u64, length: u64) -> Piece {
+    let descriptor: OwnedFd = file.try_clone().unwrap().into();
+    Piece::File(FileSlice {
+        file: Arc::new(Arc::new(descriptor)),
+        position,
+        length,
+    })
+}
+
+/// Serves one request with slices of `file` between pieces of memory, and returns what the client got and how many cold reads it took.
+fn send_slices(file: &File, content: &[u8]) -> u64 {
+    let mut rig = rig(Limits::default());
+    let mut client = rig.connect();
+    client.write_all(&request(METADATA, 9, b"")).unwrap();
+    let total = 8 + 5 + content.len() + 3;
+    let got = reader(client, total);
+    let length = content.len() as u64;
+    rig.serve(
+        &mut |hub, incoming| {
+            let (first, second) = (length / 3, length - length / 3);
+            let rest = vec![
+                slice(file, 0, first),
+                Piece::Bytes(b"---".to_vec()),
+                slice(file, first, second),
+            ];
+            hub.reply(incoming.ticket, |to| to.extend_from_slice(b"head:"), rest);
+        },
+        &mut |_| got.is_finished(),
+    );
+    let got = got.join().unwrap();
+    assert_eq!(&got[..4], (total as u32 - 4).to_be_bytes());
+    assert_eq!(&got[8..13], b"head:");
+    let third = content.len() / 3;
+    assert!(got[13..13 + third] == content[..third]);
+    assert_eq!(&got[13 + third..16 + third], b"---");
+    assert!(got[16 + third..] == content[third..]);
+    rig.hub.figures().cold_reads_total
+}
+
+fn file_with(content: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
+    file
+}
+
+#[test]
+fn slices_are_sent_between_bytes() {
+    let content = pattern(5_000_000);
+    assert_eq!(send_slices(&file_with(&content), &content), 0);
+}
+
+#[test]
+fn cold_slices_are_brought_in_by_a_thread() {
+    let content = pattern(5_000_000);
+    let file = file_with(&content);
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let reads = send_slices(&file, &content);
+    // The kernel may read ahead of the thread, by an amount that is its own business.
+    assert!((1..=8).contains(&reads), "{reads} cold reads");
+}
+
+#[test]
+fn a_truncated_file_closes_the_connection_and_is_never_padded() {
+    let content = pattern(300_000);
+    let file = file_with(&content);
+    file.set_len(200_000).unwrap();
+    let mut rig = rig(Limits::default());
+    let mut client = rig.connect();
+    client.write_all(&request(METADATA, 9, b"")).unwrap();
+    let got = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).map(|_| all.len())
+    });
+    let mut answer = |hub: &mut Hub<u32>, incoming: Incoming| {
+        hub.reply(incoming.ticket, |_| (), vec![slice(&file, 0, 300_000)]);
+    };
+    rig.serve(&mut answer, &mut |rig| !rig.ended.is_empty());
+    assert_eq!(got.join().unwrap().unwrap(), 8 + 200_000);
+    assert_eq!(
+        rig.ended[0].reason.as_deref().unwrap(),
+        "the file of an answer ends 100000 bytes before what was promised"
+    );
+}
+
+#[test]
+fn a_large_answer_does_not_stop_a_small_client() {
+    let content = pattern(64 << 20);
+    let file = file_with(&content);
+    let mut rig = rig(Limits::default());
+    let mut large = rig.connect();
+    let mut small = rig.connect();
+    large.write_all(&request(METADATA, 1, b"L")).unwrap();
+    let large = reader(large, 8 + content.len());
+    let mut answer = |hub: &mut Hub<u32>, incoming: Incoming| {
+        let is_large = incoming.frame.last() == Some(&b'L');
+        let rest = if is_large {
+            vec![slice(&file, 0, 64 << 20)]
+        } else {
+            Vec::new()
+        };
+        hub.reply(incoming.ticket, |_| (), rest);
+    };
+    let mut rounds = 0;
+    small.set_nonblocking(true).unwrap();
+    small.write_all(&request(METADATA, 2, b"S")).unwrap();
+    let mut got = [0; 8];
+    rig.serve(&mut answer, &mut |_| {
+        if matches!(small.read(&mut got), Ok(8)) {
+            rounds += 1;
+            small.write_all(&request(METADATA, 2, b"S")).unwrap();
+        }
+        large.is_finished()
+    });
+    // At most 1 MiB of the large answer leaves in each turn.
+    assert!(rounds >= 20, "{rounds} small answers beside one of 64 MiB");
+}
+
+#[test]
+fn half_closed_clients_still_have_their_frames_started() {
+    let mut rig = rig(Limits::default());
+    let mut client = rig.connect();
+    let frames: Vec<u8> = (0..10)
+        .flat_map(|id| request(PRODUCE, id, b"records"))
+        .collect();
+    client.write_all(&frames).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut started = Vec::new();
+    // acks=0: no answers, and nothing passes a Produce that is not appended.
+    let mut held = Vec::new();
+    for _ in 0..1000 {
+        let mut handle = |_: &mut Hub<u32>, incoming: Incoming| {
+            started.push(incoming.ticket.correlation_id);
+            held.push(incoming.ticket);
+        };
+        rig.turn(1, &mut handle);
+        if let Some(ticket) = held.pop() {
+            rig.hub.skip(ticket);
+        }
+        if !rig.ended.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(started, (0..10).collect::<Vec<_>>());
+    assert_eq!(rig.ended.len(), 1);
+    assert_eq!(rig.ended[0].reason, None);
+}
+
+#[test]
+fn a_full_budget_stops_reading_and_lets_small_frames_pass() {
+    let mut rig = rig(Limits {
+        queued_bytes_max: 1_000_000,
+        ..Limits::default()
+    });
+    let mut held = Vec::new();
+    let mut large: Vec<TcpStream> = (0..6).map(|_| rig.connect()).collect();
+    let senders: Vec<_> = large
+        .drain(..)
+        .enumerate()
+        .map(|(index, mut socket)| {
+            std::thread::spawn(move || {
+                socket
+                    .write_all(&request(METADATA, index as i32, &vec![1; 400_000]))
+                    .unwrap();
+                let mut got = [0; 8];
+                socket.read_exact(&mut got).unwrap();
+            })
+        })
+        .collect();
+    // Two fill nine tenths of the budget, a third may have begun before; the others are not read.
+    let start = Instant::now();
+    while held.len() < 2 || start.elapsed() < Duration::from_millis(200) {
+        rig.turn(5, &mut |_, incoming| held.push(incoming));
+    }
+    assert!(
+        held.len() <= 3,
+        "{} frames of 400 kB in a budget of 1 MB",
+        held.len()
+    );
+    let before = held.len();
+    if rig.hub.figures().queued_bytes < 1_000_000 {
+        let mut small = rig.connect();
+        small.write_all(&request(METADATA, 77, b"small")).unwrap();
+        let mut passed = false;
+        let start = Instant::now();
+        while !passed && start.elapsed() < Duration::from_secs(20) {
+            rig.turn(5, &mut |_, incoming| {
+                passed |= incoming.ticket.correlation_id == 77;
+                held.push(incoming);
+            });
+        }
+        assert!(passed, "a small frame uses the reserve");
+    }
+    assert!(rig.hub.figures().queued_bytes < 1_000_000 + 2 * 500_000);
+    let _ = before;
+    // Answering lets the others in.
+    let mut finished = |rig: &mut Rig| {
+        for incoming in held.drain(..) {
+            rig.hub.reply(incoming.ticket, |_| (), Vec::new());
+        }
+        senders.iter().all(|sender| sender.is_finished())
+    };
+    let start = Instant::now();
+    while !finished(&mut rig) {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        rig.turn(5, &mut |hub, incoming| {
+            hub.reply(incoming.ticket, |_| (), Vec::new());
+        });
+    }
+}
+
+#[test]
+fn other_threads_wake_the_hub() {
+    let mut rig = rig(Limits::default());
+    let completions = Arc::clone(rig.hub.completions());
+    let thread = std::thread::spawn(move || completions.push(5, 55));
+    let start = Instant::now();
+    let completion = loop {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        match rig.hub.next_event().unwrap() {
+            Some(Event::Completion(completion)) => break completion,
+            _ => {
+                let wait = Timespec {
+                    tv_sec: 1,
+                    tv_nsec: 0,
+                };
+                poll(
+                    &mut [PollFd::new(&rig.hub.fd(), PollFlags::IN)],
+                    Some(&wait),
+                )
+                .unwrap();
+            }
+        }
+    };
+    assert_eq!((completion.token, completion.value), (5, 55));
+    thread.join().unwrap();
+}

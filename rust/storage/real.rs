@@ -1,0 +1,122 @@
+//! The operating system's files.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::{Entry, File, Metadata, Mode, Storage};
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealStorage;
+
+struct RealFile(Arc<OwnedFd>);
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match rustix::io::pread(self.0.as_fd(), &mut buffer[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(self.0.as_fd(), &bytes[done..], position + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => done += written,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(self.0.as_fd(), length)?)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(self.0.as_fd())?.st_size as u64)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return Ok(rustix::fs::fdatasync(self.0.as_fd())?);
+        #[cfg(not(target_os = "linux"))]
+        return Ok(rustix::fs::fsync(self.0.as_fd())?);
+    }
+
+    fn descriptor(&self) -> io::Result<Arc<OwnedFd>> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+impl Storage for RealStorage {
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            Mode::Read => &mut options,
+            Mode::Write => options.write(true),
+            Mode::Create => options.write(true).create(true).truncate(false),
+            Mode::Replace => options.write(true).create(true).truncate(true),
+        };
+        let file = options.open(path)?;
+        Ok(Arc::new(RealFile(Arc::new(file.into()))))
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().into_string() {
+                entries.push(Entry {
+                    name,
+                    is_directory: entry.file_type()?.is_dir(),
+                });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        let metadata = fs::metadata(path)?;
+        Ok(Metadata {
+            length: metadata.len(),
+            is_directory: metadata.is_dir(),
+            modified_ms: metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
+        })
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        fs::File::open(directory)?.sync_all()
+    }
+}
