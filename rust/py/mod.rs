@@ -6,6 +6,7 @@ pub mod errors;
 mod log;
 mod messages;
 mod net;
+mod produce_fetch;
 mod records;
 mod wire;
 

@@ -50,6 +50,7 @@ fn response_header_version(api_key: i16, api_version: i16) -> i16 {
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    super::produce_fetch::register(module)?;
     module.add_class::<Schema>()?;
     module.add_function(wrap_pyfunction!(request_frame, module)?)?;
     module.add_function(wrap_pyfunction!(parse_response_header, module)?)?;

@@ -1,14 +1,18 @@
 //! Kafka's protocol: primitives and headers, a walker for declared message schemas, and Produce and Fetch by hand.
 //!
 //! * `error`: what can be wrong with bytes or with a message.
-//! * `piece`: answers as bytes and file slices.
 //! * `primitives`: checked readers and writers of the basic types.
 //! * `headers`: request and response headers, and from which version each API is flexible.
+//! * `schema`, `walk`: declared messages, compiled per version, and the walk along them.
+//! * `produce`, `fetch`: the hot ones by hand.
+//! * `piece`: answers as bytes and file slices.
 
 pub mod error;
+pub mod fetch;
 pub mod headers;
 pub mod piece;
 pub mod primitives;
+pub mod produce;
 pub mod schema;
 pub mod walk;
 

@@ -180,6 +180,21 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The range of text that is UTF-8; None is null.
+    pub fn name_or_null(&mut self, flexible: bool) -> Result<Option<Range<usize>>, Fault> {
+        let length = self.string(flexible)?.map(str::len);
+        Ok(length.map(|length| self.position - length..self.position))
+    }
+
+    /// The range of text that is UTF-8 and not null.
+    pub fn name(&mut self, flexible: bool) -> Result<Range<usize>, Fault> {
+        let start = self.position;
+        self.name_or_null(flexible)?.ok_or(Fault {
+            position: start,
+            problem: Problem::Null,
+        })
+    }
+
     /// Byte strings and records; None is null.
     pub fn bytes(&mut self, flexible: bool) -> Result<Option<Range<usize>>, Fault> {
         self.counted(flexible, true)
@@ -197,6 +212,15 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(count)
+    }
+
+    /// The same, where null is not allowed.
+    pub fn items(&mut self, flexible: bool, item_bytes_min: usize) -> Result<usize, Fault> {
+        let start = self.position;
+        self.array(flexible, item_bytes_min)?.ok_or(Fault {
+            position: start,
+            problem: Problem::Null,
+        })
     }
 
     /// Reads tagged fields and hands each one's tag and a reader of its bytes to `visit`; positions stay those of the whole buffer.
@@ -245,6 +269,11 @@ impl Writer {
         Self {
             bytes: Vec::with_capacity(bytes),
         }
+    }
+
+    /// Goes on at the end of `bytes`.
+    pub fn over(bytes: Vec<u8>) -> Self {
+        Self { bytes }
     }
 
     pub fn position(&self) -> usize {
@@ -333,6 +362,25 @@ impl Writer {
     /// The number of an array's items.
     pub fn array(&mut self, flexible: bool, count: Option<usize>) -> Result<(), Problem> {
         self.length(flexible, true, count)
+    }
+
+    /// The number of the items of an array that is in memory: it always fits.
+    pub fn count(&mut self, flexible: bool, count: usize) {
+        debug_assert!(count < i32::MAX as usize);
+        let _ = self.array(flexible, Some(count));
+    }
+
+    /// Text that is cut (between characters) if it does not fit its length field: names that came in by the same length field, and messages.
+    pub fn clipped(&mut self, flexible: bool, text: Option<&[u8]>) {
+        let mut text = text;
+        if let Some(long) = text.filter(|text| text.len() > i16::MAX as usize) {
+            let mut end = i16::MAX as usize;
+            while end > 0 && long[end] & 0xC0 == 0x80 {
+                end -= 1;
+            }
+            text = Some(&long[..end]);
+        }
+        let _ = self.text(flexible, text);
     }
 
     /// The end of a flexible structure that has no tagged field to say.

@@ -1,0 +1,42 @@
+//! Fetch (key 1, versions 0-12), by hand: the requests and responses that carry most of a broker's bytes.
+//!
+//! The broker's side copies neither names nor records: a request's names are ranges of its body, a response is pieces of memory between ranges of
+//! files (piece.rs). The client's side hands out ranges of the response.
+//!
+//! Since version 3 the whole response is limited, 4 brings isolation levels, last stable offsets and aborted transactions, 5 log start offsets, 7
+//! sessions (KIP-227), 9 leader epochs (KIP-320), 11 racks and preferred replicas (KIP-392), 12 the flexible encoding, the epoch of the last fetched
+//! record, and in tagged fields where the asker's log diverges and who leads now (KIP-595).
+
+mod request;
+mod response;
+
+pub use request::*;
+pub use response::*;
+
+use super::error::WireError;
+
+pub const KEY: i16 = 1;
+pub const VERSION_MAX: i16 = 12;
+
+const THROTTLE_SINCE: i16 = 1;
+const BYTES_MAX_SINCE: i16 = 3;
+const ISOLATION_SINCE: i16 = 4;
+const LOG_START_SINCE: i16 = 5;
+const SESSION_SINCE: i16 = 7;
+const LEADER_EPOCH_SINCE: i16 = 9;
+const RACK_SINCE: i16 = 11;
+const FLEXIBLE_SINCE: i16 = 12;
+
+/// The fewest bytes of a topic, in a request or a response.
+const TOPIC_BYTES_MIN: usize = 2;
+
+/// Whether the version is flexible.
+fn known(version: i16) -> Result<bool, WireError> {
+    if (0..=VERSION_MAX).contains(&version) {
+        return Ok(version >= FLEXIBLE_SINCE);
+    }
+    Err(WireError::Version {
+        what: "Fetch".into(),
+        version,
+    })
+}
