@@ -17,7 +17,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python soak bench lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools soak bench lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -73,14 +73,41 @@ test: test-rust test-python ## every test there is
 test-rust:
 	cargo test --quiet --locked --no-default-features
 
-test-python: $(STAMPS)/test-tools
+# Other people's clients and Apache Kafka, as judges: old releases of confluent-kafka in environments of their own, kcat
+# from Debian, Kafka's jars from Maven Central. What cannot be had here is skipped by the tests, which say so.
+CONFLUENT := 2.6.0 2.8.0
+KAFKAS := 2.7.2 3.9.2 4.3.1
+
+$(STAMPS)/confluent-%:
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -m venv .venvs/confluent-$*
+	PIP_CONSTRAINT= .venvs/confluent-$*/bin/pip install --quiet --only-binary :all: confluent-kafka==$*
+	@touch $@
+
+$(STAMPS)/kcat:
+	@mkdir -p $(STAMPS)
+	@if ! command -v kcat >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y kcat >/dev/null; fi
+	@if command -v kcat >/dev/null; then touch $@; else echo "kcat is absent, its tests are skipped: apt-get install kcat"; fi
+
+$(STAMPS)/jars: tests/peers/pom.xml
+	@mkdir -p $(STAMPS)
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then tests/peers/kafka fetch $(KAFKAS) && touch $@; \
+	    else echo "Java or Maven is absent, their tests are skipped: apt-get install openjdk-17-jdk-headless maven"; fi
+
+clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/jars
+
+test-python: $(STAMPS)/test-tools clients-tools
 	$(BIN)/pytest -m 'not soak'
 
-soak: $(STAMPS)/test-tools ## long runs: thousands of seeds, whole matrices
+clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, and their table in docs/clients.md
+	OTTLA_WRITE_TABLE=1 $(BIN)/pytest tests/compat/test_clients.py tests/compat/test_tools.py
+
+soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds, whole matrices
 	$(BIN)/pytest -m soak
 
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
 	$(MATURIN) build --quiet --release --locked --out dist
 
 clean: ## remove what was built
-	rm -rf target $(VENV) $(STAMPS) dist
+	rm -rf target $(VENV) .venvs $(STAMPS) dist

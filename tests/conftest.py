@@ -77,7 +77,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         for server in processes.STARTED:
-            if (server.running or report.when == "call") and (tail := server.output_tail()):
+            if (server.running or report.when == "call") and (tail := server.output_tail(30)):
                 report.sections.append((f"{server.name}: end of {server.log}", tail))
     if report.when == "teardown":
         processes.STARTED[:] = [server for server in processes.STARTED if server.running]

@@ -9,6 +9,7 @@ The jars come from Maven Central through the script `kafka` beside this file.
 
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from tests.peers.skips import require
 
 SCRIPT = Path(__file__).with_name("kafka")
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+METADATA_V1_NO_TOPICS = bytes.fromhex("0000000e 0003 0001 00000001 ffff 00000000")
 
 # C1 alone and the serial collector halve the CPU of a JVM that lives for seconds.
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto"
@@ -36,6 +38,18 @@ def need_java() -> None:
     """Skip (or fail, if java is required) unless Java and Maven are here."""
     if missing := [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]:
         require("java", f"{' and '.join(missing)} not found (Debian: openjdk-17-jdk-headless, maven)")
+
+
+def has_controller(port: int) -> bool:
+    """A broker answers before it knows a controller; until then clients that create topics wait for a minute."""
+    answer = ask(port, METADATA_V1_NO_TOPICS)
+    if len(answer) < 12:
+        return False
+    position = 12  # after size, correlation id and the number of brokers
+    for _ in range(struct.unpack_from(">i", answer, 8)[0]):
+        position += 4 + 2 + struct.unpack_from(">h", answer, position + 4)[0] + 4  # id, host, port
+        position += 2 + max(0, struct.unpack_from(">h", answer, position)[0])  # rack
+    return position > 12 and struct.unpack_from(">i", answer, position)[0] >= 0
 
 
 class Kafka(Server):
@@ -134,7 +148,7 @@ class Apache:
         server = Kafka(version, directory, broker_id, port, arguments, heap_mb)
         self._stack.callback(server.kill)
         if wait:
-            server.wait_until(lambda: ask(port, API_VERSIONS_V0) != b"")
+            server.wait_until(lambda: has_controller(port))
         return server
 
     def tool(

@@ -1,0 +1,386 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.function.Supplier;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeTopicsResult;
+import org.apache.kafka.clients.admin.NewPartitions;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ApiException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/**
+ * Drives Apache's Java client, one JVM for a whole matrix; the file compiles against 2.7 to 4.3. The record file and
+ * the commands are those of worker.py, where they are described.
+ */
+public final class Drive {
+    private static final Duration DEADLINE = Duration.ofSeconds(60);
+
+    /** As in worker.py; key, value and header values may be null. */
+    private static final class Record {
+        int partition;
+        long offset;
+        long timestampMs;
+        byte[] key;
+        byte[] value;
+        List<Header> headers = new ArrayList<>();
+    }
+
+    private final String bootstrap;
+    private final String topic;
+    private final Map<String, String> fields;
+
+    private Drive(Map<String, String> fields) {
+        this.fields = fields;
+        this.bootstrap = fields.get("bootstrap");
+        this.topic = fields.get("topic");
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        PrintStream answers = System.out;
+        System.setOut(System.err);
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String[] parts = line.split("\t");
+            Map<String, String> fields = new HashMap<>();
+            for (int i = 1; i < parts.length; i++) {
+                int equals = parts[i].indexOf('=');
+                fields.put(parts[i].substring(0, equals), parts[i].substring(equals + 1));
+            }
+            String answer;
+            try {
+                answer = "ok\t" + new Drive(fields).run(parts[0]);
+            } catch (Exception error) { // whatever a client throws is a finding for the judge
+                error.printStackTrace();
+                answer = "error\t" + String.valueOf(error).replace('\n', ' ').replace('\t', ' ');
+            }
+            answers.println(answer);
+            answers.flush();
+        }
+    }
+
+    private String run(String command) throws Exception {
+        switch (command) {
+            case "version":
+                return "version=" + AppInfoParser.getVersion();
+            case "admin":
+                return "seen=" + String.join("; ", administer());
+            case "produce": {
+                List<Record> records = read(Path.of(fields.get("input")));
+                long[] offsets = produce(records, fields.get("codec"), fields.get("acks"), "true".equals(fields.get("idempotent")));
+                int acknowledged = 0;
+                int right = 0;
+                for (int i = 0; i < offsets.length; i++) {
+                    acknowledged += offsets[i] >= 0 ? 1 : 0;
+                    right += offsets[i] == records.get(i).offset ? 1 : 0;
+                }
+                return "records=" + offsets.length + "\tacknowledged=" + acknowledged + "\tright=" + right;
+            }
+            case "consume":
+            case "latest": {
+                List<Record> seen = command.equals("consume") ? consume() : latest();
+                seen.sort(Comparator.<Record>comparingInt(r -> r.partition).thenComparingLong(r -> r.offset));
+                write(Path.of(fields.get("output")), seen);
+                return "records=" + seen.size();
+            }
+            default:
+                throw new IllegalArgumentException("no command " + command);
+        }
+    }
+
+    private long[] produce(List<Record> records, String codec, String acks, boolean idempotent) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("compression.type", codec);
+        settings.put("acks", acks);
+        settings.put("enable.idempotence", String.valueOf(idempotent));
+        settings.put("linger.ms", "20");
+        settings.put("max.request.size", "1048588");
+        settings.put("retry.backoff.ms", "20");
+        settings.put("reconnect.backoff.ms", "10");
+        long[] offsets = new long[records.size()];
+        List<Future<RecordMetadata>> sent = new ArrayList<>(records.size());
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            for (Record record : records) {
+                sent.add(producer.send(
+                        new ProducerRecord<>(topic, record.partition, record.timestampMs, record.key, record.value, record.headers)));
+            }
+            producer.flush();
+            for (int i = 0; i < offsets.length; i++) {
+                RecordMetadata answer = sent.get(i).get();
+                offsets[i] = answer.hasOffset() ? answer.offset() : -1;
+            }
+        }
+        return offsets;
+    }
+
+    private KafkaConsumer<byte[], byte[]> consumer() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("group.id", "matrix");
+        settings.put("enable.auto.commit", "false");
+        settings.put("auto.offset.reset", "none");
+        settings.put("max.poll.records", "10000");
+        settings.put("fetch.max.wait.ms", "20");
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    private List<TopicPartition> places() {
+        List<TopicPartition> places = new ArrayList<>();
+        for (int partition = 0; partition < Integer.parseInt(fields.get("partitions")); partition++) {
+            places.add(new TopicPartition(topic, partition));
+        }
+        return places;
+    }
+
+    private List<Record> consume() {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+            List<TopicPartition> places = places();
+            consumer.assign(places);
+            long value = Long.parseLong(fields.get("value"));
+            switch (fields.get("from")) {
+                case "earliest":
+                    consumer.seekToBeginning(places);
+                    break;
+                case "timestamp":
+                    Map<TopicPartition, Long> wanted = new HashMap<>();
+                    places.forEach(place -> wanted.put(place, value));
+                    consumer.offsetsForTimes(wanted).forEach((place, found) -> consumer.seek(place, found.offset()));
+                    break;
+                default:
+                    places.forEach(place -> consumer.seek(place, value));
+            }
+            return read(consumer, places);
+        }
+    }
+
+    private List<Record> latest() throws Exception {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+            List<TopicPartition> places = places();
+            consumer.assign(places);
+            consumer.seekToEnd(places);
+            places.forEach(consumer::position); // seeking is lazy: this asks the broker
+            produce(read(Path.of(fields.get("input"))), "none", "all", false);
+            return read(consumer, places);
+        }
+    }
+
+    /** Polls until the end that each partition has at the start. */
+    private static List<Record> read(KafkaConsumer<byte[], byte[]> consumer, List<TopicPartition> places) {
+        Map<TopicPartition, Long> left = new HashMap<>(consumer.endOffsets(places));
+        left.entrySet().removeIf(end -> consumer.position(end.getKey()) >= end.getValue());
+        List<Record> records = new ArrayList<>();
+        long deadline = System.nanoTime() + DEADLINE.toNanos();
+        while (!left.isEmpty()) {
+            for (ConsumerRecord<byte[], byte[]> seen : consumer.poll(Duration.ofMillis(100))) {
+                Record record = new Record();
+                record.partition = seen.partition();
+                record.offset = seen.offset();
+                record.timestampMs = seen.timestamp();
+                record.key = seen.key();
+                record.value = seen.value();
+                seen.headers().forEach(record.headers::add);
+                records.add(record);
+            }
+            left.entrySet().removeIf(end -> consumer.position(end.getKey()) >= end.getValue());
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("no end after " + DEADLINE + ", " + records.size() + " records, left " + left);
+            }
+        }
+        return records;
+    }
+
+    private List<String> administer() throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        List<String> seen = new ArrayList<>();
+        try (Admin admin = Admin.create(settings)) {
+            seen.add(create(admin, Map.of("retention.ms", "123456789")));
+            seen.add("partitions " + eventually(() -> partitions(admin), "3"));
+            seen.add("retention.ms " + config(admin, "retention.ms"));
+            seen.add(create(admin, Map.of()));
+            admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all().get();
+            seen.add("partitions " + eventually(() -> partitions(admin), "5"));
+            incremental(admin, "segment.bytes", "2097152", AlterConfigOp.OpType.SET);
+            seen.add("segment.bytes " + eventually(() -> config(admin, "segment.bytes"), "2097152 DYNAMIC_TOPIC_CONFIG"));
+            incremental(admin, "segment.bytes", "", AlterConfigOp.OpType.DELETE);
+            seen.add("segment.bytes " + eventually(() -> config(admin, "segment.bytes"), "1073741824 DEFAULT_CONFIG"));
+            seen.add("retention.ms " + config(admin, "retention.ms"));
+            if (replace(admin, "max.message.bytes", "2000000")) {
+                seen.add("max.message.bytes "
+                        + eventually(() -> config(admin, "max.message.bytes"), "2000000 DYNAMIC_TOPIC_CONFIG"));
+            }
+            admin.deleteTopics(List.of(topic)).all().get();
+            seen.add("partitions " + eventually(() -> partitions(admin), "none"));
+        }
+        return seen;
+    }
+
+    private String create(Admin admin, Map<String, String> configs) throws Exception {
+        try {
+            admin.createTopics(List.of(new NewTopic(topic, Optional.of(3), Optional.of((short) 1)).configs(configs))).all().get();
+            return "created";
+        } catch (ExecutionException error) {
+            return org.apache.kafka.common.protocol.Errors.forException((ApiException) error.getCause()).name();
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private String partitions(Admin admin) {
+        try {
+            // `values` became `topicNameValues` in 3.1 and is gone in 4.0.
+            DescribeTopicsResult result = admin.describeTopics(List.of(topic));
+            Method method = Optional.ofNullable(find(result.getClass(), "topicNameValues")).orElse(find(result.getClass(), "values"));
+            Map<String, KafkaFuture<TopicDescription>> found = (Map<String, KafkaFuture<TopicDescription>>) method.invoke(result);
+            return String.valueOf(found.get(topic).get().partitions().size());
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof UnknownTopicOrPartitionException) {
+                return "none";
+            }
+            throw new IllegalStateException(error);
+        } catch (ReflectiveOperationException | InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private ConfigResource resource() {
+        return new ConfigResource(ConfigResource.Type.TOPIC, topic);
+    }
+
+    private String config(Admin admin, String name) {
+        try {
+            ConfigEntry entry = admin.describeConfigs(List.of(resource())).all().get().get(resource()).get(name);
+            return entry.value() + " " + entry.source();
+        } catch (ExecutionException | InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private void incremental(Admin admin, String name, String value, AlterConfigOp.OpType type) throws Exception {
+        Collection<AlterConfigOp> changes = List.of(new AlterConfigOp(new ConfigEntry(name, value), type));
+        admin.incrementalAlterConfigs(Map.of(resource(), changes)).all().get();
+    }
+
+    /** AlterConfigs, which the client lost in 4.0: false if it has none. */
+    private boolean replace(Admin admin, String name, String value) throws Exception {
+        Method method = find(Admin.class, "alterConfigs");
+        if (method == null) {
+            return false;
+        }
+        Object result = method.invoke(admin, Map.of(resource(), new Config(List.of(new ConfigEntry(name, value)))));
+        ((KafkaFuture<?>) find(result.getClass(), "all").invoke(result)).get();
+        return true;
+    }
+
+    /** The public method of that name with the fewest parameters, or null. */
+    private static Method find(Class<?> type, String name) {
+        Method found = null;
+        for (Method method : type.getMethods()) {
+            if (method.getName().equals(name) && (found == null || method.getParameterCount() < found.getParameterCount())) {
+                found = method;
+            }
+        }
+        return found;
+    }
+
+    /** As in worker.py: asks until the answer is the wanted one, since metadata spreads after an answer. */
+    private static String eventually(Supplier<String> see, String wanted) throws InterruptedException {
+        long deadline = System.nanoTime() + Duration.ofSeconds(15).toNanos();
+        String seen = see.get();
+        while (!seen.equals(wanted) && System.nanoTime() < deadline) {
+            Thread.sleep(20);
+            seen = see.get();
+        }
+        return seen;
+    }
+
+    private static List<Record> read(Path path) throws IOException {
+        ByteBuffer data = ByteBuffer.wrap(Files.readAllBytes(path));
+        List<Record> records = new ArrayList<>();
+        while (data.hasRemaining()) {
+            Record record = new Record();
+            record.partition = data.getInt();
+            record.offset = data.getLong();
+            record.timestampMs = data.getLong();
+            record.key = take(data);
+            record.value = take(data);
+            int headers = data.getInt();
+            for (int i = 0; i < headers; i++) {
+                record.headers.add(new RecordHeader(new String(take(data), StandardCharsets.UTF_8), take(data)));
+            }
+            records.add(record);
+        }
+        return records;
+    }
+
+    private static byte[] take(ByteBuffer data) {
+        int length = data.getInt();
+        if (length < 0) {
+            return null;
+        }
+        byte[] bytes = new byte[length];
+        data.get(bytes);
+        return bytes;
+    }
+
+    private static void write(Path path, List<Record> records) throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        DataOutputStream data = new DataOutputStream(bytes);
+        for (Record record : records) {
+            data.writeInt(record.partition);
+            data.writeLong(record.offset);
+            data.writeLong(record.timestampMs);
+            put(data, record.key);
+            put(data, record.value);
+            data.writeInt(record.headers.size());
+            for (Header header : record.headers) {
+                put(data, header.key().getBytes(StandardCharsets.UTF_8));
+                put(data, header.value());
+            }
+        }
+        Files.write(path, bytes.toByteArray());
+    }
+
+    private static void put(DataOutputStream data, byte[] bytes) throws IOException {
+        data.writeInt(bytes == null ? -1 : bytes.length);
+        if (bytes != null) {
+            data.write(bytes);
+        }
+    }
+}

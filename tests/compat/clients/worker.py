@@ -1,0 +1,214 @@
+"""What every driven client has in common: how records lie in a file, and the loop that takes commands.
+
+Each client library is driven by a process of its own (its own environment, or a JVM), so that versions live side by
+side and nothing of a client runs inside the judge. The judge writes the records to send into a file and compares the
+file that a consumer wrote; clients therefore share only this format and this loop. Standard library only.
+
+A record file is records one after another, all integers big-endian:
+
+    partition i32 | offset i64 | timestamp_ms i64 | key | value | headers i32 | (name | value) per header
+
+where each of key, value and name is a length i32 (-1: null) and so many bytes. In a file to send, `offset` is the one
+that the broker must give. A command is one line of fields separated by tabs, `name key=value ...`; the answer is one
+line, `ok key=value ...` or `error text`.
+"""
+
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+HEAD = struct.Struct(">iqq")
+LENGTH = struct.Struct(">i")
+DEADLINE_S = 60.0  # for one command: long for any of them, short for whoever waits
+
+
+class Record(NamedTuple):
+    """One record as a client sends or sees it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Start(NamedTuple):
+    """Where a consumer starts: kind is earliest, offset or timestamp; value is the offset or the milliseconds."""
+
+    kind: str
+    value: int = 0
+
+
+class Driver(Protocol):
+    """One client library."""
+
+    def version(self) -> str: ...
+
+    def produce(
+        self, bootstrap: str, topic: str, records: list[Record], codec: str, acks: str, idempotent: bool
+    ) -> list[int | None]:
+        """Send all records in order and flush; returns the acknowledged offset of each, None where there is none."""
+
+    def consume(self, bootstrap: str, topic: str, partitions: int, start: Start) -> list[Record]:
+        """Assign all partitions, start there, and read until the end of each."""
+
+    def latest(self, bootstrap: str, topic: str, partitions: int, records: list[Record]) -> list[Record]:
+        """Assign all partitions at their end, then produce, then read what was produced."""
+
+    def admin(self, bootstrap: str, topic: str) -> "Admin | None":
+        """The library's administration of that topic, if it has one."""
+
+
+class Admin(Protocol):
+    """Administration of one topic. A configuration is shown as `value SOURCE`; None: the library has no such call."""
+
+    def create(self, partitions: int, configs: dict[str, str]) -> str:
+        """`created`, or the error's name in capitals."""
+
+    def partitions(self) -> str:
+        """The number of partitions, or `none` if there is no such topic."""
+
+    def grow(self, partitions: int) -> None: ...
+
+    def config(self, name: str) -> str: ...
+
+    incremental: "Callable[[str, str | None], object] | None"  # (name, value or None to delete)
+
+    replace: "Callable[[str, str], object] | None"  # AlterConfigs: all settings become this one
+
+    def delete(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _bytes(value: bytes | None) -> bytes:
+    return LENGTH.pack(-1) if value is None else LENGTH.pack(len(value)) + value
+
+
+def pack(record: Record) -> bytes:
+    parts = [HEAD.pack(*record[:3]), _bytes(record.key), _bytes(record.value), LENGTH.pack(len(record.headers))]
+    for name, value in record.headers:
+        parts += [_bytes(name.encode()), _bytes(value)]
+    return b"".join(parts)
+
+
+def write_records(path: Path, records: Iterable[Record]) -> None:
+    path.write_bytes(b"".join(map(pack, records)))
+
+
+def read_records(path: Path) -> list[Record]:
+    data, position, records = path.read_bytes(), 0, []
+
+    def take() -> bytes | None:
+        nonlocal position
+        (length,) = LENGTH.unpack_from(data, position)
+        position += 4
+        if length < 0:
+            return None
+        position += length
+        return data[position - length : position]
+
+    while position < len(data):
+        head = HEAD.unpack_from(data, position)
+        position += HEAD.size
+        key, value = take(), take()
+        (count,) = LENGTH.unpack_from(data, position)
+        position += 4
+        headers = tuple(((take() or b"").decode(), take()) for _ in range(count))
+        records.append(Record(*head, key, value, headers))
+    return records
+
+
+def by_place(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: record[:2])
+
+
+def eventually(see: Callable[[], str], wanted: str, timeout_s: float = 15.0) -> str:
+    """Ask until the answer is the wanted one, since metadata spreads after an answer; returns the last answer."""
+    deadline = time.monotonic() + timeout_s
+    while (seen := see()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen
+
+
+def administer(admin: Admin) -> list[str]:
+    """Create, describe, grow, configure and delete a topic; what was seen at each step."""
+    seen = [admin.create(3, {"retention.ms": "123456789"})]
+    seen.append("partitions " + eventually(admin.partitions, "3"))
+    seen.append("retention.ms " + admin.config("retention.ms"))
+    seen.append(admin.create(3, {}))
+    admin.grow(5)
+    seen.append("partitions " + eventually(admin.partitions, "5"))
+    if admin.incremental is not None:
+        admin.incremental("segment.bytes", "2097152")
+        wanted = "2097152 DYNAMIC_TOPIC_CONFIG"
+        seen.append("segment.bytes " + eventually(lambda: admin.config("segment.bytes"), wanted))
+        admin.incremental("segment.bytes", None)
+        wanted = "1073741824 DEFAULT_CONFIG"
+        seen.append("segment.bytes " + eventually(lambda: admin.config("segment.bytes"), wanted))
+        seen.append("retention.ms " + admin.config("retention.ms"))
+    if admin.replace is not None:
+        admin.replace("max.message.bytes", "2000000")
+        wanted = "2000000 DYNAMIC_TOPIC_CONFIG"
+        seen.append("max.message.bytes " + eventually(lambda: admin.config("max.message.bytes"), wanted))
+    admin.delete()
+    seen.append("partitions " + eventually(admin.partitions, "none"))
+    admin.close()
+    return seen
+
+
+class Deadline:
+    """Raises TimeoutError once a command has taken too long."""
+
+    def __init__(self, doing: str, timeout_s: float = DEADLINE_S) -> None:
+        self.doing = doing
+        self.end = time.monotonic() + timeout_s
+
+    def check(self, progress: object) -> None:
+        if time.monotonic() > self.end:
+            raise TimeoutError(f"{self.doing}: no end after {DEADLINE_S} s, so far {progress}")
+
+
+def run(driver: Driver, name: str, fields: dict[str, str]) -> dict[str, object]:
+    bootstrap, topic = fields.get("bootstrap", ""), fields.get("topic", "")
+    if name == "version":
+        return {"version": driver.version()}
+    if name == "admin":
+        admin = driver.admin(bootstrap, topic)
+        return {"seen": "; ".join(administer(admin)) if admin else "none"}
+    if name == "produce":
+        records = read_records(Path(fields["input"]))
+        offsets = driver.produce(
+            bootstrap, topic, records, fields["codec"], fields["acks"], fields.get("idempotent") == "true"
+        )
+        acknowledged = sum(offset is not None and offset >= 0 for offset in offsets)
+        right = sum(record.offset == offset for record, offset in zip(records, offsets, strict=True))
+        return {"records": len(records), "acknowledged": acknowledged, "right": right}
+    partitions, output = int(fields["partitions"]), Path(fields["output"])
+    if name == "consume":
+        seen = driver.consume(bootstrap, topic, partitions, Start(fields["from"], int(fields.get("value", "0"))))
+    elif name == "latest":
+        seen = driver.latest(bootstrap, topic, partitions, read_records(Path(fields["input"])))
+    else:
+        raise ValueError(f"no command {name}")
+    write_records(output, by_place(seen))
+    return {"records": len(seen)}
+
+
+def serve(driver: Driver) -> None:
+    """Answer commands from stdin until it ends. What libraries print goes to stderr."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        name, *rest = line.rstrip("\n").split("\t")
+        try:
+            seen = run(driver, name, dict(field.split("=", 1) for field in rest))
+            answer = "\t".join(["ok", *(f"{key}={value}" for key, value in seen.items())])
+        except Exception as error:  # whatever a client raises is a finding for the judge, not the end of the worker
+            traceback.print_exc()
+            answer = "error\t" + f"{type(error).__name__}: {error}".replace("\n", " ").replace("\t", " ")
+        print(answer, file=answers, flush=True)
