@@ -178,14 +178,15 @@ impl Output<'_> {
         Ok(())
     }
 
-    #[cold]
     fn too_large(&self) -> RecordError {
-        let problem = format!(
-            "they decompress to more than the limit of {} bytes",
-            self.bytes_max
-        );
-        RecordError::new(ErrorKind::TooLarge, "records", 0, problem)
+        too_large(self.bytes_max)
     }
+}
+
+#[cold]
+fn too_large(bytes_max: usize) -> RecordError {
+    let problem = format!("they decompress to more than the limit of {bytes_max} bytes");
+    RecordError::new(ErrorKind::TooLarge, "records", 0, problem)
 }
 
 /// Damage in compressed bytes. The checksum of the batch was right (or is not asked for), so the writer is at fault.

@@ -9,7 +9,7 @@ use zstd::zstd_safe::{
     get_error_name, zstd_sys::ZSTD_EndDirective,
 };
 
-use super::{Codec, ENDS, Output, damaged};
+use super::{Codec, ENDS, Output, damaged, too_large};
 use crate::records::error::RecordError;
 
 /// zstd's default, which the Java client uses.
@@ -18,6 +18,8 @@ pub(super) const LEVEL_MIN: i32 = -(1 << 17);
 pub(super) const LEVEL_MAX: i32 = 22;
 const WINDOW_LOG_MIN: u32 = 10;
 const WINDOW_LOG_MAX: u32 = 27;
+/// zstd's text for a window past the limit. A frame whose size is known has a window of that size.
+const WINDOW_TOO_LARGE: &str = "Frame requires too much memory for decoding";
 /// A context that grew past this (a large window) is built anew instead of kept.
 const CONTEXT_BYTES_KEPT_MAX: usize = 12 << 20;
 
@@ -44,6 +46,7 @@ impl Reader {
             .reset(ResetDirective::SessionAndParameters)
             .and_then(|_| self.0.set_parameter(DParameter::WindowLogMax(window_log)))
             .map_err(|code| damaged(Codec::Zstd, 0, get_error_name(code)))?;
+        let bytes_max = output.bytes_max;
         let mut input = InBuffer::around(packed);
         loop {
             output.grow(packed.len().saturating_mul(5))?;
@@ -52,7 +55,10 @@ impl Reader {
             let hint_bytes = self
                 .0
                 .decompress_stream(&mut target, &mut input)
-                .map_err(|code| damaged(Codec::Zstd, at, get_error_name(code)))?;
+                .map_err(|code| match get_error_name(code) {
+                    WINDOW_TOO_LARGE => too_large(bytes_max),
+                    name => damaged(Codec::Zstd, at, name),
+                })?;
             if output.out.len() - output.start > output.bytes_max {
                 return Err(output.too_large());
             }
