@@ -38,7 +38,6 @@ from ottla.coordination.tree import (
     Stat,
     Unavailable,
     WatchEvent,
-    check_path,
     join,
     parent_of,
 )
@@ -64,10 +63,13 @@ class _Row:
     """One node while a transaction works on it."""
 
     __slots__ = (
-        "children", "creations", "ctime_ms", "czxid", "data", "mtime_ms", "mzxid", "owner", "pzxid", "version",
+        "children", "creations", "ctime_ms", "czxid", "data", "is_new",
+        "mtime_ms", "mzxid", "owner", "pzxid", "version",
     )  # fmt: skip
 
-    def __init__(self, values: Sequence[Any]) -> None:
+    def __init__(self, values: Sequence[Any], *, is_new: bool = False) -> None:
+        self.is_new = is_new
+        """Not in the file yet, nor is anything below it: what the overlays do not have does not exist."""
         (
             self.data, self.czxid, self.mzxid, self.pzxid, self.ctime_ms, self.mtime_ms,
             self.version, self.creations, self.children, self.owner,
@@ -80,7 +82,7 @@ class _Row:
         )  # fmt: skip
 
     def copy(self) -> _Row:
-        return _Row(self.values())
+        return _Row(self.values(), is_new=self.is_new)
 
     def stat(self) -> Stat:
         return Stat(
@@ -97,7 +99,8 @@ class _Row:
         )
 
 
-_Overlay = dict[tuple[str, str], _Row | None]
+_Overlay = dict[str, _Row | None]
+"""By path; None is a node that was deleted."""
 _COLUMNS = "data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creations, children, owner"
 
 
@@ -106,7 +109,7 @@ def _key(path: str) -> tuple[str, str]:
 
 
 class TreeDatabase:
-    """The file. One thread owns it; `close` gives it back.
+    """The file. One thread owns it; `close` gives it back. Paths are taken as they are: whoever calls has checked them.
 
     Changes are made by `multi` and are visible to reads at once; they are durable, and may be told to anyone, only
     after
@@ -176,19 +179,25 @@ class TreeDatabase:
         return [name for (name,) in self._sql.execute("SELECT name FROM node WHERE parent = ? ORDER BY name", (path,))]
 
     def _row(self, overlay: _Overlay, path: str) -> _Row | None:
-        key = _key(path)
-        for level in (overlay, self._pending):
-            if key in level:
-                return level[key]
-        found = self._sql.execute(f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?", key).fetchone()
+        if path in overlay:
+            return overlay[path]
+        if path in self._pending:
+            return self._pending[path]
+        found = self._sql.execute(f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?", _key(path)).fetchone()
         return None if found is None else _Row(found)
 
     def _for_change(self, overlay: _Overlay, path: str) -> _Row | None:
-        row = self._row(overlay, path)
-        key = _key(path)
-        if row is not None and key not in overlay:
-            row = overlay[key] = row.copy()
+        row = overlay.get(path)
+        if row is None and path not in overlay:
+            row = self._row(overlay, path)
+            if row is not None:
+                row = overlay[path] = row.copy()
         return row
+
+    def _exists(self, overlay: _Overlay, path: str, parent: _Row) -> bool:
+        if parent.is_new or parent.children == 0:
+            return overlay.get(path) is not None or (path not in overlay and self._pending.get(path) is not None)
+        return self._row(overlay, path) is not None
 
     # Changes.
 
@@ -243,11 +252,10 @@ class TreeDatabase:
             raise EphemeralParent(parent_path, "an ephemeral node cannot have children")
         if create.sequential:
             path = f"{path}{parent.creations:010d}"
-        check_path(path)
-        if path == "/" or self._row(overlay, path) is not None:
+        if path == "/" or self._exists(overlay, path, parent):
             raise NodeExists(path, "is there already")
         owner = session_id if create.ephemeral else 0
-        overlay[_key(path)] = _Row((create.data, zxid, zxid, zxid, now_ms, now_ms, 0, 0, 0, owner))
+        overlay[path] = _Row((create.data, zxid, zxid, zxid, now_ms, now_ms, 0, 0, 0, owner), is_new=True)
         parent.creations += 1
         parent.children += 1
         parent.pzxid = zxid
@@ -263,7 +271,7 @@ class TreeDatabase:
         assert parent is not None, f"{path} has no parent"
         parent.children -= 1
         parent.pzxid = zxid
-        overlay[_key(path)] = None
+        overlay[path] = None
         events.append(WatchEvent(EventKind.DELETED, path))
         events.append(WatchEvent(EventKind.CHILDREN, parent_path))
 
@@ -282,12 +290,12 @@ class TreeDatabase:
             return
         if not self._sql.in_transaction:
             self._sql.execute("BEGIN IMMEDIATE")
-        gone = [key for key, row in self._pending.items() if row is None]
+        gone = [_key(path) for path, row in self._pending.items() if row is None]
         if gone:
             self._sql.executemany("DELETE FROM node WHERE parent = ? AND name = ?", gone)
         self._sql.executemany(
             "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*key, *row.values()) for key, row in self._pending.items() if row is not None],
+            [(*_key(path), *row.values()) for path, row in self._pending.items() if row is not None],
         )
         self._pending.clear()
 

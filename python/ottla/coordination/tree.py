@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import abc
 import enum
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -271,13 +272,12 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
+_PATH = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)+")
+
+
 def check_path(path: str) -> None:
     """Raises ValueError unless ZooKeeper would take it as the path of a node."""
-    if path == "/":
-        return
-    if not path.startswith("/") or path.endswith("/") or "\0" in path:
-        raise ValueError(f"not a path in the tree: {path!r}")
-    if any(part in ("", ".", "..") for part in path[1:].split("/")):
+    if not _PATH.fullmatch(path):
         raise ValueError(f"not a path in the tree: {path!r}")
 
 

@@ -1,0 +1,141 @@
+"""What is special about the embedded tree: its thread, its fsync, its failures."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.coordination.database import TreeDatabase
+from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
+from ottla.coordination.tree import NoNode, SessionState, Unavailable
+
+
+@pytest.mark.trio
+async def test_the_loop_never_touches_the_database(tmp_path: Path) -> None:
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
+        thread = await tree._store.call(None, lambda _: threading.current_thread())
+        assert thread is not threading.current_thread()
+        assert thread.name == "ottla-tree"
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@pytest.mark.trio
+async def test_waiting_operations_share_a_commit(tmp_path: Path) -> None:
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
+        commits = 0
+
+        def count(database: TreeDatabase) -> None:
+            def trace(statement: str) -> None:
+                nonlocal commits
+                commits += statement == "COMMIT"
+
+            database._sql.set_trace_callback(trace)
+
+        await tree._store.call(None, count)
+        release = threading.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tree._store.call, None, lambda _: release.wait(10))
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(100):
+                nursery.start_soon(tree.create, f"/{number}")
+            await trio.testing.wait_all_tasks_blocked()
+            release.set()
+        assert len(await tree.children("/")) == 100
+        assert commits == 1
+
+
+@pytest.mark.trio
+async def test_a_second_opening_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "tree")
+    async with await EmbeddedTree.open(path):
+        with pytest.raises(Unavailable, match="in use"):
+            await EmbeddedTree.open(path)
+    async with await EmbeddedTree.open(path):
+        pass
+
+
+@pytest.mark.trio
+async def test_a_full_disk_closes_the_tree_and_nothing_half_written_is_there(tmp_path: Path) -> None:
+    path = str(tmp_path / "tree")
+    store = await EmbeddedStore.open(path)
+    tree, other = await store.session(), await store.session()
+    states: list[SessionState] = []
+    other.listen(states.append)
+    await tree.create("/before", b"x")
+    events: list[object] = []
+    await other.children("/", events.append)
+    # SQLite's own limit gives the error that a full disk gives.
+    await store.call(None, lambda database: database._sql.execute("PRAGMA max_page_count=8"))
+    with pytest.raises(Unavailable, match="full"):
+        await tree.create("/large", b"x" * 1_000_000)
+    assert events == []
+    with pytest.raises(Unavailable):
+        await tree.create("/small")
+    await trio.testing.wait_all_tasks_blocked()
+    assert states == [SessionState.CLOSED]
+    await store.aclose()
+    async with await EmbeddedTree.open(path) as again:
+        assert await again.children("/") == ["before"]
+
+
+@pytest.mark.trio
+async def test_an_error_in_a_watch_does_not_end_the_loop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
+
+        def bad(_: object) -> None:
+            raise RuntimeError("a bug")
+
+        await tree.exists("/a", bad)
+        await tree.create("/a")
+        await tree.get("/a")
+    assert "a watch of /a raised" in caplog.text
+
+
+CRASH = """
+import os, sys, trio
+from ottla.coordination.embedded import EmbeddedTree
+
+async def main():
+    tree = await EmbeddedTree.open(sys.argv[1])
+    await tree.create("/mine", b"x", ephemeral=True)
+    number = 0
+    while True:
+        await tree.create(f"/{number}", b"x" * 100)
+        os.write(1, b"%d\\n" % number)
+        number += 1
+
+trio.run(main)
+"""
+
+
+def test_kill_9_keeps_every_answered_write(tmp_path: Path) -> None:
+    path = str(tmp_path / "tree")
+    process = subprocess.Popen([sys.executable, "-c", CRASH, path], stdout=subprocess.PIPE, env={**os.environ})
+    assert process.stdout is not None
+    told = [int(process.stdout.readline()) for _ in range(50)]
+    process.send_signal(signal.SIGKILL)
+    told += [int(line) for line in process.stdout.read().split(b"\n")[:-1]]
+    process.wait()
+    process.stdout.close()
+    database = TreeDatabase(path)
+    assert {str(number) for number in told} <= set(database.children("/"))
+    with pytest.raises(NoNode):
+        database.get("/mine")
+    database.close()
+
+
+@pytest.mark.trio
+async def test_opening_takes_little(tmp_path: Path) -> None:
+    """Only files beside each other: no folder, which Kafka would refuse in a log directory."""
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
+        await tree.create("/a")
+        assert all(entry.is_file() for entry in tmp_path.iterdir())
