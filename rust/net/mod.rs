@@ -5,6 +5,7 @@
 //! * `connection`: one connection's parts and what can be done with them.
 //! * `input`: bytes to frames; `frames`: their pooled memory.
 //! * `admission`: what is refused before anybody handles it.
+//! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
 //! * `limits`: every bound, with its reason, and the memory budget.
@@ -17,6 +18,7 @@ pub mod hub;
 pub mod input;
 pub mod limits;
 pub mod listeners;
+pub mod parts;
 pub mod reply;
 pub mod slots;
 pub mod table;

@@ -99,12 +99,12 @@ impl LogConfig {
 
 #[pyclass(frozen, get_all, module = "ottla._core")]
 pub struct AppendInfo {
-    base_offset: i64,
-    last_offset: i64,
-    append_time_ms: i64,
-    log_start_offset: i64,
-    is_duplicate: bool,
-    flush_due: bool,
+    pub base_offset: i64,
+    pub last_offset: i64,
+    pub append_time_ms: i64,
+    pub log_start_offset: i64,
+    pub is_duplicate: bool,
+    pub flush_due: bool,
 }
 
 impl From<log::AppendInfo> for AppendInfo {

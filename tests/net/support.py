@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import crc32c
 import trio
 
 from ottla._core import Disconnected, Hub, Request
@@ -20,6 +21,26 @@ def request_bytes(key: int, version: int, correlation_id: int, body: bytes = b""
     name = client_id.encode()
     head = struct.pack(">hhih", key, version, correlation_id, len(name)) + name
     return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def varint(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def batch(*values: bytes) -> bytes:
+    """A record batch (format v2) without keys."""
+    records = b""
+    for index, value in enumerate(values):
+        record = b"\0\0" + varint(index) + varint(-1) + varint(len(value)) + value + b"\0"
+        records += varint(len(record)) + record
+    head = struct.pack(">hiqqqhii", 0, len(values) - 1, 1_700_000_000_000, 1_700_000_000_000, -1, -1, -1, len(values))
+    rest = head + records
+    return struct.pack(">qiibI", 0, len(rest) + 9, -1, 2, crc32c.crc32c(rest)) + rest
 
 
 def response_bytes(correlation_id: int, body: bytes) -> bytes:

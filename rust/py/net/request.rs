@@ -1,25 +1,41 @@
 //! `Request`: one frame that started, and the ways to answer it.
 
 use std::ffi::c_int;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::PyBufferError;
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
+use super::fetch::{self, FetchRequest};
 use super::hub::{Shared, address};
+use super::produce::{self, ProduceRequest};
 use crate::net::frames::Buffer;
 use crate::net::hub::{Incoming, Ticket};
 use crate::net::listeners::Origin;
 use crate::py::buffer::Input;
+use crate::wire::fetch::ResponseHead;
+use crate::wire::piece::Piece;
+
+const PRODUCE: i16 = 0;
+const FETCH: i16 = 1;
 
 #[pyclass(frozen, freelist = 64, module = "ottla._core")]
 pub struct Request {
     hub: Shared,
     ticket: Ticket,
-    frame: Buffer,
+    /// The frame, unless it is a Produce.
+    frame: Option<Buffer>,
+    /// A Produce's frame until `produce` takes it: the log will write to it, so nobody else may look at it meanwhile.
+    produce_frame: Mutex<Option<Buffer>>,
     body_start: usize,
+    body_length: usize,
+    /// What `produce` and `fetch` found, for the answer.
+    produced: OnceLock<produce::Asked>,
+    fetched: OnceLock<fetch::Asked>,
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
     answered: AtomicBool,
@@ -27,11 +43,22 @@ pub struct Request {
 
 impl Request {
     pub fn new(hub: &Shared, incoming: Incoming) -> Self {
+        let (ticket, body_start) = (incoming.ticket, incoming.header.body_start);
+        let body_length = incoming.frame.len() - body_start;
+        let (frame, produce_frame) = if ticket.api_key == PRODUCE {
+            (None, Some(incoming.frame))
+        } else {
+            (Some(incoming.frame), None)
+        };
         Self {
             hub: Arc::clone(hub),
-            ticket: incoming.ticket,
-            frame: incoming.frame,
-            body_start: incoming.header.body_start,
+            ticket,
+            frame,
+            produce_frame: Mutex::new(produce_frame),
+            body_start,
+            body_length,
+            produced: OnceLock::new(),
+            fetched: OnceLock::new(),
             client_id: incoming.client_id,
             origin: incoming.origin,
             answered: AtomicBool::new(false),
@@ -101,7 +128,7 @@ impl Request {
     }
 
     fn __len__(&self) -> usize {
-        self.frame.len() - self.body_start
+        self.body_length
     }
 
     fn reply(&self, py: Python<'_>, body: Input) {
@@ -126,6 +153,68 @@ impl Request {
         self.hub.lock().appended(self.ticket);
     }
 
+    fn produce(&self, py: Python<'_>) -> PyResult<ProduceRequest> {
+        let frame = self.produce_frame.lock().take();
+        let frame = frame.ok_or_else(|| {
+            PyTypeError::new_err("not a Produce request, or produce() was called before")
+        })?;
+        let version = self.ticket.api_version;
+        let (request, asked) = produce::decode(py, frame, self.body_start, version)?;
+        let _ = self.produced.set(asked);
+        Ok(request)
+    }
+
+    #[pyo3(signature = (results, throttle_ms = 0))]
+    fn reply_produce(&self, results: &Bound<'_, PyList>, throttle_ms: i32) -> PyResult<()> {
+        let asked = self.produced.get();
+        let asked = asked.ok_or_else(|| PyTypeError::new_err("produce() comes first"))?;
+        let body = produce::encode(asked, results, throttle_ms)?;
+        self.answered();
+        let write = |to: &mut Vec<u8>| to.extend_from_slice(&body);
+        self.hub.lock().reply(self.ticket, write, Vec::new());
+        Ok(())
+    }
+
+    fn fetch(&self, py: Python<'_>) -> PyResult<FetchRequest> {
+        let frame = self
+            .frame
+            .as_deref()
+            .filter(|_| self.ticket.api_key == FETCH);
+        let frame = frame.ok_or_else(|| PyTypeError::new_err("not a Fetch request"))?;
+        let (request, asked) =
+            fetch::decode(py, &frame[self.body_start..], self.ticket.api_version)?;
+        let _ = self.fetched.set(asked);
+        Ok(request)
+    }
+
+    #[pyo3(signature = (partitions, *, throttle_ms = 0, error_code = 0, session_id = 0))]
+    fn reply_fetch(
+        &self,
+        partitions: &Bound<'_, PyList>,
+        throttle_ms: i32,
+        error_code: i16,
+        session_id: i32,
+    ) -> PyResult<()> {
+        let asked = self.fetched.get();
+        let asked = asked.ok_or_else(|| PyTypeError::new_err("fetch() comes first"))?;
+        let head = ResponseHead {
+            throttle_time_ms: throttle_ms,
+            error_code,
+            session_id,
+        };
+        let mut pieces = fetch::encode(asked, partitions, head)?
+            .into_iter()
+            .peekable();
+        let first = match pieces.next_if(|piece| matches!(piece, Piece::Bytes(_))) {
+            Some(Piece::Bytes(bytes)) => bytes,
+            _ => Vec::new(),
+        };
+        self.answered();
+        let write = |to: &mut Vec<u8>| to.extend_from_slice(&first);
+        self.hub.lock().reply(self.ticket, write, pieces.collect());
+        Ok(())
+    }
+
     /// The body's bytes for whoever reads buffers, without a copy.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
@@ -136,7 +225,12 @@ impl Request {
             return Err(PyBufferError::new_err("no view to fill"));
         }
         let request = slf.get();
-        let body = &request.frame[request.body_start..];
+        let Some(frame) = &request.frame else {
+            return Err(PyBufferError::new_err(
+                "a Produce is read by produce(), since its records are written to",
+            ));
+        };
+        let body = &frame[request.body_start..];
         // SAFETY: the frame's memory neither moves nor is written to while the request lives, and the view holds a reference to the request;
         // the view is marked read-only, and filling it fails for a caller that wants to write.
         let filled = unsafe {

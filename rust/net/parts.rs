@@ -1,0 +1,157 @@
+//! A frame shared by the appends of its partitions.
+//!
+//! The log stamps offsets into a batch and writes it from where the socket left it, so an append needs its records mutable; a Produce of
+//! several partitions may have one append on an I/O thread (waiting for a disk) while the loop does another. A lock over the frame would make
+//! the loop wait for the disk. So each partition's records are a part of their own, given to one user at a time.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::frames::Buffer;
+
+struct Slot {
+    range: Range<usize>,
+    taken: AtomicBool,
+}
+
+/// A frame divided into parts that do not overlap. Its memory returns to the pool when neither it nor any part is in use.
+pub struct Parts {
+    /// The beginning of `buffer`, which never moves; parts are made from it, so that no reference to the whole exists beside them.
+    memory: *mut u8,
+    slots: Box<[Slot]>,
+    /// Owns the memory. Not touched before it is dropped.
+    _buffer: UnsafeCell<Buffer>,
+}
+
+// SAFETY: `memory` points into `_buffer`, which is owned and is itself Send; what is reached through it is handed out once at a time (`take`).
+unsafe impl Send for Parts {}
+// SAFETY: as above; the flags that guard the parts are atomic.
+unsafe impl Sync for Parts {}
+
+impl Parts {
+    /// None if the ranges are not in order, overlap, or leave the frame.
+    pub fn new(mut buffer: Buffer, ranges: impl IntoIterator<Item = Range<usize>>) -> Option<Self> {
+        let (mut end, length) = (0, buffer.len());
+        let slots = ranges
+            .into_iter()
+            .map(|range| {
+                let fits = end <= range.start && range.start <= range.end && range.end <= length;
+                end = range.end;
+                fits.then(|| Slot {
+                    range,
+                    taken: AtomicBool::new(false),
+                })
+            })
+            .collect::<Option<_>>()?;
+        Some(Self {
+            memory: buffer.as_mut_ptr(),
+            slots,
+            _buffer: UnsafeCell::new(buffer),
+        })
+    }
+
+    /// A part for one user; None if there is none of this number, or somebody has it.
+    pub fn take(self: &Arc<Self>, index: usize) -> Option<Part> {
+        let slot = self.slots.get(index)?;
+        if slot.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        Some(Part {
+            parts: Arc::clone(self),
+            index,
+        })
+    }
+}
+
+/// Exclusive use of one part, on any thread; given back when dropped.
+pub struct Part {
+    parts: Arc<Parts>,
+    index: usize,
+}
+
+impl Part {
+    fn range(&self) -> Range<usize> {
+        self.parts.slots[self.index].range.clone()
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let range = self.range();
+        // SAFETY: the range lies in the frame and overlaps no other part (`Parts::new`), this is the only user of the part (`taken`), and the memory
+        // lives and stays in place as long as `parts`.
+        unsafe { std::slice::from_raw_parts(self.parts.memory.add(range.start), range.len()) }
+    }
+}
+
+impl DerefMut for Part {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let range = self.range();
+        // SAFETY: as in `deref`; the borrow of `self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.parts.memory.add(range.start), range.len()) }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.parts.slots[self.index]
+            .taken
+            .store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Wake;
+    use crate::net::frames::Pool;
+    use crate::net::limits::Budget;
+
+    fn frame(length: usize) -> (Buffer, Arc<Budget>) {
+        let budget = Arc::new(Budget::new(1 << 20, Arc::new(Wake::new().unwrap())));
+        let mut buffer = Arc::new(Pool::new(Arc::clone(&budget))).take(length);
+        for (at, byte) in buffer.iter_mut().enumerate() {
+            *byte = at as u8;
+        }
+        (buffer, budget)
+    }
+
+    #[test]
+    fn a_part_has_one_user_at_a_time() {
+        let parts = Arc::new(Parts::new(frame(100).0, [10..20, 20..20, 30..100]).unwrap());
+        let mut first = parts.take(0).unwrap();
+        assert!(parts.take(0).is_none());
+        assert!(parts.take(3).is_none());
+        assert!(parts.take(1).unwrap().is_empty());
+        let last = parts.take(2).unwrap();
+        let thread = std::thread::spawn(move || {
+            first.fill(7);
+            assert_eq!(*first, [7; 10]);
+        });
+        assert_eq!((last[0], last.len()), (30, 70));
+        thread.join().unwrap();
+        assert_eq!(*parts.take(0).unwrap(), [7; 10]);
+    }
+
+    #[test]
+    fn memory_returns_when_the_last_user_is_done() {
+        let (buffer, budget) = frame(100);
+        let parts = Arc::new(Parts::new(buffer, [0..100]).unwrap());
+        let part = parts.take(0).unwrap();
+        drop(parts);
+        assert!(budget.used() > 0);
+        drop(part);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn parts_do_not_overlap_and_stay_inside() {
+        for ranges in [[0..10, 9..12], [5..6, 0..1], [0..0, 90..101]] {
+            assert!(Parts::new(frame(100).0, ranges).is_none());
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `ProduceRequest`: what one Produce asks, its records as the log takes them, and its answer.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::net::frames::Buffer;
+use crate::net::parts::{Part, Parts};
+use crate::py::errors::wire_error;
+use crate::py::log::AppendInfo;
+use crate::wire::produce::{self, PartitionResult};
+
+/// Names and numbers of the partitions: what the answer needs when the frame is long given back.
+pub struct Asked {
+    pub api_version: i16,
+    /// The topics' names, one after the other, and each partition's in them.
+    names: Vec<u8>,
+    partitions: Vec<(Range<usize>, i32)>,
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct ProduceRequest {
+    parts: Arc<Parts>,
+    /// For each partition, the number of its part; None if it has no records.
+    records: Vec<Option<usize>>,
+    #[pyo3(get)]
+    acks: i16,
+    #[pyo3(get)]
+    timeout_ms: i32,
+    #[pyo3(get)]
+    transactional_id: Option<String>,
+    /// (topic, partition, has records)
+    #[pyo3(get)]
+    partitions: Py<PyTuple>,
+}
+
+#[pymethods]
+impl ProduceRequest {
+    fn __len__(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Copies a partition's records: for what is not on the hot path.
+    fn records_bytes<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        match self.records.get(index) {
+            None => Err(PyIndexError::new_err("no such partition in the request")),
+            Some(None) => Ok(None),
+            Some(Some(_)) => Ok(Some(PyBytes::new(py, &*self.records(index)?))),
+        }
+    }
+}
+
+impl ProduceRequest {
+    /// The records of one partition for the log to stamp and write, on any thread, by one user at a time.
+    pub fn records(&self, index: usize) -> PyResult<Part> {
+        let part = self.records.get(index).copied().flatten();
+        let part = part.ok_or_else(|| PyIndexError::new_err("no records of that number"))?;
+        self.parts
+            .take(part)
+            .ok_or_else(|| PyRuntimeError::new_err("these records are being appended already"))
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    // The decoder has checked it.
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Decodes the body of a Produce, and takes over its frame.
+pub fn decode(
+    py: Python<'_>,
+    frame: Buffer,
+    body_start: usize,
+    api_version: i16,
+) -> PyResult<(ProduceRequest, Asked)> {
+    let body = &frame[body_start..];
+    let request = produce::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
+    let mut asked = Asked {
+        api_version,
+        names: Vec::with_capacity(32),
+        partitions: Vec::with_capacity(request.partitions.len()),
+    };
+    let mut last: Option<(&Range<usize>, Range<usize>, Bound<'_, PyAny>)> = None;
+    let mut tuples = Vec::with_capacity(request.partitions.len());
+    let mut records = Vec::with_capacity(request.partitions.len());
+    let mut ranges = Vec::with_capacity(request.partitions.len());
+    for data in &request.partitions {
+        if last
+            .as_ref()
+            .is_none_or(|(topic, ..)| **topic != data.topic)
+        {
+            let bytes = &body[data.topic.clone()];
+            let start = asked.names.len();
+            asked.names.extend_from_slice(bytes);
+            let name = text(bytes).into_pyobject(py)?.into_any();
+            last = Some((&data.topic, start..asked.names.len(), name));
+        }
+        if let Some((_, name_at, name)) = &last {
+            asked.partitions.push((name_at.clone(), data.partition));
+            tuples.push((name, data.partition, data.records.is_some()).into_pyobject(py)?);
+        }
+        records.push(data.records.as_ref().map(|range| {
+            ranges.push(body_start + range.start..body_start + range.end);
+            ranges.len() - 1
+        }));
+    }
+    let transactional_id = request
+        .transactional_id
+        .map(|range| text(&body[range]).to_owned());
+    let partitions = PyTuple::new(py, tuples)?.unbind();
+    let parts = Parts::new(frame, ranges)
+        .ok_or_else(|| PyValueError::new_err("the records of two partitions overlap"))?;
+    Ok((
+        ProduceRequest {
+            parts: Arc::new(parts),
+            records,
+            acks: request.acks,
+            timeout_ms: request.timeout_ms,
+            transactional_id,
+            partitions,
+        },
+        asked,
+    ))
+}
+
+/// (index in the batch, message) of each refused record.
+type RecordErrors = Vec<(i32, Option<String>)>;
+
+/// One element of the results that Python gives.
+struct Result {
+    error_code: i16,
+    base_offset: i64,
+    append_time_ms: i64,
+    log_start_offset: i64,
+    record_errors: RecordErrors,
+    message: Option<String>,
+}
+
+impl Result {
+    fn take(result: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(info) = result.cast::<AppendInfo>() {
+            let info = info.get();
+            return Ok(Self {
+                error_code: 0,
+                base_offset: info.base_offset,
+                append_time_ms: info.append_time_ms,
+                log_start_offset: info.log_start_offset,
+                record_errors: Vec::new(),
+                message: None,
+            });
+        }
+        let tuple = result.cast::<PyTuple>()?;
+        let (record_errors, message) = if tuple.len() > 4 {
+            (tuple.get_item(4)?.extract()?, tuple.get_item(5)?.extract()?)
+        } else {
+            (Vec::new(), None)
+        };
+        Ok(Self {
+            error_code: tuple.get_item(0)?.extract()?,
+            base_offset: tuple.get_item(1)?.extract()?,
+            append_time_ms: tuple.get_item(2)?.extract()?,
+            log_start_offset: tuple.get_item(3)?.extract()?,
+            record_errors,
+            message,
+        })
+    }
+}
+
+/// The body of the answer; `results` in the order of the request's partitions.
+pub fn encode(asked: &Asked, results: &Bound<'_, PyList>, throttle_ms: i32) -> PyResult<Vec<u8>> {
+    if results.len() != asked.partitions.len() {
+        return Err(PyValueError::new_err(format!(
+            "{} results for {} partitions",
+            results.len(),
+            asked.partitions.len()
+        )));
+    }
+    let results = results
+        .iter()
+        .map(|result| Result::take(&result))
+        .collect::<PyResult<Vec<_>>>()?;
+    let results: Vec<PartitionResult<'_>> = asked
+        .partitions
+        .iter()
+        .zip(&results)
+        .map(|((topic, partition), result)| PartitionResult {
+            topic: &asked.names[topic.clone()],
+            partition: *partition,
+            error_code: result.error_code,
+            base_offset: result.base_offset,
+            log_append_time_ms: result.append_time_ms,
+            log_start_offset: result.log_start_offset,
+            record_errors: &result.record_errors,
+            error_message: result.message.as_deref(),
+        })
+        .collect();
+    let mut body = Vec::with_capacity(16 + asked.names.len() + 48 * results.len());
+    produce::encode_response(&mut body, asked.api_version, &results, throttle_ms);
+    Ok(body)
+}
