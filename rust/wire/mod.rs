@@ -17,3 +17,6 @@ pub mod schema;
 pub mod walk;
 
 pub use error::WireError;
+
+#[cfg(test)]
+mod tests;
