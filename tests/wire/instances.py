@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any
 
 from ottla.wire import KEYS, api
@@ -29,9 +30,12 @@ def codec(key: int, side: str) -> tuple[Api[Any, Any], Any, Any]:
     return found, getattr(found, f"encode_{side}"), getattr(found, f"decode_{side}")
 
 
+_described = cache(describe)
+
+
 def instance(cls: type[Message], version: int, rng: random.Random) -> Message:
     """A message with values in every field that the version has, and defaults elsewhere."""
-    return _struct(describe(cls), version, rng)
+    return _struct(_described(cls), version, rng)
 
 
 def _struct(spec: StructSpec, version: int, rng: random.Random) -> Message:
