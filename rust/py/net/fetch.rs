@@ -140,7 +140,7 @@ pub fn encode(
 ) -> PyResult<Vec<Piece>> {
     let given = given
         .iter()
-        .map(|one| one.extract::<Given<'_>>().map_err(PyErr::from))
+        .map(|one| one.extract::<Given<'_>>())
         .collect::<PyResult<Vec<_>>>()?;
     let partitions = given
         .iter()

@@ -52,7 +52,7 @@ impl ProduceRequest {
         match self.records.get(index) {
             None => Err(PyIndexError::new_err("no such partition in the request")),
             Some(None) => Ok(None),
-            Some(Some(_)) => Ok(Some(PyBytes::new(py, &*self.records(index)?))),
+            Some(Some(_)) => Ok(Some(PyBytes::new(py, &self.records(index)?))),
         }
     }
 }
