@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
@@ -55,8 +56,27 @@ impl Log {
         now_ms: i64,
     ) -> Result<AppendInfo> {
         self.check_writable()?;
-        let config = self.config();
         let mut writer = self.writer.lock();
+        let info = self.append_in(&mut writer, records, leader_epoch, origin, now_ms, true)?;
+        info.ok_or_else(|| LogError::Closed(self.partition.to_string()))
+    }
+
+    /// None, with nothing changed, if a new segment would have to be started and the caller may not (`may_roll`).
+    pub(super) fn append_in(
+        &self,
+        writer: &mut Writer,
+        records: &mut [u8],
+        leader_epoch: i32,
+        origin: Origin,
+        now_ms: i64,
+        may_roll: bool,
+    ) -> Result<Option<AppendInfo>> {
+        let config = self.config();
+        if !may_roll
+            && self.active()?.size_bytes() + records.len() as u64 > u64::from(config.segment_bytes)
+        {
+            return Ok(None);
+        }
         let current = self.expected_epoch.load(Ordering::Acquire);
         if current != ANY_EPOCH && current != leader_epoch {
             return Err(LogError::OtherEpoch {
@@ -85,7 +105,7 @@ impl Log {
                     TimestampType::LogAppendTime => first.timestamp_ms,
                 };
                 info.is_duplicate = true;
-                return Ok(info);
+                return Ok(Some(info));
             }
             match &checked.marker {
                 Some(marker) => writer.producers.check_marker(header, marker)?,
@@ -102,9 +122,9 @@ impl Log {
         header.base_offset = info.base_offset;
         header.leader_epoch = leader_epoch;
         info.last_offset = header.last_offset();
-        self.write(&mut writer, records, &[(0, checked)], &config, now_ms)?;
+        self.write(writer, records, &[(0, checked)], &config, now_ms)?;
         info.flush_due = self.is_flush_due(&config, info.last_offset + 1);
-        Ok(info)
+        Ok(Some(info))
     }
 
     /// Appends what a leader sent, byte for byte: offsets, epochs and timestamps stay. Batches must continue the log; bytes of a last batch
@@ -200,11 +220,13 @@ impl Log {
             self.assign_epoch(writer, batch.header.leader_epoch, batch.header.base_offset)?;
         }
         self.changed.store(true, Ordering::Release);
+        let started = Instant::now();
         let headers = |at: &(usize, Checked)| (at.0, at.1.header);
         let written = match batches {
             [only] => active.append(bytes, &[headers(only)], config),
             all => active.append(bytes, &all.iter().map(headers).collect::<Vec<_>>(), config),
         };
+        self.home.note_write(bytes.len(), started.elapsed());
         if let Err(failure) = written {
             return Err(self.append_failed(failure));
         }
@@ -218,8 +240,9 @@ impl Log {
         for (_, batch) in batches {
             writer.producers.update(&batch.header, batch.marker);
         }
-        let end_offset = writer.producers.end_offset;
-        self.publish(end_offset, active);
+        let unstable = writer.producers.first_unstable_offset().unwrap_or(i64::MAX);
+        self.unstable_offset.store(unstable, Ordering::Release);
+        self.publish(writer.producers.end_offset, active);
     }
 
     fn append_failed(&self, failure: AppendFailure) -> LogError {

@@ -167,6 +167,11 @@ impl Log {
         for segment in segments {
             segment.set_suffix(Suffix::Deleted)?;
         }
+        if !self.home.background {
+            return segments
+                .iter()
+                .try_for_each(|segment| segment.remove(Suffix::Deleted));
+        }
         let segments = segments.to_vec();
         let delay = Duration::from_millis(self.config().file_delete_delay_ms);
         let home = Arc::clone(&self.home);

@@ -189,35 +189,21 @@ impl LogDirectory {
         Ok(log)
     }
 
-    /// Creates partitions that do not exist: their folders and first segments, and one fsync of this directory for all of them.
+    /// Creates partitions that do not exist: their folders and first segments, `threads` at a time, and one fsync of this directory for all of
+    /// them. If one cannot be created, those that were stay on disk, empty, and none is open.
     pub fn create(
         &self,
         partitions: &[TopicPartition],
         config: &LogConfig,
+        threads: usize,
     ) -> Result<Vec<Arc<Log>>> {
-        let mut logs = Vec::with_capacity(partitions.len());
-        for partition in partitions {
-            let path = self.path().join(partition.folder_name());
-            self.home.guard(
-                self.home
-                    .storage
-                    .create_directory(&path)
-                    .context("create", &path),
-            )?;
-            let hints = Hints {
-                clean: true,
-                ..Hints::default()
-            };
-            let log = Log::open(
-                &self.home,
-                &partition.folder_name(),
-                config.clone(),
-                hints,
-                OpenMode::Append,
-            )?;
-            log.note_created();
-            logs.push(log);
-        }
+        let threads = if partitions.len() < 16 { 1 } else { threads };
+        let results = in_parallel(threads, partitions, |partition| {
+            Log::create(&self.home, partition, config.clone())
+        });
+        let logs = self
+            .home
+            .guard(results.into_iter().collect::<Result<Vec<_>>>())?;
         let path = &self.home.path;
         self.home
             .guard(self.home.storage.sync_directory(path).context("sync", path))?;

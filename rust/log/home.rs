@@ -12,12 +12,19 @@ use super::error::{LogError, Result};
 use super::files::FileCache;
 use crate::storage::{RealStorage, Storage};
 
+/// A write into the page cache takes microseconds, and less than 4 ns a byte; longer than this beyond that, the kernel made it wait for the disk.
+const SLOW_WRITE: Duration = Duration::from_millis(2);
+
 pub struct Home {
     pub storage: Arc<dyn Storage>,
     pub cache: Arc<FileCache>,
     pub path: PathBuf,
     failed: AtomicBool,
     reason: Mutex<String>,
+    /// Threads may be started for work that nobody waits for. Not in tests that must be repeatable.
+    pub(super) background: bool,
+    /// The last append waited for the disk.
+    slow: AtomicBool,
     /// A high watermark moved since the checkpoint thread looked.
     moved: AtomicBool,
     wake: (Mutex<()>, Condvar),
@@ -25,15 +32,31 @@ pub struct Home {
 
 impl Home {
     pub fn new(storage: Arc<dyn Storage>, cache: Arc<FileCache>, path: &Path) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::build(storage, cache, path, true))
+    }
+
+    /// One whose logs do nothing that they are not asked for.
+    pub fn quiet(storage: Arc<dyn Storage>, path: &Path) -> Arc<Self> {
+        Arc::new(Self::build(storage, FileCache::new(16), path, false))
+    }
+
+    fn build(
+        storage: Arc<dyn Storage>,
+        cache: Arc<FileCache>,
+        path: &Path,
+        background: bool,
+    ) -> Self {
+        Self {
+            background,
             storage,
             cache,
             path: path.to_owned(),
             failed: AtomicBool::new(false),
             reason: Mutex::new(String::new()),
+            slow: AtomicBool::new(false),
             moved: AtomicBool::new(false),
             wake: (Mutex::new(()), Condvar::new()),
-        })
+        }
     }
 
     /// The operating system's files under the process's limit.
@@ -75,6 +98,16 @@ impl Home {
             self.fail(error);
         }
         result
+    }
+
+    /// Whether appends should not run where waiting hurts. Ends with the first append (on an I/O thread) that does not wait.
+    pub fn is_slow(&self) -> bool {
+        self.slow.load(Ordering::Relaxed)
+    }
+
+    pub fn note_write(&self, bytes: usize, took: Duration) {
+        let expected = SLOW_WRITE + Duration::from_nanos(4 * bytes as u64);
+        self.slow.store(took > expected, Ordering::Relaxed);
     }
 
     /// A high watermark moved: the checkpoint is due.

@@ -66,6 +66,9 @@ pub struct Log {
     pub(super) writer: Mutex<Writer>,
     pub(super) flush: Mutex<FlushState>,
     pub(super) flushed_offset: AtomicI64,
+    pub(super) pending: Mutex<super::pending::Pending>,
+    /// The start of the oldest open transaction, `i64::MAX` if there is none.
+    pub(super) unstable_offset: AtomicI64,
     pub(super) closed: AtomicBool,
     /// Set at the first append, so that a log that nothing was written to costs nothing to close.
     pub(super) changed: AtomicBool,
@@ -101,6 +104,7 @@ impl Log {
         });
         let size = segments.iter().map(|segment| segment.size_bytes()).sum();
         let jitter_ms = jitter_ms(&config);
+        let unstable_offset = producers.first_unstable_offset().unwrap_or(i64::MAX);
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             partition,
@@ -124,10 +128,42 @@ impl Log {
             }),
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
+            pending: Mutex::default(),
+            unstable_offset: AtomicI64::new(unstable_offset),
             closed: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             size_bytes: AtomicU64::new(size),
         })
+    }
+
+    /// A new partition, whose folder must not exist. Nothing is synced yet.
+    pub fn create(
+        home: &Arc<Home>,
+        partition: &TopicPartition,
+        config: LogConfig,
+    ) -> Result<Arc<Self>> {
+        home.check()?;
+        let path = home.path.join(partition.folder_name());
+        home.storage
+            .create_directory(&path)
+            .context("create", &path)?;
+        let folder = Folder::new(Arc::clone(&home.storage), &path);
+        let first = Segment::create(&folder, 0, now_ms(), &home.cache)?;
+        let log = Self::new(
+            Arc::clone(home),
+            folder,
+            partition.clone(),
+            OpenMode::Append,
+            config,
+            vec![first],
+            0,
+            0,
+            0,
+            LeaderEpochs::default(),
+            ProducerState::default(),
+        );
+        log.note_created();
+        Ok(log)
     }
 
     pub fn directory(&self) -> Arc<std::path::Path> {
@@ -312,7 +348,9 @@ impl Log {
         writer.jitter_ms = jitter_ms(&self.config());
         self.note_created();
         self.publish(end_offset, &next);
-        if let Some(log) = self.this.upgrade() {
+        if self.home.background
+            && let Some(log) = self.this.upgrade()
+        {
             // What was closed goes to disk without anybody waiting for it.
             log.flush_async(Box::new(drop));
         }
@@ -346,13 +384,6 @@ impl Log {
     pub fn expire_producers(&self, now_ms: i64) -> usize {
         let expiration_ms = self.config().producer_id_expiration_ms;
         self.writer.lock().producers.expire(now_ms, expiration_ms)
-    }
-
-    /// The first offset that a reader of committed records may not see; None if no transaction is open.
-    pub fn first_unstable_offset(&self) -> Option<i64> {
-        let mut writer = self.writer.lock();
-        writer.producers.on_high_watermark(self.high_watermark());
-        writer.producers.first_unstable_offset()
     }
 
     /// Ends all use: producer state and indexes are written, descriptors closed. With `flush`, everything is durable when it returns.

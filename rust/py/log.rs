@@ -427,8 +427,9 @@ pub struct LogDirectory(Arc<log::LogDirectory>);
 /// Topic, partition, why.
 type NotOpened = (String, i32, PyErr);
 
+/// For work that waits for the disk more than it computes.
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    16
 }
 
 #[pymethods]
@@ -513,7 +514,7 @@ impl LogDirectory {
             .into_iter()
             .map(|number| TopicPartition::new(topic, number))
             .collect();
-        let logs = py.detach(|| self.0.create(&partitions, &config.0))?;
+        let logs = py.detach(|| self.0.create(&partitions, &config.0, 2))?;
         Ok(logs.into_iter().map(Log).collect())
     }
 

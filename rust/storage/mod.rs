@@ -11,8 +11,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(test)]
+mod contract;
+pub mod faulty;
 pub mod real;
 
+pub use faulty::FaultyStorage;
 pub use real::RealStorage;
 
 /// How a file is opened.

@@ -1,0 +1,128 @@
+//! Appends that may not run on the loop's thread.
+//!
+//! The loop appends small batches itself: a write into the page cache costs a few microseconds, a hand-over to a thread and back about
+//! as much. An append goes to an I/O thread instead if it is large (see [`INLINE_BYTES_MAX`]), if it would start a new segment, if the disk was slow just
+//! now (the kernel makes writers wait when too much is dirty), or if somebody else is writing to the log.
+//!
+//! Order: while a log has a pending append, all its appends queue. Checks, sequence numbers and offsets are done when an append's turn comes,
+//! under the leader epoch that it names: a role change in between refuses it.
+
+use std::collections::VecDeque;
+use std::ops::DerefMut;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use super::append::{AppendInfo, Origin};
+use super::error::{LogError, Result};
+use super::log::Log;
+use crate::io::IoPool;
+
+/// Larger appends go to an I/O thread. Measured with `benches/log.rs`: writing this much takes about ten times the hand-over.
+pub const INLINE_BYTES_MAX: usize = 128 << 10;
+
+type Job = Box<dyn FnOnce(&Log) + Send>;
+
+#[derive(Default)]
+pub struct Pending {
+    jobs: VecDeque<Job>,
+    running: bool,
+}
+
+fn pool() -> Option<&'static IoPool> {
+    static POOL: OnceLock<Option<IoPool>> = OnceLock::new();
+    POOL.get_or_init(|| IoPool::new("ottla-append", 2).ok())
+        .as_ref()
+}
+
+impl Log {
+    /// [`append`](Log::append) now, or later on an I/O thread: then None, and `done` is called from there once.
+    pub fn append_or_queue<B>(
+        self: &Arc<Self>,
+        mut records: B,
+        leader_epoch: i32,
+        origin: Origin,
+        now_ms: i64,
+        done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
+    ) -> Result<Option<AppendInfo>>
+    where
+        B: DerefMut<Target = [u8]> + Send + 'static,
+    {
+        self.check_writable()?;
+        if records.len() <= INLINE_BYTES_MAX && !self.home.is_slow() && !self.has_pending() {
+            if let Some(result) = self.try_append(&mut records, leader_epoch, origin, now_ms) {
+                return result.map(Some);
+            }
+        }
+        self.queue(Box::new(move |log| {
+            done(log.append(&mut records, leader_epoch, origin, now_ms));
+        }))?;
+        Ok(None)
+    }
+
+    fn has_pending(&self) -> bool {
+        self.pending.lock().running
+    }
+
+    fn queue(self: &Arc<Self>, job: Job) -> Result<()> {
+        let pool = pool().ok_or_else(|| LogError::Offline {
+            path: self.home.path.clone(),
+            reason: "no thread for appends can be started".to_owned(),
+        })?;
+        let mut pending = self.pending.lock();
+        pending.jobs.push_back(job);
+        if !pending.running {
+            pending.running = true;
+            drop(pending);
+            let log = Arc::clone(self);
+            pool.submit(move || log.run_pending());
+        }
+        Ok(())
+    }
+
+    fn run_pending(&self) {
+        loop {
+            let mut pending = self.pending.lock();
+            let Some(job) = pending.jobs.pop_front() else {
+                pending.running = false;
+                return;
+            };
+            drop(pending);
+            job(self);
+        }
+    }
+
+    /// How many appends wait or run on an I/O thread.
+    pub fn pending_appends(&self) -> usize {
+        let pending = self.pending.lock();
+        pending.jobs.len() + usize::from(pending.running)
+    }
+
+    /// The append, unless that needs the disk for more than a write, or the log's writer is busy.
+    fn try_append(
+        &self,
+        records: &mut [u8],
+        leader_epoch: i32,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Option<Result<AppendInfo>> {
+        let mut writer = self.writer.try_lock()?;
+        self.append_in(&mut writer, records, leader_epoch, origin, now_ms, false)
+            .transpose()
+    }
+}
+
+impl Log {
+    /// The first offset that a reader of committed records may not see; None if no transaction is open. Never waits: while the log is being
+    /// written to, the answer is that of the last append.
+    pub fn first_unstable_offset(&self) -> Option<i64> {
+        let mut offset = self.unstable_offset.load(Ordering::Acquire);
+        if offset != i64::MAX
+            && let Some(mut writer) = self.writer.try_lock()
+        {
+            writer.producers.on_high_watermark(self.high_watermark());
+            offset = writer.producers.first_unstable_offset().unwrap_or(i64::MAX);
+            self.unstable_offset.store(offset, Ordering::Release);
+        }
+        (offset != i64::MAX).then_some(offset)
+    }
+}
