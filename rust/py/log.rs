@@ -1,6 +1,6 @@
 //! The log for Python. Documented in `_core.pyi` and, for users, in `ottla.log`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -9,7 +9,8 @@ use pyo3::types::PyBytes;
 
 use super::buffer::Input;
 use super::errors::kafka_error;
-use super::net::Completions;
+use super::net::{Completions, Outcome, ProduceRequest};
+use crate::io;
 use crate::log::names::TopicPartition;
 use crate::log::{self, Home, LogError, Origin, TimestampType, home};
 
@@ -211,7 +212,13 @@ impl ReadInfo {
 }
 
 #[pyclass(frozen, weakref, module = "ottla._core")]
-pub struct Log(pub Arc<log::Log>);
+pub struct Log {
+    pub log: Arc<log::Log>,
+    reports: Reports,
+}
+
+/// Where the logs of a directory report appends that ran on an I/O thread; set once a loop is there.
+type Reports = Arc<OnceLock<Arc<io::Completions<Outcome>>>>;
 
 fn origin(name: &str) -> PyResult<Origin> {
     match name {
@@ -227,57 +234,57 @@ fn origin(name: &str) -> PyResult<Origin> {
 impl Log {
     #[getter]
     fn directory(&self) -> String {
-        self.0.directory().display().to_string()
+        self.log.directory().display().to_string()
     }
 
     #[getter]
     fn topic(&self) -> &str {
-        &self.0.partition.topic
+        &self.log.partition.topic
     }
 
     #[getter]
     fn partition(&self) -> i32 {
-        self.0.partition.partition
+        self.log.partition.partition
     }
 
     #[getter]
     fn start_offset(&self) -> i64 {
-        self.0.start_offset()
+        self.log.start_offset()
     }
 
     #[getter]
     fn end_offset(&self) -> i64 {
-        self.0.end_offset()
+        self.log.end_offset()
     }
 
     #[getter]
     fn flushed_offset(&self) -> i64 {
-        self.0.flushed_offset()
+        self.log.flushed_offset()
     }
 
     #[getter]
     fn high_watermark(&self) -> i64 {
-        self.0.high_watermark()
+        self.log.high_watermark()
     }
 
     #[setter]
     fn set_high_watermark(&self, offset: i64) {
-        self.0.set_high_watermark(offset);
+        self.log.set_high_watermark(offset);
     }
 
     #[getter]
     fn first_unstable_offset(&self) -> Option<i64> {
-        self.0.first_unstable_offset()
+        self.log.first_unstable_offset()
     }
 
     #[getter]
     fn leader_epoch(&self) -> i32 {
-        self.0.leader_epoch()
+        self.log.leader_epoch()
     }
 
     #[getter]
     fn leader_epochs(&self) -> Vec<(i32, i64)> {
-        self.0
+        self.log
             .leader_epochs()
             .entries()
             .iter()
@@ -287,12 +294,12 @@ impl Log {
 
     #[getter]
     fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
+        self.log.size_bytes()
     }
 
     #[getter]
     fn segments(&self) -> Vec<(i64, u64)> {
-        self.0
+        self.log
             .segments()
             .iter()
             .map(|segment| (segment.base_offset, segment.size_bytes()))
@@ -301,7 +308,38 @@ impl Log {
 
     #[getter]
     fn config(&self) -> LogConfig {
-        LogConfig((*self.0.config()).clone())
+        LogConfig((*self.log.config()).clone())
+    }
+
+    fn append(
+        &self,
+        request: &ProduceRequest,
+        index: usize,
+        leader_epoch: i32,
+        token: u64,
+    ) -> PyResult<Option<AppendInfo>> {
+        let records = request.records(index)?;
+        let Some(queue) = self.reports.get().map(Arc::clone) else {
+            let mut records = records;
+            let appended =
+                self.log
+                    .append(&mut records, leader_epoch, Origin::Client, home::now_ms())?;
+            return Ok(Some(appended.into()));
+        };
+        let report = move |result: Result<log::AppendInfo, LogError>| {
+            queue.push(
+                token,
+                Box::new(move |py| Ok(Py::new(py, AppendInfo::from(result?))?.into_any())),
+            );
+        };
+        let appended = self.log.append_or_queue(
+            records,
+            leader_epoch,
+            Origin::Client,
+            home::now_ms(),
+            report,
+        )?;
+        Ok(appended.map(AppendInfo::from))
     }
 
     #[pyo3(signature = (records, leader_epoch, *, origin="client"))]
@@ -315,14 +353,14 @@ impl Log {
         let origin = self::origin(origin)?;
         let mut records = records.bytes(py).to_vec();
         Ok(self
-            .0
+            .log
             .append(&mut records, leader_epoch, origin, home::now_ms())?
             .into())
     }
 
     fn append_as_follower(&self, py: Python<'_>, records: Input) -> PyResult<AppendInfo> {
         Ok(self
-            .0
+            .log
             .append_as_follower(records.bytes(py), home::now_ms())?
             .into())
     }
@@ -335,7 +373,7 @@ impl Log {
         upper_bound: i64,
         at_least_one: bool,
     ) -> PyResult<ReadInfo> {
-        Ok(ReadInfo(self.0.read(
+        Ok(ReadInfo(self.log.read(
             offset,
             bytes_max,
             upper_bound,
@@ -344,33 +382,33 @@ impl Log {
     }
 
     fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<(i64, i64, i32)>> {
-        let found = self.0.offset_for_timestamp(timestamp_ms)?;
+        let found = self.log.offset_for_timestamp(timestamp_ms)?;
         Ok(found.map(|found| (found.offset, found.timestamp_ms, found.leader_epoch)))
     }
 
     fn epoch_end_offset(&self, epoch: i32) -> (i32, i64) {
-        self.0.epoch_end_offset(epoch).unwrap_or((-1, -1))
+        self.log.epoch_end_offset(epoch).unwrap_or((-1, -1))
     }
 
     fn epoch_of(&self, offset: i64) -> i32 {
-        self.0.epoch_of(offset)
+        self.log.epoch_of(offset)
     }
 
     fn begin_epoch(&self, epoch: i32) -> PyResult<()> {
-        Ok(self.0.begin_epoch(epoch)?)
+        Ok(self.log.begin_epoch(epoch)?)
     }
 
     fn fence(&self, epoch: i32) {
-        self.0.fence(epoch);
+        self.log.fence(epoch);
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<i64> {
-        Ok(py.detach(|| self.0.flush())?)
+        Ok(py.detach(|| self.log.flush())?)
     }
 
     fn flush_async(&self, completions: &Completions, token: u64) {
         let queue = completions.queue();
-        self.0.flush_async(Box::new(move |result| {
+        self.log.flush_async(Box::new(move |result| {
             queue.push(
                 token,
                 Box::new(move |py| Ok(result?.into_pyobject(py)?.into_any().unbind())),
@@ -379,50 +417,62 @@ impl Log {
     }
 
     fn roll(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.0.roll())?)
+        Ok(py.detach(|| self.log.roll())?)
     }
 
     fn truncate_to(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
-        Ok(py.detach(|| self.0.truncate_to(offset))?)
+        Ok(py.detach(|| self.log.truncate_to(offset))?)
     }
 
     fn truncate_fully_and_start_at(&self, py: Python<'_>, offset: i64) -> PyResult<()> {
-        Ok(py.detach(|| self.0.truncate_fully_and_start_at(offset))?)
+        Ok(py.detach(|| self.log.truncate_fully_and_start_at(offset))?)
     }
 
     fn set_start_offset(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
-        Ok(py.detach(|| self.0.set_start_offset(offset))?)
+        Ok(py.detach(|| self.log.set_start_offset(offset))?)
     }
 
     fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
-        Ok(py.detach(|| self.0.delete_old_segments(now_ms))?)
+        Ok(py.detach(|| self.log.delete_old_segments(now_ms))?)
     }
 
     fn expire_producers(&self, now_ms: i64) -> usize {
-        self.0.expire_producers(now_ms)
+        self.log.expire_producers(now_ms)
     }
 
     fn update_config(&self, config: &LogConfig) {
-        self.0.update_config(config.0.clone());
+        self.log.update_config(config.0.clone());
     }
 
     #[pyo3(signature = (*, flush=true))]
     fn close(&self, py: Python<'_>, flush: bool) -> PyResult<()> {
-        Ok(py.detach(|| self.0.close(flush))?)
+        Ok(py.detach(|| self.log.close(flush))?)
     }
 
     fn __repr__(&self) -> String {
         format!(
             "<Log {} offsets {}..{}>",
-            self.0.partition,
-            self.0.start_offset(),
-            self.0.end_offset()
+            self.log.partition,
+            self.log.start_offset(),
+            self.log.end_offset()
         )
     }
 }
 
 #[pyclass(frozen, module = "ottla._core")]
-pub struct LogDirectory(Arc<log::LogDirectory>);
+pub struct LogDirectory {
+    directory: Arc<log::LogDirectory>,
+    reports: Reports,
+}
+
+impl LogDirectory {
+    fn log(&self, log: Arc<log::Log>) -> Log {
+        Log {
+            log,
+            reports: Arc::clone(&self.reports),
+        }
+    }
+}
 
 /// Topic, partition, why.
 type NotOpened = (String, i32, PyErr);
@@ -446,29 +496,35 @@ impl LogDirectory {
             log::files::FileCache::raise_descriptor_limit();
         }
         let interval = Duration::from_millis(high_watermark_checkpoint_interval_ms);
-        Ok(Self(py.detach(|| {
-            log::LogDirectory::open(Home::real(&path), interval)
-        })?))
+        let directory = py.detach(|| log::LogDirectory::open(Home::real(&path), interval))?;
+        Ok(Self {
+            directory,
+            reports: Reports::default(),
+        })
     }
 
     #[getter]
     fn path(&self) -> String {
-        self.0.path().display().to_string()
+        self.directory.path().display().to_string()
+    }
+
+    fn report_to(&self, completions: &Completions) {
+        let _ = self.reports.set(completions.queue());
     }
 
     #[getter]
     fn was_clean(&self) -> bool {
-        self.0.was_clean()
+        self.directory.was_clean()
     }
 
     #[getter]
     fn failure(&self) -> Option<String> {
-        self.0.failure()
+        self.directory.failure()
     }
 
     #[getter]
     fn other_folders(&self) -> PyResult<Vec<String>> {
-        Ok(self.0.contents()?.others)
+        Ok(self.directory.contents()?.others)
     }
 
     #[pyo3(signature = (configs, default, *, threads=None))]
@@ -485,11 +541,14 @@ impl LogDirectory {
             .collect();
         let config = |topic: &str| configs.get(topic).unwrap_or(&default.0).clone();
         let threads = threads.unwrap_or_else(self::threads);
-        let (logs, failures) = py.detach(|| self.0.load_all(threads, config))?;
+        let (logs, failures) = py.detach(|| self.directory.load_all(threads, config))?;
         let failures = failures
             .into_iter()
             .map(|(partition, error)| (partition.topic, partition.partition, error.into()));
-        Ok((logs.into_iter().map(Log).collect(), failures.collect()))
+        Ok((
+            logs.into_iter().map(|log| self.log(log)).collect(),
+            failures.collect(),
+        ))
     }
 
     fn load(
@@ -500,7 +559,7 @@ impl LogDirectory {
         config: &LogConfig,
     ) -> PyResult<Log> {
         let partition = TopicPartition { topic, partition };
-        Ok(Log(py.detach(|| self.0.load(&partition, config.0.clone()))?))
+        Ok(self.log(py.detach(|| self.directory.load(&partition, config.0.clone()))?))
     }
 
     fn create(
@@ -514,8 +573,8 @@ impl LogDirectory {
             .into_iter()
             .map(|number| TopicPartition::new(topic, number))
             .collect();
-        let logs = py.detach(|| self.0.create(&partitions, &config.0, 2))?;
-        Ok(logs.into_iter().map(Log).collect())
+        let logs = py.detach(|| self.directory.create(&partitions, &config.0, 2))?;
+        Ok(logs.into_iter().map(|log| self.log(log)).collect())
     }
 
     fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
@@ -523,24 +582,24 @@ impl LogDirectory {
         let high = u128::from(RandomState::new().hash_one(home::now_ms()));
         let low = u128::from(RandomState::new().hash_one(partition));
         let partition = TopicPartition { topic, partition };
-        Ok(py.detach(|| self.0.delete(&partition, high << 64 | low))?)
+        Ok(py.detach(|| self.directory.delete(&partition, high << 64 | low))?)
     }
 
     fn checkpoint_recovery_points(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.0.checkpoint_recovery_points())?)
+        Ok(py.detach(|| self.directory.checkpoint_recovery_points())?)
     }
 
     fn checkpoint_start_offsets(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.0.checkpoint_start_offsets())?)
+        Ok(py.detach(|| self.directory.checkpoint_start_offsets())?)
     }
 
     fn checkpoint_high_watermarks(&self, py: Python<'_>) -> PyResult<()> {
-        Ok(py.detach(|| self.0.checkpoint_high_watermarks())?)
+        Ok(py.detach(|| self.directory.checkpoint_high_watermarks())?)
     }
 
     #[pyo3(signature = (*, clean=true, threads=None))]
     fn close(&self, py: Python<'_>, clean: bool, threads: Option<usize>) -> PyResult<()> {
         let threads = threads.unwrap_or_else(self::threads);
-        Ok(py.detach(|| self.0.close(clean, threads))?)
+        Ok(py.detach(|| self.directory.close(clean, threads))?)
     }
 }

@@ -8,8 +8,7 @@ mod request;
 
 use pyo3::prelude::*;
 
-pub use completions::Completions;
-#[allow(unused_imports)] // for Log.append
+pub use completions::{Completions, Outcome};
 pub use produce::ProduceRequest;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
