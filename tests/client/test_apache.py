@@ -3,8 +3,27 @@
 import pytest
 import trio
 
-from ottla.client import Admin, BlockingConnection, Cluster, Connection, TopicPartition
-from ottla.errors import InvalidPartitions, InvalidRequest, TopicAlreadyExists, UnknownTopicOrPartition
+from ottla.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    At,
+    BlockingConnection,
+    Cluster,
+    Connection,
+    Consumer,
+    Producer,
+    Record,
+    TopicPartition,
+)
+from ottla.errors import (
+    InvalidPartitions,
+    InvalidRequest,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.apache import Kafka
 
@@ -67,6 +86,125 @@ def test_the_life_of_a_topic(apache_kafka: Kafka) -> None:
                 await admin.delete_topic("never-there")
             with pytest.raises(UnknownTopicOrPartition):
                 await cluster.topic("never-there")
+
+    trio.run(main)
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_produced_is_consumed(apache_kafka: Kafka, codec: str, acks: int) -> None:
+    topic = f"records-{codec}-{acks}"
+    sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]] = [
+        (
+            None if number % 3 == 0 else b"key %d" % (number % 100),
+            None if number % 50 == 1 else b"value %d" % number * (number % 7),
+            [("one", b"1"), ("two", None)] if number % 10 == 0 else [],
+            1_700_000_000_000 + number,
+        )
+        for number in range(10_000)
+    ]
+
+    async def main() -> None:
+        async with Cluster(apache_kafka.bootstrap) as cluster:
+            await Admin(cluster).create_topic(topic, partitions=3, replicas=1)
+            async with Producer(cluster, acks=acks, compression=codec, batch_bytes=5000) as producer:
+                for key, value, headers, timestamp_ms in sent:
+                    await producer.send(topic, value, key=key, headers=headers, timestamp_ms=timestamp_ms)
+            assert producer.acknowledged == len(sent)
+            consumer = Consumer(cluster, partition_bytes=20_000)
+            await consumer.assign({TopicPartition(topic, number): EARLIEST for number in range(3)})
+            got: list[Record] = []
+            while len(got) < len(sent):
+                got += await consumer.poll()
+            assert sorted((each[3], each[:3]) for each in sent) == sorted(
+                (each.timestamp_ms, (each.key, each.value, each.headers)) for each in got
+            )
+            assert len({each.partition for each in got}) == 3
+            for key in {each.key for each in got} - {None}:
+                assert len({each.partition for each in got if each.key == key}) == 1
+            assert await consumer.ends() == consumer.positions
+
+    trio.run(main)
+
+
+def test_where_to_start(apache_kafka: Kafka) -> None:
+    async def main() -> None:
+        async with Cluster(apache_kafka.bootstrap) as cluster:
+            await Admin(cluster).create_topic("starts", partitions=1, replicas=1)
+            here = TopicPartition("starts", 0)
+            async with Producer(cluster) as producer:
+                for number in range(10):
+                    await producer.send("starts", b"%d" % number, timestamp_ms=1000 * number, partition=0)
+            consumer = Consumer(cluster, wait_ms=100)
+            for start, first in ((EARLIEST, 0), (LATEST, 10), (7, 7), (At(4500), 5), (At(99_000), 10)):
+                await consumer.assign({here: start})
+                assert consumer.positions == {here: first}
+                assert [record.offset for record in await consumer.poll()] == list(range(first, 10))
+            await consumer.assign({here: 11})
+            with pytest.raises(OffsetOutOfRange, match="starts-0 at offset 11"):
+                await consumer.poll()
+
+    trio.run(main)
+
+
+def test_aborted_transactions_are_not_seen(apache_kafka: Kafka) -> None:
+    """Judged by the flag alone: the same records with and without read_committed."""
+    confluent = pytest.importorskip("confluent_kafka")
+    producer = confluent.Producer(
+        {"bootstrap.servers": apache_kafka.bootstrap, "transactional.id": "aborting", "linger.ms": 0}
+    )
+
+    async def values(read_committed: bool) -> list[bytes | None]:
+        async with Cluster(apache_kafka.bootstrap) as cluster:
+            consumer = Consumer(cluster, read_committed=read_committed, wait_ms=100)
+            await consumer.assign({TopicPartition("transactions", 0): EARLIEST})
+            ends = await consumer.ends()
+            got: list[Record] = []
+            while consumer.positions != ends:
+                got += await consumer.poll()
+            return [record.value for record in got]
+
+    async def create() -> None:
+        async with Cluster(apache_kafka.bootstrap) as cluster:
+            await Admin(cluster).create_topic("transactions", partitions=1, replicas=1)
+
+    trio.run(create)
+    producer.init_transactions(30)
+    for number, commit in enumerate([True, False, False, True, False]):
+        producer.begin_transaction()
+        for part in range(3):
+            producer.produce("transactions", b"%d-%d" % (number, part))
+        producer.flush()
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    committed = [b"%d-%d" % (number, part) for number in (0, 3) for part in range(3)]
+    assert trio.run(values, True) == committed
+    assert trio.run(values, False) == [b"%d-%d" % (number, part) for number in range(5) for part in range(3)]
+
+
+def test_a_record_too_large_is_the_senders_problem(apache_kafka: Kafka) -> None:
+    async def main() -> None:
+        async with Cluster(apache_kafka.bootstrap) as cluster:
+            await Admin(cluster).create_topic("small", partitions=1, replicas=1, settings={"max.message.bytes": "1000"})
+            producer = Producer(cluster, linger_ms=0)
+            async with producer:
+                await producer.send("small", b"x" * 5000)
+                with pytest.raises(MessageTooLarge, match="small-0"):
+                    await producer.flush()
+                await producer.send("small", b"fits")
+            assert producer.acknowledged == 1
+
+    trio.run(main)
+
+
+def test_an_error_in_the_block_stays_itself(apache_kafka: Kafka) -> None:
+    async def main() -> None:
+        async with Cluster(apache_kafka.bootstrap) as cluster:
+            with pytest.raises(KeyError):
+                async with Producer(cluster):
+                    raise KeyError
 
     trio.run(main)
 

@@ -7,6 +7,8 @@ trio.
 | `BlockingConnection` | the same over a blocking socket                                                          |
 | `Cluster`            | a bootstrap list, metadata, a connection per broker, retries                             |
 | `Admin`              | topics and their settings                                                                |
+| `Producer`           | records out: batches, compression, Java's partitioner                                    |
+| `Consumer`           | records in, from partitions and places that are named                                    |
 
 Both connections drive `protocol.Protocol`, which has the state and no I/O.
 """
@@ -15,16 +17,25 @@ from ottla.client.admin import Admin, Partition, Setting, Topic
 from ottla.client.blocking import BlockingConnection
 from ottla.client.cluster import Address, Cluster, TopicPartition
 from ottla.client.connection import Connection
+from ottla.client.consumer import At, Consumer, Record
 from ottla.client.errors import ConnectionLost
+from ottla.client.offsets import EARLIEST, LATEST
+from ottla.client.producer import Producer
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "Address",
     "Admin",
+    "At",
     "BlockingConnection",
     "Cluster",
     "Connection",
     "ConnectionLost",
+    "Consumer",
     "Partition",
+    "Producer",
+    "Record",
     "Setting",
     "Topic",
     "TopicPartition",
