@@ -1,0 +1,33 @@
+"""Ottla for Spark: `spark.read.format("ottla")`, without a jar.
+
+    from ottla.spark import session
+    spark = session()
+    frame = (
+        spark.read.format("ottla")
+        .option("kafka.bootstrap.servers", "127.0.0.1:9092")
+        .option("subscribe", "requests")
+        .load()
+    )
+
+The options and the columns are those of Spark's own Kafka source. With `.option("path", DATA_DIRECTORY)` instead of
+brokers, Spark's tasks read the log files themselves. What "latest" is gets decided at the first action of a DataFrame
+and stays so for that DataFrame; `CREATE TABLE ... USING ottla` gives a table that looks again at each query.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.spark.local import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "session"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Registers the source with a session that did not find it by name: one that had looked before this package was
+    installed.
+    """
+    from ottla.spark.source import OttlaDataSource
+
+    spark.dataSource.register(OttlaDataSource)

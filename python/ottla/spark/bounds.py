@@ -1,0 +1,97 @@
+"""From limits to offsets, once it is known where the partitions begin and end. No I/O; brokers and directories share
+it.
+"""
+
+from collections.abc import Collection, Mapping
+
+from ottla.client import TopicPartition
+from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Limit, Offsets, Timestamp
+from ottla.spark.options import ReadOptions
+
+
+class DataLoss(Exception):
+    """Offsets that were asked for are not there (any more). `failOnDataLoss=false` reads what there is."""
+
+
+def times_ms(limit: Limit, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The times to be looked up for a limit; none if it is not about times.
+
+    Raises:
+        ValueError: it names other partitions than those that are read.
+    """
+    if isinstance(limit, Everywhere | Offsets):
+        return {}
+    if isinstance(limit, Timestamp):
+        return dict.fromkeys(partitions, limit.timestamp_ms)
+    _same(limit.of_ms, partitions)
+    return dict(limit.of_ms)
+
+
+def settle(
+    options: ReadOptions,
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    starts_at: Mapping[TopicPartition, int | None],
+    ends_at: Mapping[TopicPartition, int | None],
+) -> dict[TopicPartition, tuple[int, int]]:
+    """First and end offset of each partition; it is empty where the end is not after the first.
+
+    `starts_at` and `ends_at` have the answers to `times_ms` of the two limits; None where no record is late enough.
+
+    Raises:
+        ValueError: a limit names other partitions, or a time is later than all records of a partition.
+        DataLoss: a limit is outside of what the partition has.
+    """
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    if isinstance(options.starting, Offsets):
+        _same(options.starting.of, earliest)
+    if isinstance(options.ending, Offsets):
+        _same(options.ending.of, earliest)
+    for partition in sorted(earliest):
+        first, last = earliest[partition], latest[partition]
+        start = _offset(options.starting, partition, first, last, starts_at)
+        if start is None:
+            if not options.latest_if_no_timestamp:
+                raise ValueError(
+                    f"no record of {partition} is at or after the starting time; "
+                    "with startingOffsetsByTimestampStrategy=latest such partitions are empty"
+                )
+            start = last
+        end = _offset(options.ending, partition, first, last, ends_at)
+        end = last if end is None else end
+        found[partition] = (
+            _inside(options, partition, "starting", start, first, last),
+            _inside(options, partition, "ending", end, first, last),
+        )
+    return found
+
+
+def _offset(
+    limit: Limit, partition: TopicPartition, first: int, last: int, at: Mapping[TopicPartition, int | None]
+) -> int | None:
+    if isinstance(limit, Everywhere):
+        offset = limit.offset
+    elif isinstance(limit, Offsets):
+        offset = limit.of[partition]
+    else:
+        return at[partition]
+    return {EARLIEST: first, LATEST: last}.get(offset, offset)
+
+
+def _inside(options: ReadOptions, partition: TopicPartition, side: str, offset: int, first: int, last: int) -> int:
+    """An offset between the first and the last one; others are data loss."""
+    inside = min(max(offset, first), last)
+    if inside != offset and options.fail_on_data_loss:
+        raise DataLoss(
+            f"the {side} offset of {partition} is {offset}, but it has offsets {first} to {last}. "
+            "With failOnDataLoss=false what is missing is left out"
+        )
+    return inside
+
+
+def _same(named: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> None:
+    if set(named) != set(partitions):
+        given, needed = (", ".join(map(str, sorted(each))) for each in (named, partitions))
+        raise ValueError(
+            f"starting and ending offsets must name exactly the partitions that are read: {needed}; not {given}"
+        )

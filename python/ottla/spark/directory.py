@@ -1,0 +1,153 @@
+"""Reading a data directory: the files themselves, beside a running broker or without one.
+
+What counts as written is what the broker has acknowledged to readers: the high watermark in its checkpoint file,
+which Ottla writes at most 200 ms after it moved (Kafka: 5 s). `upTo=logEnd` reads to the end of the files instead.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.client import TopicPartition
+from ottla.spark.bounds import DataLoss, settle, times_ms
+from ottla.spark.columns import Columns
+from ottla.spark.options import ReadOptions
+from ottla.spark.planning import Range
+from ottla.spark.segments import Segment, end_offset, offset_at, read_checkpoint, segments
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def resolve(options: ReadOptions) -> list[Range]:
+    """What is to be read, as of now.
+
+    Raises:
+        FileNotFoundError: the directory or a topic in it does not exist.
+        ValueError, DataLoss: the options do not fit what the topics have.
+    """
+    assert options.path is not None
+    root = Path(options.path)
+    folders = _folders(root, options)
+    listed = {partition: segments(folder) for partition, folder in folders.items()}
+    starts = read_checkpoint(root / LOG_STARTS)
+    earliest = {
+        partition: max(starts.get(partition, 0), each[0].base_offset if each else 0)
+        for partition, each in listed.items()
+    }
+    latest = {partition: max(earliest[partition], end_offset(each)) for partition, each in listed.items()}
+    if not options.up_to_log_end:
+        marks = read_checkpoint(root / HIGH_WATERMARKS)
+        latest = {
+            partition: max(earliest[partition], min(end, marks.get(partition, 0))) for partition, end in latest.items()
+        }
+    at = [
+        {partition: _at(listed[partition], time, latest[partition]) for partition, time in times.items()}
+        for times in (times_ms(options.starting, folders), times_ms(options.ending, folders))
+    ]
+    found = settle(options, earliest, latest, *at)
+    return [
+        Range(partition, start, end, _size(listed[partition], start, end), str(folders[partition]))
+        for partition, (start, end) in found.items()
+        if end > start
+    ]
+
+
+def _folders(root: Path, options: ReadOptions) -> dict[TopicPartition, Path]:
+    """The folders of the partitions that are meant; a topic or partition that is named must exist."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no directory {root}")
+    topics = options.topics
+    found: dict[TopicPartition, Path] = {}
+    for folder in root.iterdir():
+        topic, dash, number = folder.name.rpartition("-")
+        if not dash or not number.isdecimal() or not folder.is_dir():
+            continue
+        partition = TopicPartition(topic, int(number))
+        hidden = topics.pattern is not None and topic in INTERNAL_TOPICS
+        chosen = partition in topics.partitions if topics.partitions is not None else topics.matches(topic)
+        if chosen and not hidden:
+            found[partition] = folder
+    named: set[object] = set(topics.partitions or topics.names or ())
+    missing = named - (set(found) if topics.partitions is not None else {each.topic for each in found})
+    if missing:
+        raise FileNotFoundError(f"{root} has no {', '.join(sorted(map(str, missing)))}")
+    return found
+
+
+def _at(listed: list[Segment], timestamp_ms: int, latest: int) -> int | None:
+    offset = offset_at(listed, timestamp_ms)
+    return offset if offset is not None and offset < latest else None
+
+
+def _size(listed: list[Segment], start: int, end: int) -> int:
+    """About how many bytes lie between two offsets, by the indexes."""
+    size = 0
+    for number, segment in enumerate(listed):
+        following = listed[number + 1].base_offset if number + 1 < len(listed) else end
+        if following <= start or segment.base_offset >= end:
+            continue
+        first = segment.position_of(start) if segment.base_offset < start else 0
+        last = segment.position_of(end) if end < following else segment.size_bytes
+        size += max(0, last - first)
+    return max(1, size)
+
+
+def read(options: ReadOptions, ranges: Sequence[Range], names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
+    """The records of these ranges, one range after the other."""
+    for each in ranges:
+        yield from _read_range(options, each, names)
+
+
+def _read_range(options: ReadOptions, part: Range, names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
+    assert isinstance(part.source, str)
+    folder = Path(part.source)
+    columns = Columns(names, part.partition, part.start, part.end)
+    vanished = None
+    while not columns.done:
+        at = columns.next_offset
+        listed = segments(folder)
+        current = [segment for segment in listed if segment.base_offset <= at][-1:]
+        following = [segment for segment in listed if segment.base_offset > at]
+        if not current and following:
+            _lost(options, part, at, following[0].base_offset)
+            columns.skip_to(following[0].base_offset)
+            continue
+        if not current or current[0].path == vanished:
+            raise DataLoss(
+                f"{part.partition} ends before offset {at}, but {part.end} was there when the query was planned"
+            )
+        try:
+            yield from _read_segment(columns, current[0], at)
+        except FileNotFoundError:
+            # Deleted between the listing and the reading: list again.
+            vanished = current[0].path
+            continue
+        if columns.done:
+            break
+        if following:
+            # What a segment lacks at its end, compaction took away.
+            columns.skip_to(max(columns.next_offset, following[0].base_offset))
+        elif columns.next_offset == at:
+            raise DataLoss(f"{part.partition} ends at offset {at}, but {part.end} was there when the query was planned")
+    yield from columns.rest()
+
+
+def _read_segment(columns: Columns, segment: Segment, offset: int) -> Iterator["pa.RecordBatch"]:
+    for stretch in segment.stretches(segment.position_of(offset)):
+        yield from columns.decode(stretch.data)
+        stretch.used = columns.position
+        if columns.done:
+            return
+
+
+def _lost(options: ReadOptions, part: Range, wanted: int, first: int) -> None:
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{part.partition} begins at offset {first} by now, and {wanted} is to be read next. "
+            "With failOnDataLoss=false what is missing is left out"
+        )

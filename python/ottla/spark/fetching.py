@@ -1,0 +1,106 @@
+"""Fetching stretches of partitions inside a Spark task: blocking, one partition at a time, from wherever its leader
+is now.
+"""
+
+import trio
+
+from ottla.client import BlockingConnection, Cluster, TopicPartition
+from ottla.client.offsets import EARLIEST, list_offsets
+from ottla.errors import error
+from ottla.spark.options import ReadOptions
+from ottla.wire.k01_fetch import FETCH, FetchablePartitionResponse, FetchPartition, FetchRequest, FetchTopic
+
+CONSUMER = -1
+FETCH_BYTES = 8 * 1024 * 1024
+FETCH_WAIT_MS = 500
+
+Address = tuple[str, int]
+
+
+class Fetcher:
+    """Connections to the leaders of the partitions that a task reads; `ask` and `answer` are apart so that they
+    overlap.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._connections: dict[Address, BlockingConnection] = {}
+        self._leaders: dict[TopicPartition, Address] = {}
+
+    def ask(self, partition: TopicPartition, leader: Address, offset: int) -> None:
+        """Asks for records from `offset` on. `leader` is where the leader was when the query was planned.
+
+        Raises:
+            OSError: it cannot be reached; call `moved` and ask again.
+        """
+        limit = self.options.fetch_bytes_max or FETCH_BYTES
+        wait_ms = self.options.fetch_wait_ms_max
+        stretch = FetchPartition(
+            partition=partition.partition, fetch_offset=offset, partition_max_bytes=min(limit, FETCH_BYTES)
+        )
+        message = FetchRequest(
+            replica_id=CONSUMER,
+            max_wait_ms=FETCH_WAIT_MS if wait_ms is None else wait_ms,
+            min_bytes=1,
+            max_bytes=limit,
+            isolation_level=int(self.options.read_committed),
+            topics=[FetchTopic(topic=partition.topic, partitions=[stretch])],
+        )
+        self._connection(self._leaders.setdefault(partition, leader)).send(FETCH, message)
+
+    def answer(self, partition: TopicPartition) -> FetchablePartitionResponse:
+        """The answer to the last `ask` about this partition.
+
+        Raises:
+            KafkaError: what the broker answers instead of records.
+            OSError, RemoteProtocolError: the connection ended; call `moved` and ask again.
+        """
+        answer = self._connections[self._leaders[partition]].receive(timeout_ms=self.options.poll_timeout_ms)
+        if answer.error_code:
+            raise error(answer.error_code, f"fetching {partition}")
+        found: FetchablePartitionResponse = answer.responses[0].partition_responses[0]
+        if found.error_code:
+            raise error(found.error_code, f"fetching {partition}")
+        return found
+
+    def moved(self, partition: TopicPartition) -> None:
+        """The leader is not where it was: closes the connection and looks again. Leaves things as they are if that
+        fails.
+        """
+        if (old := self._leaders.get(partition)) in self._connections:
+            self._connections.pop(old).close()
+
+        async def look() -> Address:
+            async with self._cluster() as cluster:
+                return await cluster.leader(partition)
+
+        self._leaders[partition] = trio.run(look)
+
+    def first_offset(self, partition: TopicPartition) -> int:
+        """Where the partition begins now."""
+
+        async def look() -> int:
+            async with self._cluster() as cluster:
+                return (await list_offsets(cluster, {partition: EARLIEST}))[partition].offset
+
+        return trio.run(look)
+
+    def close(self) -> None:
+        """Closes all connections, also with an answer under way."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def _connection(self, address: Address) -> BlockingConnection:
+        found = self._connections.get(address)
+        if found is None or found.closed:
+            found = BlockingConnection.connect(
+                *address, self.options.client_id, timeout_ms=self.options.poll_timeout_ms
+            )
+            self._connections[address] = found
+        return found
+
+    def _cluster(self) -> Cluster:
+        assert self.options.bootstrap_servers is not None
+        return Cluster(
+            self.options.bootstrap_servers, client_id=self.options.client_id, timeout_ms=self.options.poll_timeout_ms
+        )

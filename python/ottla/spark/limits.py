@@ -1,0 +1,136 @@
+"""Where a read starts and ends, before brokers or files are asked: the forms that Spark's Kafka source knows.
+
+| option                                        | form                                                              |
+|-----------------------------------------------|-------------------------------------------------------------------|
+| startingTimestamp, endingTimestamp            | milliseconds, for all partitions                                  |
+| startingOffsetsByTimestamp, endingOffsetsBy.. | JSON {"topic": {"0": milliseconds}}                               |
+| startingOffsets, endingOffsets                | earliest, latest, or JSON {"topic": {"0": 23, "1": -2}}           |
+
+An earlier line wins over a later one. In the JSON of offsets -2 means earliest and -1 latest. A batch cannot start at
+latest nor end at earliest.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.client import TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """The same offset for all partitions: `EARLIEST` or `LATEST`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each partition; `EARLIEST` and `LATEST` are allowed."""
+
+    of: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The first record at or after this time, in all partitions."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """The first record at or after a time, for each partition."""
+
+    of_ms: Mapping[TopicPartition, int]
+
+
+Limit = Everywhere | Offsets | Timestamp | Timestamps
+
+
+def parse_assignment(text: str) -> frozenset[TopicPartition]:
+    """`{"topicA": [0, 1], "topicB": [2]}`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    expected = f"""expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}"""
+    found = _json(text, expected)
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in found.items():
+        if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError(expected)
+        partitions.update(TopicPartition(topic, number) for number in numbers)
+    if not partitions:
+        raise ValueError(expected)
+    return frozenset(partitions)
+
+
+def parse_numbers(text: str, example: str) -> dict[TopicPartition, int]:
+    """`{"topicA": {"0": 23, "1": -1}}`, the form of both offsets and timestamps.
+
+    Raises:
+        ValueError: it is something else; the message shows `example`.
+    """
+    expected = f"expected e.g. {example}, got {text}"
+    numbers = {}
+    for topic, of in _json(text, expected).items():
+        if not isinstance(of, dict):
+            raise ValueError(expected)
+        for partition, number in of.items():
+            if not partition.isdecimal() or type(number) is not int:
+                raise ValueError(expected)
+            numbers[TopicPartition(topic, int(partition))] = number
+    return numbers
+
+
+def parse_limit(options: Mapping[str, str], side: str) -> Limit:
+    """The limit of `side`, "starting" or "ending", from options whose keys are lower case.
+
+    Raises:
+        ValueError: a form that is not one of the table's, or one that a batch cannot have.
+    """
+    if (text := options.get(f"{side}timestamp")) is not None:
+        return Timestamp(_timestamp(text.strip(), f"{side}Timestamp"))
+    if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
+        name = f"{side}OffsetsByTimestamp"
+        times = parse_numbers(text, f"""{name} {{"topicA":{{"0":1700000000000}}}}""")
+        for number in times.values():
+            _timestamp(str(number), name)
+        return Timestamps(times)
+    forbidden = LATEST if side == "starting" else EARLIEST
+    word = "latest" if side == "starting" else "earliest"
+    name = f"{side}Offsets"
+    text = options.get(name.lower(), "earliest" if side == "starting" else "latest").strip()
+    if text.lower() == word:
+        raise ValueError(f"{name}: a batch query cannot have {word} as its {side} offset")
+    if text.lower() in ("earliest", "latest"):
+        return Everywhere(EARLIEST if text.lower() == "earliest" else LATEST)
+    offsets = parse_numbers(text, f"""{name} earliest, latest or {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}}""")
+    for partition, offset in offsets.items():
+        if offset == forbidden:
+            raise ValueError(f"{name} of {partition}: a batch query cannot have {word} as its {side} offset")
+        if offset < EARLIEST:
+            raise ValueError(
+                f"{name} of {partition} is {offset}; offsets are 0 or more, or -2 (earliest), or -1 (latest)"
+            )
+    return Offsets(offsets)
+
+
+def _timestamp(text: str, name: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{name} is {text!r}; expected milliseconds since 1970, 0 or more")
+    return int(text)
+
+
+def _json(text: str, expected: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not isinstance(found, dict):
+        raise ValueError(expected)
+    return found

@@ -1,0 +1,39 @@
+"""A Spark session on this machine that finds this Python and its packages."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(
+    name: str = "ottla", *, cores: int | None = None, memory: str = "1g", settings: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """The running session, or a new one on this machine.
+
+    `cores` is all unless given, `memory` the driver's heap in Java's form, `settings` any Spark settings, which win.
+
+    Without PYSPARK_PYTHON Spark's workers run whatever `python3` is in the path, where neither pyarrow nor this
+    package may be; it is set to the Python that runs now. Spark listens on 127.0.0.1 alone, and its web interface is
+    off.
+    """
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    cores = cores or os.cpu_count() or 1
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.driver.memory": memory,
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,192 @@
+"""The options of `spark.read.format("ottla")`: those of Spark's Kafka source by its names, and a few of our own.
+
+Spark gives options in a dictionary with lower-case keys. What Spark's Kafka source refuses is refused here in similar
+words; what it silently ignores, a misspelled option above all, is refused too, with the nearest name.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.client import TopicPartition
+from ottla.spark.limits import Limit, parse_assignment, parse_limit
+
+# Option -> what it is for; in lower case what Spark hands over.
+OPTIONS = (
+    "subscribe", "subscribePattern", "assign", "path", "upTo",
+    "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+)  # fmt: skip
+STRATEGIES = ("assign", "subscribe", "subscribePattern")
+
+# Of Kafka's consumer settings, those that cannot mean here what they say. Others are used (see `parse`), or concern
+# groups or the Java client's inner life and are accepted, since `kafka.*` options are often copied between jobs.
+REFUSED_SETTINGS = {
+    "auto.offset.reset": "use the option startingOffsets instead",
+    "key.deserializer": "keys are bytes; convert them with DataFrame operations",
+    "value.deserializer": "values are bytes; convert them with DataFrame operations",
+    "enable.auto.commit": "this source commits no offsets",
+    "interceptor.classes": "there is no Java consumer here to intercept",
+}
+PLAINTEXT = "PLAINTEXT"
+
+# What Java's regular expressions have and Python's read differently or not at all.
+JAVA_ONLY = (
+    (re.compile(r"\\[pP]"), r"a property class (\p or \P)"),
+    (re.compile(r"[*+?}]\+"), "a possessive quantifier"),
+    (re.compile(r"&&"), "a class intersection (&&)"),
+    (re.compile(r"\\[QEGzhHRvVX]"), r"one of \Q \E \G \z \h \H \R \v \V \X"),
+    (re.compile(r"\(\?<[A-Za-z]"), "a named group in Java's form"),
+    (re.compile(r"\[[^\]\\]*\["), "a class inside a class"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which partitions are meant: of exactly one of the three kinds the value is not None."""
+
+    names: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] | None = None
+
+    def matches(self, topic: str) -> bool:
+        """Whether the topic is among them; a pattern must match the whole name, as in Java's `matches()`."""
+        if self.names is not None:
+            return topic in self.names
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        assert self.partitions is not None
+        return any(partition.topic == topic for partition in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What one batch read is to do. Sizes in bytes, times in milliseconds."""
+
+    topics: Topics
+    starting: Limit
+    ending: Limit
+    bootstrap_servers: str | None
+    path: str | None
+    up_to_log_end: bool
+    latest_if_no_timestamp: bool
+    fail_on_data_loss: bool
+    partitions_min: int | None
+    records_per_partition_max: int | None
+    include_headers: bool
+    read_committed: bool
+    client_id: str
+    poll_timeout_ms: int
+    offset_retries: int
+    offset_retry_ms: int
+    fetch_bytes_max: int | None
+    fetch_wait_ms_max: int | None
+
+
+def parse(given: Mapping[str, str]) -> ReadOptions:
+    """Checks every option and gives their meaning.
+
+    Raises:
+        ValueError: an unknown option, a value out of its range, or options that contradict each other.
+    """
+    options = {key.lower(): value for key, value in given.items()}
+    _refuse_unknown(options)
+    path, servers = options.get("path"), options.get("kafka.bootstrap.servers")
+    if (path is None) == (servers is None):
+        raise ValueError(
+            "say where to read: either the option kafka.bootstrap.servers (brokers) or path (a data directory)"
+            + (", not both" if path is not None else "")
+        )
+    if path is not None and options.get("kafka.isolation.level", "").strip().lower() == "read_committed":
+        raise ValueError("kafka.isolation.level=read_committed needs brokers (kafka.bootstrap.servers), not a path")
+    if "upto" in options and path is None:
+        raise ValueError("upTo belongs to reads from a data directory (option path)")
+    return ReadOptions(
+        topics=_topics(options),
+        starting=parse_limit(options, "starting"),
+        ending=parse_limit(options, "ending"),
+        bootstrap_servers=servers,
+        path=path,
+        up_to_log_end=_choice(options, "upTo", ("highWatermark", "logEnd")) == "logEnd",
+        latest_if_no_timestamp=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        fail_on_data_loss=_choice(options, "failOnDataLoss", ("true", "false")) == "true",
+        partitions_min=_number(options, "minPartitions", None, 1),
+        records_per_partition_max=_number(options, "maxRecordsPerPartition", None, 1),
+        include_headers=_choice(options, "includeHeaders", ("false", "true")) == "true",
+        read_committed=_choice(options, "kafka.isolation.level", ("read_uncommitted", "read_committed"))
+        == "read_committed",
+        client_id=options.get("kafka.client.id", "ottla-spark"),
+        poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1) or 0,
+        offset_retries=_number(options, "fetchOffset.numRetries", 3, 0) or 0,
+        offset_retry_ms=_number(options, "fetchOffset.retryIntervalMs", 10, 0) or 0,
+        fetch_bytes_max=_number(options, "kafka.fetch.max.bytes", None, 1),
+        fetch_wait_ms_max=_number(options, "kafka.fetch.max.wait.ms", None, 0),
+    )
+
+
+def _refuse_unknown(options: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in OPTIONS}
+    for key in options:
+        if key.startswith("kafka."):
+            setting = key.removeprefix("kafka.")
+            if setting in REFUSED_SETTINGS:
+                raise ValueError(f"Kafka option '{setting}' is not supported: {REFUSED_SETTINGS[setting]}")
+            if setting.startswith(("sasl.", "ssl.")):
+                raise ValueError(f"Kafka option '{setting}' is not supported: connections are not encrypted yet")
+        elif key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
+    protocol = options.get("kafka.security.protocol", PLAINTEXT)
+    if protocol.upper() != PLAINTEXT:
+        raise ValueError(f"kafka.security.protocol is {protocol}; only {PLAINTEXT} is supported")
+
+
+def _topics(options: Mapping[str, str]) -> Topics:
+    given = [name for name in STRATEGIES if name.lower() in options]
+    if len(given) != 1:
+        one = "Only one" if given else "One"
+        raise ValueError(f"{one} of these options must be given: {', '.join(STRATEGIES)}")
+    strategy, value = given[0], options[given[0].lower()]
+    if strategy == "assign":
+        try:
+            return Topics(partitions=parse_assignment(value))
+        except ValueError as problem:
+            raise ValueError(f"assign: {problem}") from None
+    if strategy == "subscribe":
+        names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not names:
+            raise ValueError(f"subscribe names no topic: '{value}'")
+        return Topics(names=names)
+    pattern = value.strip()
+    if not pattern:
+        raise ValueError(f"subscribePattern is empty: '{value}'")
+    for java, what in JAVA_ONLY:
+        if java.search(pattern):
+            raise ValueError(f"subscribePattern '{pattern}' has {what}, which Java and Python read differently")
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise ValueError(f"subscribePattern '{pattern}': {problem}") from None
+    return Topics(pattern=pattern)
+
+
+def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """The first of the choices is the default."""
+    value = options.get(name.lower(), choices[0])
+    for choice in choices:
+        if value.strip().lower() == choice.lower():
+            return choice
+    raise ValueError(f"{name} is '{value}'; it is one of {', '.join(choices)}")
+
+
+def _number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
+    value = options.get(name.lower())
+    if value is None:
+        return default
+    if not value.strip().isdecimal() or int(value) < lowest:
+        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} up")
+    return int(value)

@@ -1,0 +1,175 @@
+"""A partition's folder as files, read beside a broker that goes on writing it: nothing is locked, opened for writing
+or recovered.
+
+`ottla.log.Log` is the whole log; opening it reads the unflushed end again. A Spark task needs less: which segments
+there are, about where in a file an offset is, and the bytes from there. Indexes are taken as hints. A live writer
+preallocates them with zeros and a crash may leave anything behind the last flush, so a position counts only if a batch
+with a fitting offset is there; otherwise the file is read from its start.
+
+| file                          | contents                                                                       |
+|-------------------------------|--------------------------------------------------------------------------------|
+| BASE.log                      | record batches, back to back; BASE is the first offset in 20 digits            |
+| BASE.index                    | entries of 8 bytes: offset - BASE, position                                    |
+| BASE.timeindex                | entries of 12 bytes: greatest timestamp so far, offset - BASE of that record   |
+| replication-offset-checkpoint | in the data directory: version 0, count, then lines "topic partition offset"   |
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla import _core
+from ottla.client import TopicPartition
+from ottla.errors import KafkaError
+
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+LOG_OVERHEAD_BYTES = 12
+HEADER_BYTES = 61
+BASE_OFFSET = slice(0, 8)
+BATCH_LENGTH = slice(8, 12)
+MAGIC, MAGIC_V2 = 16, 2
+READ_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment's files, as they were when the folder was listed."""
+
+    base_offset: int
+    path: Path
+    size_bytes: int
+
+    def position_of(self, offset: int) -> int:
+        """A position at or before the batch with this offset."""
+        entries = _read(self.path.with_suffix(".index"))
+        at = _last(entries, OFFSET_ENTRY, lambda entry: entry[0] <= offset - self.base_offset)
+        if at is None:
+            return 0
+        position = int(at[1])
+        with self.path.open("rb", buffering=0) as file:
+            header = os.pread(file.fileno(), HEADER_BYTES, position)
+        base = int.from_bytes(header[BASE_OFFSET], "big", signed=True)
+        is_batch = len(header) == HEADER_BYTES and header[MAGIC] == MAGIC_V2
+        return position if is_batch and self.base_offset <= base <= offset else 0
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """An offset up to which, itself included, all records are older; one before the first if that is not known."""
+        entries = _read(self.path.with_suffix(".timeindex"))
+        at = _last(entries, TIME_ENTRY, lambda entry: entry[0] < timestamp_ms)
+        return self.base_offset + (-1 if at is None else int(at[1]))
+
+    def stretches(self, position: int) -> Iterator["Stretch"]:
+        """The file's bytes from a position on, which must be the start of a batch, in stretches of whole batches.
+
+        A batch that is cut off at the end of the file is left out. All stretches share their memory: use one before
+        the next.
+        """
+        buffer = bytearray(READ_BYTES)
+        with self.path.open("rb", buffering=0) as file:
+            while count := os.preadv(file.fileno(), [buffer], position):
+                stretch = Stretch(memoryview(buffer)[:count], position)
+                yield stretch
+                if stretch.used:
+                    position += stretch.used
+                    continue
+                # Not even one whole batch: the rest of a file, or a batch larger than the buffer.
+                length = LOG_OVERHEAD_BYTES + int.from_bytes(buffer[BATCH_LENGTH], "big", signed=True)
+                if count < LOG_OVERHEAD_BYTES or not count < length <= self.size_bytes - position:
+                    return
+                buffer = bytearray(length)
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Some bytes of a segment. Whoever reads them says in `used` how many, up to the end of the last whole batch."""
+
+    data: memoryview
+    position: int
+    used: int = 0
+
+
+def segments(folder: Path) -> list[Segment]:
+    """The segments of a partition, in order; those being deleted are left out."""
+    found = []
+    for entry in os.scandir(folder):
+        stem, suffix = os.path.splitext(entry.name)
+        if suffix == ".log" and stem.isdecimal():
+            found.append(Segment(int(stem), Path(entry.path), entry.stat().st_size))
+    return sorted(found, key=lambda segment: segment.base_offset)
+
+
+def end_offset(listed: list[Segment]) -> int:
+    """The offset after the last whole and undamaged batch of a partition's segments."""
+    if not listed:
+        return 0
+    last = listed[-1]
+    end = last.base_offset
+    for stretch in last.stretches(last.position_of(1 << 62)):
+        try:
+            batches = _core.read_batches(stretch.data)
+        except KafkaError:
+            break
+        for batch in batches:
+            end = batch.last_offset + 1
+            stretch.used = batch.position + batch.size_bytes
+    return end
+
+
+def offset_at(listed: list[Segment], timestamp_ms: int) -> int | None:
+    """The first offset whose record is at or after a time; None if all are older."""
+    for segment in listed:
+        start = segment.offset_before(timestamp_ms) + 1
+        for stretch in segment.stretches(segment.position_of(start)):
+            for batch in _core.read_batches(stretch.data, check_crc=False):
+                stretch.used = batch.position + batch.size_bytes
+                if batch.max_timestamp_ms < timestamp_ms or batch.last_offset < start or batch.is_control:
+                    continue
+                for record in _core.RecordReader(stretch.data[batch.position : stretch.used]):
+                    if record.timestamp_ms >= timestamp_ms:
+                        return record.offset
+    return None
+
+
+def read_checkpoint(path: Path) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint file; none if there is no file, or an empty one, as Kafka creates it.
+
+    Raises:
+        ValueError: it is not a checkpoint of version 0.
+    """
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError:
+        return {}
+    if lines == [""]:
+        return {}
+    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdecimal():
+        raise ValueError(f"{path} is not a checkpoint of version 0")
+    offsets = {}
+    for line in lines[2 : 2 + int(lines[1])]:
+        topic, _, rest = line.partition(" ")
+        partition, _, offset = rest.partition(" ")
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    return offsets
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _last(data: bytes, entry: struct.Struct, fits: Callable[[tuple[int, ...]], bool]) -> tuple[int, ...] | None:
+    """The last entry that fits, where entries ascend and those that fit come first; zeros are no entries."""
+    low, high = 0, len(data) // entry.size
+    while low < high:
+        middle = (low + high) // 2
+        values = entry.unpack_from(data, middle * entry.size)
+        if values[0] > 0 and fits(values):
+            low = middle + 1
+        else:
+            high = middle
+    return entry.unpack_from(data, (low - 1) * entry.size) if low else None

@@ -1,0 +1,106 @@
+# ruff: noqa: E501 - tables read better in one line a row
+"""The options of the Spark source: Spark's own forms and refusals, and refusals of what Spark silently ignores."""
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Offsets, Timestamp, Timestamps
+from ottla.spark.options import Topics, parse
+
+BROKERS = {"kafka.bootstrap.servers": "host:9092"}
+SMALLEST = {**BROKERS, "subscribe": "t"}
+
+
+def test_defaults() -> None:
+    options = parse(SMALLEST)
+    assert options.topics == Topics(names=("t",))
+    assert (options.starting, options.ending) == (Everywhere(EARLIEST), Everywhere(LATEST))
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert not options.read_committed
+    assert options.path is None
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ({"subscribe": " a , b,,a"}, Topics(names=("a", "b"))),
+        ({"subscribePattern": r"web-\d+"}, Topics(pattern=r"web-\d+")),
+        (
+            {"assign": '{"a":[0,2],"b":[1]}'},
+            Topics(partitions=frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 1)})),
+        ),
+    ],
+)
+def test_topics(given: dict[str, str], topics: Topics) -> None:
+    assert parse({**BROKERS, **given}).topics == topics
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    topics = Topics(pattern="web")
+    assert [name for name in ("web", "webs", "aweb") if topics.matches(name)] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({"startingOffsets": "earliest"}, Everywhere(EARLIEST)),
+        ({"startingOffsets": ' {"t":{"0":23,"1":-2}} '}, Offsets({TopicPartition("t", 0): 23, TopicPartition("t", 1): -2})),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, Timestamps({TopicPartition("t", 0): 5})),
+        ({"startingTimestamp": "1700000000000"}, Timestamp(1700000000000)),
+        # The earlier form of the table wins.
+        ({"startingTimestamp": "5", "startingOffsetsByTimestamp": '{"t":{"0":6}}', "startingOffsets": "earliest"}, Timestamp(5)),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":6}}', "startingOffsets": '{"t":{"0":1}}'}, Timestamps({TopicPartition("t", 0): 6})),
+    ],
+)  # fmt: skip
+def test_where_to_start(given: dict[str, str], limit: object) -> None:
+    assert parse({**SMALLEST, **given}).starting == limit
+    ending = {key.replace("starting", "ending"): value for key, value in given.items()}
+    if limit != Everywhere(EARLIEST) and "-2" not in str(given):
+        assert parse({**SMALLEST, **ending}).ending == limit
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "say where to read"),
+        ({**SMALLEST, "path": "/data"}, "not both"),
+        (BROKERS, "One of these options must be given: assign, subscribe, subscribePattern"),
+        ({**SMALLEST, "assign": '{"t":[0]}'}, "Only one of these options"),
+        ({**BROKERS, "subscribe": " , "}, "subscribe names no topic"),
+        ({**BROKERS, "subscribePattern": " "}, "subscribePattern is empty"),
+        ({**BROKERS, "subscribePattern": "a*+"}, "possessive quantifier"),
+        ({**BROKERS, "subscribePattern": r"\p{Lu}+"}, "property class"),
+        ({**BROKERS, "subscribePattern": "[a-z&&[^b]]"}, "class intersection"),
+        ({**BROKERS, "subscribePattern": "("}, "missing"),
+        ({**BROKERS, "assign": "t"}, "assign: expected"),
+        ({**BROKERS, "assign": '{"t":["0"]}'}, "assign: expected"),
+        ({**BROKERS, "assign": "{}"}, "assign: expected"),
+        ({**SMALLEST, "startingOffsets": "latest"}, "cannot have latest as its starting offset"),
+        ({**SMALLEST, "startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets of t-0: .*cannot have latest"),
+        ({**SMALLEST, "endingOffsets": "earliest"}, "cannot have earliest as its ending offset"),
+        ({**SMALLEST, "endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets of t-0: .*cannot have earliest"),
+        ({**SMALLEST, "startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets of t-0 is -3"),
+        ({**SMALLEST, "startingOffsets": '{"t":{"zero":1}}'}, "expected e.g. startingOffsets earliest"),
+        ({**SMALLEST, "startingOffsets": "12"}, "expected e.g. startingOffsets earliest"),
+        ({**SMALLEST, "startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday'"),
+        ({**SMALLEST, "endingTimestamp": "-1"}, "endingTimestamp is '-1'"),
+        ({**SMALLEST, "failOnDataLoss": "perhaps"}, "failOnDataLoss is 'perhaps'; it is one of true, false"),
+        ({**SMALLEST, "minPartitions": "0"}, "minPartitions is '0'; it is a whole number from 1 up"),
+        ({**SMALLEST, "startingOfsets": "earliest"}, "unknown option 'startingofsets'; did you mean 'startingOffsets'"),
+        ({**SMALLEST, "zzz": "1"}, "unknown option 'zzz'$"),
+        ({**SMALLEST, "upTo": "logEnd"}, "upTo belongs to reads from a data directory"),
+        ({**SMALLEST, "kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported: use the option startingOffsets"),
+        ({**SMALLEST, "kafka.value.deserializer": "x"}, "values are bytes"),
+        ({**SMALLEST, "kafka.sasl.mechanism": "PLAIN"}, "'sasl.mechanism' is not supported"),
+        ({**SMALLEST, "kafka.security.protocol": "SSL"}, "only PLAINTEXT is supported"),
+        ({**SMALLEST, "kafka.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
+    ],
+)  # fmt: skip
+def test_refusals(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(given)
+
+
+def test_settings_of_the_java_client_are_accepted() -> None:
+    parse({**SMALLEST, "kafka.session.timeout.ms": "1000", "kafka.group.id": "g", "kafka.client.id": "c"})

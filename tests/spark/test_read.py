@@ -1,0 +1,165 @@
+# ruff: noqa: E501 - tables read better in one line a row
+"""`spark.read.format("ottla")` against topics whose every record is known, from brokers and from the files."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.topics import BASE_MS, Topics, collected
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+SIDES = pytest.mark.parametrize("side", ["brokers", "path"])
+COUNTS = [3000, 0, 1501]
+
+
+@pytest.fixture
+def plain(topics: Topics) -> str:
+    topics.make("plain", COUNTS)
+    return "plain"
+
+
+@SIDES
+def test_every_column_of_every_record(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    frame = topics.read(spark, side, subscribe=plain, includeHeaders="true")
+    assert [(field.name, field.dataType.simpleString(), field.nullable) for field in frame.schema.fields] == [
+        ("key", "binary", True),
+        ("value", "binary", True),
+        ("topic", "string", True),
+        ("partition", "int", True),
+        ("offset", "bigint", True),
+        ("timestamp", "timestamp", True),
+        ("timestampType", "int", True),
+        ("headers", "array<struct<key:string,value:binary>>", True),
+    ]
+    assert collected(frame) == topics.rows(plain, headers=True)
+
+
+@SIDES
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_codecs(spark: "SparkSession", topics: Topics, side: str, codec: str) -> None:
+    topics.make(codec, [2000], codec=codec)
+    assert collected(topics.read(spark, side, subscribe=codec)) == topics.rows(codec)
+
+
+@SIDES
+def test_several_segments(spark: "SparkSession", topics: Topics, side: str) -> None:
+    topics.make("segments", [6000], settings={"segment.bytes": "50000", "index.interval.bytes": "1000"})
+    assert len(list((topics.data / "segments-0").glob("*.log"))) > 3
+    rows = topics.rows("segments")
+    assert collected(topics.read(spark, side, subscribe="segments", minPartitions=9)) == rows
+    bounds = {"startingOffsets": '{"segments":{"0":2345}}', "endingOffsets": '{"segments":{"0":4567}}'}
+    assert collected(topics.read(spark, side, subscribe="segments", **bounds)) == rows[2345:4567]
+    times = {"startingTimestamp": BASE_MS + 2345, "endingTimestamp": BASE_MS + 4567}
+    assert collected(topics.read(spark, side, subscribe="segments", **times)) == rows[2345:4567]
+
+
+@SIDES
+def test_topics_by_name_pattern_and_partition(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    topics.make("plainer", [10])
+    every = topics.rows(plain) + topics.rows("plainer")
+
+    def rows(**options: object) -> list[tuple[object, ...]]:
+        return sorted(collected(topics.read(spark, side, **options)), key=lambda row: (row[2], row[3], row[4]))
+
+    assert rows(subscribe="plain, plainer") == every
+    assert rows(subscribePattern="plain.*") == every
+    assert rows(subscribePattern="lain") == []
+    assert rows(assign='{"plain":[2],"plainer":[0]}') == [row for row in every if row[3] == 2 or row[2] == "plainer"]
+
+
+@SIDES
+def test_offsets_and_times_of_each_partition(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    rows = topics.rows(plain)
+
+    def part(**options: object) -> list[tuple[object, ...]]:
+        return collected(topics.read(spark, side, subscribe=plain, **options))
+
+    def between(first: dict[int, int], end: dict[int, int]) -> list[tuple[object, ...]]:
+        return [row for row in rows if first.get(row[3], 0) <= row[4] < end.get(row[3], 10**9)]
+
+    offsets = {
+        "startingOffsets": json.dumps({plain: {"0": 5, "1": -2, "2": 1500}}),
+        "endingOffsets": json.dumps({plain: {"0": 17, "1": -1, "2": -1}}),
+    }
+    assert part(**offsets) == between({0: 5, 2: 1500}, {0: 17})
+    times = {
+        "startingOffsetsByTimestamp": json.dumps({plain: {"0": BASE_MS + 2990, "1": 0, "2": BASE_MS + 1490}}),
+        "endingOffsetsByTimestamp": json.dumps({plain: {"0": BASE_MS + 2995, "1": 0, "2": BASE_MS + 99_999}}),
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    assert part(**times) == between({0: 2990, 2: 1490}, {0: 2995})
+    # An end before the start is nothing, not an error.
+    assert part(startingOffsets=json.dumps({plain: {"0": 17, "1": -2, "2": -2}}), endingOffsets=json.dumps({plain: {"0": 5, "1": -1, "2": 0}})) == []  # fmt: skip
+
+
+@SIDES
+def test_some_columns_in_another_order(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    reader = spark.read.format("ottla").option("subscribe", plain).schema("offset bigint, partition int, value binary")
+    here = ("kafka.bootstrap.servers", topics.bootstrap) if side == "brokers" else ("path", str(topics.data))
+    frame = reader.option(*here).load()
+    assert frame.columns == ["offset", "partition", "value"]
+    assert collected(frame) == [(row[4], row[3], row[1]) for row in topics.rows(plain)]
+    only_topic = spark.read.format("ottla").option("subscribe", plain).option(*here).schema("topic string").load()
+    assert only_topic.groupBy("topic").count().collect() == [(plain, sum(COUNTS))]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("key string", "the column key is of type binary, not string"),
+        ("size int", "there is no column 'size'"),
+        ("headers array<struct<key:string,value:binary>>", "needs the option includeHeaders=true"),
+    ],
+)
+def test_schemas_that_are_refused(spark: "SparkSession", topics: Topics, schema: str, message: str) -> None:
+    frame = spark.read.format("ottla").option("path", str(topics.data)).option("subscribe", "t").schema(schema).load()
+    with pytest.raises(Exception, match=message):
+        frame.count()
+
+
+@SIDES
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "nowhere"}, "nowhere"),
+        ({"assign": '{"plain":[0,7]}'}, "plain-7"),
+        ({"subscribe": "plain", "startingOffsets": '{"plain":{"0":1}}'}, "must name exactly the partitions that are read"),
+        ({"subscribe": "plain", "startingOffsets": '{"plain":{"0":9999,"1":0,"2":0}}'}, "plain-0 is 9999, but it has offsets 0 to 3000"),
+        ({"subscribe": "plain", "endingOffsets": '{"plain":{"0":9999,"1":0,"2":0}}'}, "failOnDataLoss=false"),
+        ({"subscribe": "plain", "startingTimestamp": "1900000000000"}, "no record of plain-0 is at or after the starting time"),
+    ],
+)  # fmt: skip
+def test_reads_that_are_refused(
+    spark: "SparkSession", topics: Topics, plain: str, side: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        topics.read(spark, side, **options).count()
+
+
+@SIDES
+def test_data_loss_may_be_allowed(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    offsets = {
+        "startingOffsets": '{"plain":{"0":2990,"1":5,"2":0}}',
+        "endingOffsets": '{"plain":{"0":9999,"1":7,"2":1}}',
+    }
+    frame = topics.read(spark, side, subscribe=plain, failOnDataLoss="false", **offsets)
+    assert [(row[3], row[4]) for row in collected(frame)] == [(0, offset) for offset in range(2990, 3000)] + [(2, 0)]
+
+
+def test_a_wrong_option_is_named(spark: "SparkSession", tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="unknown option 'subscribed'; did you mean 'subscribe'"):
+        spark.read.format("ottla").option("path", str(tmp_path)).option("subscribed", "t").load()
+
+
+@SIDES
+def test_a_sql_view(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    here = f"`kafka.bootstrap.servers` '{topics.bootstrap}'" if side == "brokers" else f"path '{topics.data}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW requests USING ottla OPTIONS ({here}, subscribe '{plain}')")
+    found = spark.sql("SELECT partition, count(*), max(offset) FROM requests GROUP BY partition ORDER BY partition")
+    assert [tuple(row) for row in found.collect()] == [(0, 3000, 2999), (2, 1501, 1500)]
