@@ -9,7 +9,6 @@ use crate::wire::WireError;
 /// The exception of `ottla.errors` for a Kafka error code.
 ///
 /// Rooms keep their own error enum with `fn code(&self) -> i16`; their glue calls `kafka_error(error.code(), error.to_string())`.
-#[allow(dead_code)] // until the first room maps its errors
 pub fn kafka_error(code: i16, message: String) -> PyErr {
     static ERROR: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     Python::attach(|py| {

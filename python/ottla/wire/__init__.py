@@ -5,7 +5,8 @@
     body = METADATA.encode_request(9, MetadataRequest(topics=None))
 
 `api(key)` finds an API by its number, and imports its file only then. Produce and Fetch have hand-written code besides:
-on the broker's hot path in Rust, for clients in `ottla.wire.records`.
+on the broker's hot path inside the hub, for clients as `_core.encode_fetch_request`, `decode_fetch_response` (whose
+records are views of the response), `encode_produce_request` and `decode_produce_response`.
 """
 
 from __future__ import annotations
