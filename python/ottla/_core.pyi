@@ -501,7 +501,7 @@ class Request(Buffer):
     def produce(self) -> ProduceRequest: ...
     def reply_produce(
         self,
-        results: list[
+        results: Sequence[  # a list; Sequence because a list's type is invariant
             AppendInfo | tuple[int, int, int, int] | tuple[int, int, int, int, list[tuple[int, str | None]], str | None]
         ],
         throttle_ms: int = 0,
@@ -509,7 +509,7 @@ class Request(Buffer):
     def fetch(self) -> FetchRequest: ...
     def reply_fetch(
         self,
-        partitions: list[
+        partitions: Sequence[  # a list, too
             tuple[
                 int | tuple[str, int],
                 int,

@@ -55,6 +55,11 @@ class Server:
         self._callbacks[self._last_token] = callback
         return self._last_token
 
+    @property
+    def next_token(self) -> int:
+        """The token that the next `expect` returns, for work that may be done at once and then needs none."""
+        return self._last_token + 1
+
     def forget(self, token: int) -> None:
         """Takes a token back for which no completion will come."""
         self._callbacks.pop(token, None)

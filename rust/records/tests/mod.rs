@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 
 mod columns;
-mod headers;
 mod hostile;
 mod properties;
 mod rules;

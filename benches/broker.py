@@ -1,0 +1,249 @@
+"""The broker's own figures, beside Apache Kafka's in the same run: `python benches/broker.py [--only NAME ...]
+[--against 3.9.2]`.
+
+cold-start  process start to the first Metadata answer; resident memory when idle
+small       CPU of the broker per Produce of one 100-byte record, 50 connections with one in flight, 200 idle ones
+fetch       CPU of the broker per MB of large Fetch answers (1 MiB, sendfile), one connection
+java        CPU of the broker per record of Java's producer with its defaults, 100-byte records
+partitions  5,000 partitions: answered, on disk, stopped, reopened; what the high-watermark checkpoint costs with all of
+them moving
+
+Ratios of one run count; absolute figures depend on the machine. CPU is user and system time of the broker's process,
+from /proc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from ottla._core import BatchBuilder  # noqa: E402
+from ottla.client.blocking import BlockingConnection  # noqa: E402
+from ottla.wire.headers import request_frame  # noqa: E402
+from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic  # noqa: E402
+from ottla.wire.k03_metadata import METADATA, MetadataRequest  # noqa: E402
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest  # noqa: E402
+from tests.peers.apache import Apache, Kafka  # noqa: E402
+from tests.peers.ottla import Broker, Brokers  # noqa: E402
+
+Server = Broker | Kafka
+
+
+def cpu_seconds(server: Server) -> float:
+    times = psutil.Process(_process(server)).cpu_times()
+    return times.user + times.system
+
+
+def resident_mb(server: Server) -> float:
+    return psutil.Process(_process(server)).memory_info().rss / 1e6
+
+
+def _process(server: Server) -> int:
+    """The pid of the server itself: Apache's is the last child of the script that starts it."""
+    process = psutil.Process(server.pid)
+    while children := process.children():
+        process = children[-1]
+    return process.pid
+
+
+def create_topic(server: Server, topic: str, partitions: int = 1) -> float:
+    """Seconds until CreateTopics was answered."""
+    host, port = server.bootstrap.split(":")
+    begin = time.perf_counter()
+    with BlockingConnection.connect(host, int(port), timeout_ms=120_000) as connection:
+        row = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+        answer = connection.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=120_000), version=2)
+    assert answer.topics[0].error_code == 0, answer
+    return time.perf_counter() - begin
+
+
+def load(server: Server, frame: bytes, *, connections: int, seconds: float) -> dict[str, float]:
+    """Keeps one copy of `frame` in flight on each connection."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(frame)
+        file.flush()
+        arguments = [server.bootstrap, str(connections), "1", str(seconds), file.name]
+        command = ["cargo", "bench", "--quiet", "--no-default-features", "--bench", "load", "--", *arguments]
+        output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    names = ("requests per second", "MB per second", "p50 us", "p99 us", "p99.9 us")
+    return dict(zip(names, map(float, output.split()[-5:]), strict=True))
+
+
+def produce_frame(topic: str, record_bytes: int, records: int = 1) -> bytes:
+    builder = BatchBuilder()
+    for _ in range(records):
+        builder.append(time.time_ns() // 1_000_000, None, b"x" * record_bytes)
+    partitions = [PartitionProduceData(partition_index=0, records=builder.finish())]
+    request = ProduceRequest(
+        transactional_id=None, acks=1, timeout_ms=30_000, topics=[TopicProduceData(name=topic, partitions=partitions)]
+    )
+    return request_frame(0, 7, 1, "bench", PRODUCE.encode_request(7, request))
+
+
+def fetch_frame(topic: str, bytes_max: int) -> bytes:
+    partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=bytes_max)]
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=[FetchTopic(topic=topic, partitions=partitions)],
+    )
+    return request_frame(1, 4, 1, "bench", FETCH.encode_request(4, request))
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+class Bench:
+    def __init__(self, folder: Path, against: str) -> None:
+        self.folder = folder
+        self.against = against
+        self.brokers = Brokers(folder)
+        self.apache = Apache(folder)
+
+    def each(self, measure: Callable[[Server], dict[str, float]]) -> None:
+        """Measures our broker and Apache's, one after the other, each on a fresh directory."""
+        ours = self.brokers()
+        mine = measure(ours)
+        ours.stop()
+        theirs = self.apache.broker(self.against, heap_mb=1024)
+        other = measure(theirs)
+        theirs.kill()
+        for name, value in mine.items():
+            ratio = f"{value / other[name]:8.2f}" if other.get(name) else "        "
+            print(f"  {name:40} {value:12.3f} {other.get(name, float('nan')):12.3f} {ratio}")
+
+    def cold_start(self) -> None:
+        begin = time.perf_counter()
+        broker = self.brokers(wait=False)
+        metadata = _first_answer(broker)
+        started = time.perf_counter() - begin
+        broker.wait_ready()
+        print(f"  seconds to the first Metadata answer     {started:12.3f}   ({metadata} brokers)")
+        print(f"  idle resident MB                         {resident_mb(broker):12.1f}")
+        broker.stop()
+
+    def small(self) -> None:
+        def measure(server: Server) -> dict[str, float]:
+            create_topic(server, "small")
+            frame = produce_frame("small", 100)
+            load(server, frame, connections=50, seconds=3)  # Java compiles what it runs often
+            host, port = server.bootstrap.split(":")
+            idle = [socket.create_connection((host, int(port))) for _ in range(200)]
+            before, begin = cpu_seconds(server), time.perf_counter()
+            figures = load(server, frame, connections=50, seconds=5)
+            used, length = cpu_seconds(server) - before, time.perf_counter() - begin
+            for connection in idle:
+                connection.close()
+            # The load runs for half a second of warm-up too; CPU is counted over all of it.
+            requests = figures["requests per second"] * min(length, 5.5)
+            return {"us of CPU per request": used / requests * 1e6, **figures, "resident MB": resident_mb(server)}
+
+        self.each(measure)
+
+    def fetch(self) -> None:
+        def measure(server: Server) -> dict[str, float]:
+            create_topic(server, "large")
+            load(server, produce_frame("large", 1000, 16), connections=1, seconds=2)
+            frame = fetch_frame("large", 4 << 20)
+            load(server, frame, connections=1, seconds=2)
+            before = cpu_seconds(server)
+            figures = load(server, frame, connections=1, seconds=5)
+            used = cpu_seconds(server) - before
+            return {"ms of CPU per MB": used * 1e3 / (figures["MB per second"] * 5.5), **figures}
+
+        self.each(measure)
+
+    def java(self) -> None:
+        def measure(server: Server) -> dict[str, float]:
+            create_topic(server, "java")
+
+            def produce(records: int) -> None:
+                properties = ["--producer-props", f"bootstrap.servers={server.bootstrap}", "acks=1"]
+                arguments = [
+                    "--topic",
+                    "java",
+                    "--num-records",
+                    str(records),
+                    "--record-size",
+                    "100",
+                    "--throughput",
+                    "-1",
+                ]
+                self.apache.tool("3.9.2", "producer-perf-test", *arguments, *properties)
+
+            produce(1_000_000)
+            before = cpu_seconds(server)
+            produce(3_000_000)
+            return {"us of CPU per record": (cpu_seconds(server) - before) / 3}
+
+        self.each(measure)
+
+    def partitions(self) -> None:
+        broker = self.brokers(settings={"replica.high.watermark.checkpoint.interval.ms": 200})
+        begin = time.perf_counter()
+        answered = create_topic(broker, "many", 5000)
+        while len(list(broker.data.glob("many-*/*.log"))) < 5000:
+            pass
+        on_disk = time.perf_counter() - begin
+        rss = resident_mb(broker)
+        begin = time.perf_counter()
+        broker.stop()
+        stopped = time.perf_counter() - begin
+        begin = time.perf_counter()
+        broker = self.brokers.restart(broker, wait=False)
+        _first_answer(broker, lambda answer: len(answer.topics) == 1 and len(answer.topics[0].partitions) == 5000)
+        reopened = time.perf_counter() - begin
+        broker.wait_ready()
+        for name, value in {"answered": answered, "on disk": on_disk, "stopped": stopped, "reopened": reopened}.items():
+            print(f"  5,000 partitions {name:23} {value:12.3f} s")
+        print(f"  resident MB                              {rss:12.1f}")
+        broker.stop()
+
+
+def _first_answer(broker: Broker, good: Callable[..., bool] = lambda answer: bool(answer.brokers)) -> int:
+    while True:
+        try:
+            with BlockingConnection.connect("127.0.0.1", broker.port, timeout_ms=10_000) as connection:
+                answer = connection.call(METADATA, MetadataRequest(topics=None), version=1)
+                if good(answer):
+                    return len(answer.brokers)
+        except OSError:
+            assert broker.running, broker.output_tail()
+
+
+def main() -> None:
+    benches = ("cold_start", "small", "fetch", "java", "partitions")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=[name.replace("_", "-") for name in benches])
+    parser.add_argument("--against", default="3.9.2")
+    options = parser.parse_args()
+    print(f"{_processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), options.against)
+        with bench.brokers, bench.apache:
+            for name in benches:
+                if not options.only or name.replace("_", "-") in options.only:
+                    print(f"{name.replace('_', '-')}: ours, Apache Kafka {options.against}, ratio")
+                    getattr(bench, name)()
+
+
+if __name__ == "__main__":
+    main()

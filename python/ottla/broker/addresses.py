@@ -1,0 +1,77 @@
+"""Where this broker listens, and what it tells others: clients the address that reaches it from where they are, the
+tree one for other brokers.
+
+A wildcard listener without advertised.listeners is where most first connections of other brokers fail: clients are told
+a host name that only this machine knows. Here they are told the address they came to, which evidently reached us; a
+warning at the start says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from ottla.config import BrokerConfig, Endpoint
+from ottla.net import Server
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+
+logger = logging.getLogger("ottla.broker")
+
+
+class Addresses:
+    def __init__(self, config: BrokerConfig, server: Server) -> None:
+        self._config = config
+        self._server = server
+        self._advertised: dict[str, Endpoint] = {}
+        self.listening: list[Endpoint] = []
+
+    def listen(self) -> None:
+        """Opens every listener. Raises OSError, naming the address, if one cannot be had."""
+        ports = {}
+        for endpoint in self._config.listeners:
+            try:
+                port = self._server.listen(endpoint.host or "0.0.0.0", endpoint.port, endpoint.name)
+            except OSError as error:
+                raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror}") from error
+            ports[endpoint.name] = port
+            self.listening.append(endpoint._replace(port=port))
+        for endpoint in self._config.advertised_listeners:
+            self._advertised[endpoint.name] = endpoint._replace(port=endpoint.port or ports[endpoint.name])
+            if endpoint.is_wildcard:
+                logger.warning(
+                    "listener %s has the wildcard address and advertised.listeners is not set: each client is told the "
+                    "address it connected to; set advertised.listeners if clients come through a NAT or a proxy",
+                    endpoint.name,
+                )
+
+    def for_client(self, request: Request) -> tuple[str, int] | None:
+        """What the client that sent `request` is told about this broker."""
+        endpoint = self._advertised.get(request.listener)
+        if endpoint is None:
+            return None
+        if endpoint.is_wildcard:
+            return request.local_address[0], endpoint.port
+        return endpoint.host, endpoint.port
+
+    def registered(self) -> list[Endpoint]:
+        """What the coordination tree is told, for other brokers."""
+        return [
+            endpoint._replace(host=_own_address()) if endpoint.is_wildcard else endpoint
+            for endpoint in self._advertised.values()
+        ]
+
+
+def _own_address() -> str:
+    """A name or address of this machine that resolves here: its host name as Kafka registers it, or else loopback."""
+    name = socket.getfqdn()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        logger.warning(
+            "this machine's name %s does not resolve: registering 127.0.0.1, which other machines cannot reach", name
+        )
+        return "127.0.0.1"
+    return name

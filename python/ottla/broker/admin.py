@@ -1,0 +1,138 @@
+"""What clients may do to topics and settings, with this broker's defaults filled in: the checks are here, the writing
+is the controller room's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.resources import BROKER, TOPIC, own_broker
+from ottla.broker.settings import DEFAULT
+from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
+from ottla.config.alter import Alteration, altered
+from ottla.controller import admin
+from ottla.coordination import znodes
+from ottla.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    KafkaError,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+Assignment = dict[int, tuple[int, ...]]
+
+#: In place of a number: the broker's default (KIP-464).
+NOT_GIVEN = -1
+
+
+class Admin:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = NOT_GIVEN,
+        replication_factor: int = NOT_GIVEN,
+        assignment: Assignment | None = None,
+        overrides: dict[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> tuple[Assignment, TopicConfig]:
+        """Creates a topic; returns who gets which partition, and the settings that hold for it. Raises KafkaError."""
+        own = {}
+        for setting, value in (overrides or {}).items():
+            if value is None:
+                raise InvalidRequest(f"{setting} of topic {name} has no value: leave it out, or give it one.")
+            own[setting] = value
+        config = self._topic_config(own)
+        if partitions == NOT_GIVEN:
+            partitions = self._broker.config.get_int("num.partitions")
+        if replication_factor == NOT_GIVEN:
+            replication_factor = self._broker.config.get_int("default.replication.factor")
+        if not assignment and partitions < 1:
+            raise InvalidPartitions("Number of partitions must be larger than 0.")
+        if not assignment and replication_factor < 1:
+            raise InvalidReplicationFactor("Replication factor must be larger than 0.")
+        topic = admin.NewTopic(name, partitions, replication_factor, assignment or None, own)
+        result = (await admin.create_topics(self._broker.tree, [topic], validate_only=validate_only))[name]
+        if isinstance(result, KafkaError):
+            raise result
+        return dict(result), config
+
+    def _topic_config(self, own: dict[str, str]) -> TopicConfig:
+        try:
+            return TopicConfig.from_broker(self._broker.config, own)
+        except ConfigError as error:
+            raise InvalidConfig(str(error)) from error
+
+    async def delete_topic(self, name: str) -> None:
+        """Marks a topic for deletion; the controller carries it out."""
+        error = (await admin.delete_topics(self._broker.tree, [name]))[name]
+        if error is not None:
+            raise error
+
+    async def until_name_is_free(self, topic: str) -> None:
+        """Returns when nothing of a deleted topic is left in the tree."""
+        while True:
+            gone = trio.Event()
+            if await self._broker.tree.exists(znodes.topic_path(topic), lambda _, gone=gone: gone.set()) is None:  # type: ignore[misc]
+                return
+            await gone.wait()
+
+    async def create_partitions(
+        self, name: str, total: int, assignments: list[list[int]] | None, validate_only: bool
+    ) -> None:
+        await admin.create_partitions(
+            self._broker.tree, name, total, assignments=assignments, validate_only=validate_only
+        )
+
+    async def topic_overrides(self, name: str) -> dict[str, str]:
+        """A topic's own settings, as the tree has them now."""
+        return await admin.get_config(self._broker.tree, "topics", name)
+
+    async def alter_configs(
+        self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, *, replace: bool
+    ) -> None:
+        """Changes a topic's or broker's own settings: `replace` drops those that are not named. Raises KafkaError."""
+        try:
+            if kind == TOPIC:
+                await self._alter_topic(name, alterations, validate_only, replace)
+            elif kind == BROKER:
+                await self._alter_broker(name, alterations, validate_only, replace)
+            else:
+                raise InvalidRequest(f"Resource type {kind} cannot be altered: topics are {TOPIC}, brokers {BROKER}.")
+        except UnknownSetting as error:
+            raise InvalidConfig(str(error)) from error
+        except ConfigError as error:
+            raise InvalidRequest(str(error)) from error
+
+    async def _alter_topic(
+        self, name: str, alterations: Sequence[Alteration], validate_only: bool, replace: bool
+    ) -> None:
+        if name not in self._broker.metadata.topics:
+            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+        current = {} if replace else await self.topic_overrides(name)
+        wanted = altered(current, alterations, of_topic=True)
+        check_topic(wanted)
+        if not validate_only:
+            await admin.set_topic_config(self._broker.tree, name, wanted)
+
+    async def _alter_broker(
+        self, name: str, alterations: Sequence[Alteration], validate_only: bool, replace: bool
+    ) -> None:
+        is_own = own_broker(self._broker.id, name)
+        entity = name if is_own else DEFAULT
+        current = {} if replace else await admin.get_config(self._broker.tree, "brokers", entity)
+        wanted = altered(current, alterations, of_topic=False)
+        self._broker.config.require_dynamic(wanted, for_one_broker=is_own)
+        if not validate_only:
+            await admin.set_config(self._broker.tree, "brokers", entity, wanted)

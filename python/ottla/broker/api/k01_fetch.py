@@ -1,0 +1,151 @@
+"""Fetch (key 1): reads whole record batches; waits until `min_bytes` are there or `max_wait_ms` are over.
+
+Records leave by sendfile: nothing here touches their bytes. A fetch that finds too little parks with the partitions it
+asked for; when one of them moves on, only that one is looked at again.
+Versions 0-3 want message sets of formats v0 and v1: UNSUPPORTED_VERSION per partition until batches can be converted
+down. 4: isolation level. 5: log start offset. 7: sessions (KIP-227; answered with id 0, which always means "no
+session"). 9: leader epoch (KIP-320). 10: zstd. 11: rack (KIP-392). 12: flexible; its last fetched epoch is read, no
+diverging epoch is answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.errors import (
+    FetchSessionIdNotFound,
+    KafkaError,
+    StorageError,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+    UnsupportedVersion,
+)
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla._core import FetchRequest, ReadInfo, Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(13)
+
+#: place in the request, error code, high watermark, last stable offset, log start offset, aborted transactions,
+#: preferred replica, what to send, diverging epoch
+Row: TypeAlias = "tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, ReadInfo | None, None]"
+
+READ_COMMITTED = 1
+
+
+def handle(broker: Broker, request: Request) -> None:
+    fetch = request.fetch()
+    if fetch.session_id != 0:
+        # Sessions are never given out, so whoever names one has it from an earlier life of this broker, or of Kafka's.
+        return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
+    rows, read, failed = _read(broker, request, fetch)
+    if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or failed or not rows:
+        return request.reply_fetch(rows)
+    return _Parked(broker, request, fetch, read).park(rows)
+
+
+def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[Row], int, bool]:
+    """Every partition's row, the bytes they hold, and whether any of them is an error (which is answered at once)."""
+    partitions = broker.replicas.partitions
+    left = min(fetch.max_bytes, broker.fetch_bytes_max)
+    is_committed = fetch.isolation_level == READ_COMMITTED
+    is_replica = fetch.replica_id >= 0
+    version = request.api_version
+    rows: list[Row] = []
+    read = 0
+    failed = False
+    for index, (topic, number, offset, bytes_max, epoch, _, _) in enumerate(fetch.partitions):
+        partition = partitions.get((topic, number))
+        if partition is None:
+            rows.append(_failed(index, UnknownTopicOrPartition.code))
+            failed = True
+            continue
+        error = partition.leader_error(epoch) or (_unreadable(version, partition) if version < 10 else 0)
+        if error:
+            rows.append(_failed(index, error))
+            failed = True
+            continue
+        log = partition.log
+        high_watermark = log.high_watermark
+        stable = partition.last_stable_offset
+        bound = log.end_offset if is_replica else stable if is_committed else high_watermark
+        try:
+            # The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
+            info = log.read(offset, min(bytes_max, left), bound, read == 0)
+        except KafkaError as refused:
+            if isinstance(refused, StorageError):
+                broker.replicas.directory_failed(partition, refused)
+            rows.append(_failed(index, refused.code))
+            failed = True
+            continue
+        size = info.length
+        read += size
+        left = max(0, left - size)
+        aborted: list[tuple[int, int]] | None = [] if is_committed else None
+        rows.append((index, 0, high_watermark, stable, log.start_offset, aborted, -1, info, None))
+    return rows, read, failed
+
+
+def _failed(index: int, error: int) -> Row:
+    return (index, error, -1, -1, -1, None, -1, None, None)
+
+
+def _unreadable(version: int, partition: Partition) -> int:
+    """Whether clients of this Fetch version cannot read what the partition holds."""
+    if version < 4:
+        return UnsupportedVersion.code
+    return UnsupportedCompressionType.code if partition.compression_type == "zstd" else 0
+
+
+class _Parked:
+    """A fetch that waits for more bytes."""
+
+    __slots__ = ("_broker", "_fetch", "_missing", "_request", "_seen", "done")
+
+    def __init__(self, broker: Broker, request: Request, fetch: FetchRequest, read: int) -> None:
+        self._broker = broker
+        self._request = request
+        self._fetch = fetch
+        self._missing = fetch.min_bytes - read
+        #: for each partition asked for: fetch offset, most bytes, and the bytes it was seen to have
+        self._seen: dict[Partition, tuple[int, int, int]] = {}
+        self.done = False
+
+    def park(self, rows: list[Row]) -> None:
+        partitions = self._broker.replicas.partitions
+        for (topic, number, offset, bytes_max, _, _, _), row in zip(self._fetch.partitions, rows, strict=True):
+            partition = partitions[topic, number]
+            self._seen[partition] = (offset, bytes_max, row[7].length if row[7] is not None else 0)
+            partition.fetches[self] = None
+        self._broker.deadlines.add(self._fetch.max_wait_ms, self)
+
+    def advanced(self, partition: Partition) -> None:
+        if self.done:
+            return
+        if partition.is_leader:
+            offset, bytes_max, seen = self._seen[partition]
+            bound = (
+                partition.last_stable_offset
+                if self._fetch.isolation_level == READ_COMMITTED
+                else partition.log.high_watermark
+            )
+            try:
+                now = partition.log.read(offset, bytes_max, bound, True).length
+            except KafkaError:
+                self._missing = 0  # the answer will say what it is
+                now = seen
+            self._missing -= now - seen
+            self._seen[partition] = (offset, bytes_max, now)
+            if self._missing > 0:
+                return
+        self.expire()
+
+    def expire(self) -> None:
+        """Answers with what there is."""
+        self.done = True
+        for partition in self._seen:
+            partition.fetches.pop(self, None)
+        rows, _, _ = _read(self._broker, self._request, self._fetch)
+        self._request.reply_fetch(rows)

@@ -1,0 +1,99 @@
+"""ListOffsets (key 2): the first offset, the next one, or the first at or after a time.
+
+Version 0 (a list of segment offsets) is answered with UNSUPPORTED_VERSION per partition. 2: isolation level. 4: leader
+epochs (KIP-320). 5: OFFSET_NOT_AVAILABLE (KIP-207), which earlier versions see as LEADER_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.errors import (
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+from ottla.errors import error as kafka_error
+from ottla.replication.partition import Partition
+from ottla.wire.k02_list_offsets import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(6)
+
+LATEST = -1
+EARLIEST = -2
+READ_COMMITTED = 1
+CONSUMER = -1
+#: A replica id with which tools may ask followers too.
+DEBUGGING = -2
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: ListOffsetsRequest = LIST_OFFSETS.decode_request(version, request)
+    counts = Counter(
+        (topic.name, partition.partition_index) for topic in asked.topics for partition in topic.partitions
+    )
+    topics = []
+    for topic in asked.topics:
+        rows = []
+        for wanted in topic.partitions:
+            row = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            try:
+                if version == 0:
+                    raise UnsupportedVersion("version 0 lists segment offsets")
+                if counts[topic.name, wanted.partition_index] > 1:
+                    raise InvalidRequest("the partition is named twice")
+                partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
+                if partition is None:
+                    raise UnknownTopicOrPartition(f"{topic.name}-{wanted.partition_index}")
+                row.offset, row.timestamp, row.leader_epoch = _find(partition, asked, wanted)
+            except OffsetNotAvailable as error:
+                row.error_code = error.code if version >= 5 else LeaderNotAvailable.code
+            except KafkaError as error:
+                row.error_code = error.code
+            rows.append(row)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    request.reply(LIST_OFFSETS.encode_response(version, ListOffsetsResponse(topics=topics)))
+
+
+def _find(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPartition) -> tuple[int, int, int]:
+    """Offset, timestamp (-1 where none was asked for) and leader epoch; all -1 if there is no record at or after the
+    time.
+    """
+    error = partition.leader_error(wanted.current_leader_epoch)
+    if error and not (asked.replica_id == DEBUGGING and wanted.current_leader_epoch == -1):
+        raise kafka_error(error, str(partition))
+    log = partition.log
+    is_client = asked.replica_id == CONSUMER
+    if not is_client:
+        end = log.end_offset
+    elif asked.isolation_level == READ_COMMITTED:
+        end = partition.last_stable_offset
+    else:
+        end = log.high_watermark
+    if is_client and wanted.timestamp != EARLIEST and log.high_watermark < partition.leader_epoch_start:
+        # A new leader does not know yet how far the old one had come; answering now could go backwards.
+        raise OffsetNotAvailable(str(partition))
+    if wanted.timestamp == LATEST:
+        return end, -1, partition.leader_epoch
+    if wanted.timestamp == EARLIEST:
+        return log.start_offset, -1, log.epoch_of(log.start_offset)
+    found = log.offset_for_timestamp(wanted.timestamp)
+    if found is None or found[0] >= end:
+        return -1, -1, -1
+    return found

@@ -1,0 +1,120 @@
+"""Metadata (key 3): the brokers, and for topics their partitions' leaders; unknown topics are created if they may be.
+
+Version 0: no topics means all. 1: null means all, an empty list none; controller. 4: creation can be forbidden. 5:
+offline replicas. 6: a leader without the client's listener is LISTENER_NOT_FOUND. 7: leader epochs. 8: authorized
+operations (KIP-430). 9: flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from ottla.broker.metadata_cache import INTERNAL_TOPICS, PartitionMetadata
+from ottla.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    ListenerNotFound,
+    ReplicaNotAvailable,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from ottla.wire.k03_metadata import (
+    METADATA,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(10)
+
+#: What may be done where nothing is forbidden, as bits by the codes of AclOperation.
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: MetadataRequest = METADATA.decode_request(version, request)
+    cache = broker.metadata
+    if asked.topics is None or (version == 0 and not asked.topics):
+        names = list(cache.topics)
+    else:
+        names = list(dict.fromkeys(topic.name for topic in asked.topics))
+    missing = [name for name in names if name not in cache.topics]
+    errors = {}
+    if missing:
+        allowed = asked.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable")
+        errors = {name: await _create(broker, name) if allowed else UnknownTopicOrPartition.code for name in missing}
+    operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
+    topics = [
+        MetadataResponseTopic(
+            error_code=errors.get(name, 0),
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[] if name in errors else _partitions(broker, request, cache.topics.get(name, {})),
+            topic_authorized_operations=operations,
+        )
+        for name in names
+    ]
+    answer = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=other.broker_id, host=endpoint[0], port=endpoint[1], rack=other.rack)
+            for other in cache.brokers.values()
+            if (endpoint := broker.endpoint(other, request)) is not None
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=cache.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else -(2**31),
+    )
+    request.reply(METADATA.encode_response(version, answer))
+
+
+def _partitions(
+    broker: Broker, request: Request, partitions: dict[int, PartitionMetadata]
+) -> list[MetadataResponsePartition]:
+    brokers = broker.metadata.brokers
+    reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
+    return [
+        MetadataResponsePartition(
+            error_code=_error(partition, brokers.keys(), reachable, request.api_version),
+            partition_index=index,
+            leader_id=partition.leader if partition.leader in reachable else -1,
+            leader_epoch=partition.leader_epoch,
+            # Version 0 leaves unreachable replicas out and says so by an error; later ones list what is assigned.
+            replica_nodes=_listed(partition.replicas, reachable, request.api_version),
+            isr_nodes=_listed(partition.isr, reachable, request.api_version),
+            offline_replicas=partition.offline_replicas,
+        )
+        for index, partition in sorted(partitions.items())
+    ]
+
+
+def _listed(replicas: list[int], reachable: set[int], version: int) -> list[int]:
+    return [replica for replica in replicas if replica in reachable] if version == 0 else replicas
+
+
+def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[int], version: int) -> int:
+    if partition.leader not in reachable:
+        return ListenerNotFound.code if version >= 6 and partition.leader in alive else LeaderNotAvailable.code
+    if version == 0 and not reachable.issuperset(partition.replicas):
+        return ReplicaNotAvailable.code
+    return 0
+
+
+async def _create(broker: Broker, name: str) -> int:
+    """Creates the topic with the broker's defaults; the client asks again until it has a leader."""
+    try:
+        await broker.admin.create_topic(name)
+    except TopicAlreadyExists:
+        pass  # another broker, or another client, was first
+    except KafkaError as error:
+        return error.code
+    return LeaderNotAvailable.code

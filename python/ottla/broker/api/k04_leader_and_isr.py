@@ -1,0 +1,81 @@
+"""LeaderAndIsr (key 4): the controller tells a broker which partitions it leads or follows. Between brokers only: not
+advertised.
+
+A request of an older controller, or one meant for an earlier life of this broker, changes nothing. Version 2: states
+grouped by topic. 4: flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.replication.partition import PartitionState
+from ottla.wire.k04_leader_and_isr import (
+    LEADER_AND_ISR,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(5)
+ADVERTISED = False
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: LeaderAndIsrRequest = LEADER_AND_ISR.decode_request(version, request)
+    answer = LeaderAndIsrResponse()
+    if broker.is_stale(asked.broker_epoch):
+        answer.error_code = StaleBrokerEpoch.code
+    elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+        answer.error_code = StaleControllerEpoch.code
+    else:
+        answer.partition_errors = await _apply(broker, asked)
+    request.reply(LEADER_AND_ISR.encode_response(version, answer))
+
+
+def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:
+    for state in asked.ungrouped_partition_states:
+        yield state.topic_name, state
+    for topic in asked.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIsrPartitionError]:
+    states: dict[str, dict[int, PartitionState]] = {}
+    errors: dict[tuple[str, int], int] = {}
+    for topic, state in _states(asked):
+        key = (topic, state.partition_index)
+        known = broker.replicas.partitions.get(key)
+        errors[key] = 0
+        if known is not None and state.leader_epoch <= known.leader_epoch:
+            errors[key] = StaleControllerEpoch.code
+        elif broker.id not in state.replicas:
+            errors[key] = UnknownTopicOrPartition.code
+        else:
+            states.setdefault(topic, {})[state.partition_index] = PartitionState(
+                state.controller_epoch,
+                state.leader,
+                state.leader_epoch,
+                tuple(state.isr),
+                tuple(state.replicas),
+                state.zk_version,
+            )
+    for topic, partitions in states.items():
+        try:
+            await broker.replicas.apply(topic, partitions)
+        except StorageError as error:
+            broker.log.error("cannot open the logs of topic %s: %s", topic, error)
+            errors.update({(topic, index): error.code for index in partitions})
+    return [
+        LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code)
+        for (topic, index), code in errors.items()
+    ]

@@ -1,0 +1,69 @@
+"""StopReplica (key 5): the controller tells a broker to stop serving partitions, and maybe to delete them. Between
+brokers only: not advertised.
+
+Versions 0-2 say for the whole request whether to delete; version 3 says it, and the leader epoch, for each partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import FencedLeaderEpoch, StaleBrokerEpoch, StaleControllerEpoch, StorageError
+from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(4)
+ADVERTISED = False
+
+#: In place of a leader epoch: the topic is being deleted, whatever the epoch is.
+EPOCH_DURING_DELETE = -2
+NO_EPOCH = -1
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: StopReplicaRequest = STOP_REPLICA.decode_request(version, request)
+    answer = StopReplicaResponse()
+    if broker.is_stale(asked.broker_epoch):
+        answer.error_code = StaleBrokerEpoch.code
+    elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+        answer.error_code = StaleControllerEpoch.code
+    else:
+        answer.partition_errors = [await _stop(broker, *partition) for partition in _partitions(version, asked)]
+    request.reply(STOP_REPLICA.encode_response(version, answer))
+
+
+def _partitions(version: int, asked: StopReplicaRequest) -> list[tuple[str, int, int, bool]]:
+    """Topic, partition, leader epoch, whether to delete."""
+    if version >= 3:
+        return [
+            (topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
+            for topic in asked.topic_states
+            for state in topic.partition_states
+        ]
+    if version >= 1:
+        return [
+            (topic.name, index, NO_EPOCH, asked.delete_partitions)
+            for topic in asked.topics
+            for index in topic.partition_indexes
+        ]
+    return [
+        (state.topic_name, state.partition_index, NO_EPOCH, asked.delete_partitions)
+        for state in asked.ungrouped_partitions
+    ]
+
+
+async def _stop(broker: Broker, topic: str, index: int, leader_epoch: int, delete: bool) -> StopReplicaPartitionError:
+    answer = StopReplicaPartitionError(topic_name=topic, partition_index=index)
+    known = broker.replicas.partitions.get((topic, index))
+    if known is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < known.leader_epoch:
+        answer.error_code = FencedLeaderEpoch.code
+        return answer
+    try:
+        await broker.replicas.stop(topic, index, delete)
+    except StorageError as error:
+        answer.error_code = error.code
+    return answer

@@ -1,0 +1,30 @@
+"""UpdateMetadata (key 6): the controller tells a broker who is alive and who leads what. Between brokers only: not
+advertised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch
+from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest, UpdateMetadataResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(7)
+ADVERTISED = False
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: UpdateMetadataRequest = UPDATE_METADATA.decode_request(version, request)
+    answer = UpdateMetadataResponse()
+    if broker.is_stale(asked.broker_epoch):
+        answer.error_code = StaleBrokerEpoch.code
+    elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+        answer.error_code = StaleControllerEpoch.code
+    else:
+        broker.metadata.update(asked)
+    request.reply(UPDATE_METADATA.encode_response(version, answer))

@@ -1,0 +1,57 @@
+"""DeleteTopics (key 20): deletes topics, and answers when this broker's own metadata has forgotten them.
+
+Only the controller deletes. Version 3: TOPIC_DELETION_DISABLED has a code of its own. 4: flexible. 5: error messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.errors import (
+    InvalidRequest,
+    KafkaError,
+    NotController,
+    RequestTimedOut,
+    TopicDeletionDisabled,
+    UnknownTopicOrPartition,
+)
+from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(6)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: DeleteTopicsRequest = DELETE_TOPICS.decode_request(version, request)
+    topics = broker.metadata.topics
+    results = {name: DeletableTopicResult(name=name) for name in asked.topic_names}
+    deleted = []
+    for name, result in results.items():
+        try:
+            if not broker.controller.is_active:
+                raise NotController
+            if not broker.config.get_bool("delete.topic.enable"):
+                raise (TopicDeletionDisabled if version >= 3 else InvalidRequest)("delete.topic.enable is false")
+            if name not in topics:
+                raise UnknownTopicOrPartition(f"There is no topic {name}.")
+            await broker.admin.delete_topic(name)
+            deleted.append(name)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+    if deleted:
+        with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+            await broker.metadata.wait_until(lambda: not any(name in topics for name in deleted))
+            # Metadata forgets a topic before its name is free again: who makes it anew at once must not be refused.
+            for name in deleted:
+                await broker.admin.until_name_is_free(name)
+        for name in deleted:
+            if name in topics:
+                results[name].error_code = RequestTimedOut.code
+                results[name].error_message = "The topic is marked for deletion, but was not gone in time."
+    request.reply(DELETE_TOPICS.encode_response(version, DeleteTopicsResponse(responses=list(results.values()))))

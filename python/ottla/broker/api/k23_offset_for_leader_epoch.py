@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends, so that followers and consumers can find where logs part
+(KIP-101, KIP-279, KIP-320).
+
+The answer names the largest epoch not above the one asked for, and its end offset; (-1, -1) for an epoch from the
+future.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError, UnknownTopicOrPartition
+from ottla.wire.k23_offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(4)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: OffsetForLeaderEpochRequest = OFFSET_FOR_LEADER_EPOCH.decode_request(version, request)
+    topics = []
+    for topic in asked.topics:
+        rows = []
+        for wanted in topic.partitions:
+            row = OffsetForLeaderPartitionResult(partition_index=wanted.partition_index, end_offset=-1)
+            partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
+            if partition is None:
+                row.error_code = UnknownTopicOrPartition.code
+            elif error := partition.leader_error(wanted.current_leader_epoch):
+                row.error_code = error
+            else:
+                try:
+                    row.leader_epoch, row.end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+                except KafkaError as refused:
+                    row.error_code = refused.code
+            rows.append(row)
+        topics.append(OffsetForLeaderTopicResult(name=topic.name, partitions=rows))
+    request.reply(OFFSET_FOR_LEADER_EPOCH.encode_response(version, OffsetForLeaderEpochResponse(topics=topics)))

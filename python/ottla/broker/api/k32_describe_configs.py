@@ -1,0 +1,78 @@
+"""DescribeConfigs (key 32): every setting of a topic or of this broker, with its source.
+
+Version 1: sources and synonyms (KIP-226). 3: types and documentation (KIP-569).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.broker.resources import BROKER, TOPIC, own_broker
+from ottla.config import Source, TopicConfig
+from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
+from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from ottla.wire.k32_describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(4)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
+    results = []
+    for resource in asked.resources:
+        result = DescribeConfigsResult(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            entries = await _describe(broker, resource)
+            result.configs = [_entry(version, entry, asked) for entry in entries]
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    request.reply(DESCRIBE_CONFIGS.encode_response(version, DescribeConfigsResponse(results=results)))
+
+
+async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Described]:
+    names = resource.configuration_keys
+    if resource.resource_type == TOPIC:
+        if resource.resource_name not in broker.metadata.topics:
+            raise UnknownTopicOrPartition(f"There is no topic {resource.resource_name}.")
+        overrides = await broker.admin.topic_overrides(resource.resource_name)
+        return describe_topic(broker.config, TopicConfig.from_broker(broker.config, overrides), names)
+    if resource.resource_type == BROKER:
+        if own_broker(broker.id, resource.resource_name):
+            return describe_broker(broker.config, names)
+        return describe_default_broker(broker.config, names)
+    raise InvalidRequest(
+        f"Resource type {resource.resource_type} has no settings here; topics are {TOPIC}, brokers {BROKER}."
+    )
+
+
+def _entry(version: int, entry: Described, asked: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        is_default=version == 0 and entry.source is Source.DEFAULT,
+        config_source=entry.source.value,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source.value) for s in entry.synonyms]
+        if asked.include_synonyms
+        else [],
+        config_type=entry.type.value if entry.type else 0,
+        documentation=entry.documentation if asked.include_documentation else None,
+    )

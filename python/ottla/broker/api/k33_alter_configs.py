@@ -1,0 +1,39 @@
+"""AlterConfigs (key 33): replaces all of a topic's or broker's own settings. Superseded by IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.config.alter import Alteration, Operation
+from ottla.errors import KafkaError
+from ottla.wire.k33_alter_configs import (
+    ALTER_CONFIGS,
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(2)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
+    responses = []
+    for resource in asked.resources:
+        response = AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        alterations = [Alteration(config.name, Operation.SET, config.value) for config in resource.configs]
+        try:
+            await broker.admin.alter_configs(
+                resource.resource_type, resource.resource_name, alterations, asked.validate_only, replace=True
+            )
+        except KafkaError as error:
+            response.error_code, response.error_message = error.code, str(error)
+        responses.append(response)
+    request.reply(ALTER_CONFIGS.encode_response(version, AlterConfigsResponse(responses=responses)))

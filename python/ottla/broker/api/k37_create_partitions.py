@@ -1,0 +1,56 @@
+"""CreatePartitions (key 37): adds partitions to topics, and answers when this broker's own metadata shows them. Only
+the controller does it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut, UnknownTopicOrPartition
+from ottla.wire.k37_create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(4)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: CreatePartitionsRequest = CREATE_PARTITIONS.decode_request(version, request)
+    counts = Counter(topic.name for topic in asked.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    grown: dict[str, int] = {}
+    for topic in asked.topics:
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if not broker.controller.is_active:
+                raise NotController
+            if counts[topic.name] > 1:
+                raise InvalidRequest("Duplicate topic in request.")
+            if topic.name not in broker.metadata.topics:
+                raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
+            assignments = None if topic.assignments is None else [list(row.broker_ids) for row in topic.assignments]
+            await broker.admin.create_partitions(topic.name, topic.count, assignments, asked.validate_only)
+            grown[topic.name] = topic.count
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+    if grown and not asked.validate_only:
+        with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+            await broker.metadata.wait_until(
+                lambda: all(broker.metadata.has_leaders(name, range(count)) for name, count in grown.items())
+            )
+        for name, count in grown.items():
+            if not broker.metadata.has_leaders(name, range(count)):
+                results[name].error_code = RequestTimedOut.code
+                results[name].error_message = "The partitions are being created, but were not ready in time."
+    request.reply(CREATE_PARTITIONS.encode_response(version, CreatePartitionsResponse(results=list(results.values()))))

@@ -1,0 +1,57 @@
+"""IncrementalAlterConfigs (key 44): sets, deletes, appends to and subtracts from single settings of a topic or broker
+(KIP-339).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.config.alter import Alteration, Operation
+from ottla.errors import InvalidRequest, KafkaError
+from ottla.wire.k44_incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(2)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
+    responses = []
+    for resource in asked.resources:
+        response = AlterConfigsResourceResponse(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            await broker.admin.alter_configs(
+                resource.resource_type,
+                resource.resource_name,
+                _alterations(resource),
+                asked.validate_only,
+                replace=False,
+            )
+        except KafkaError as error:
+            response.error_code, response.error_message = error.code, str(error)
+        responses.append(response)
+    request.reply(
+        INCREMENTAL_ALTER_CONFIGS.encode_response(version, IncrementalAlterConfigsResponse(responses=responses))
+    )
+
+
+def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
+    operations = {operation.value for operation in Operation}
+    for config in resource.configs:
+        if config.config_operation not in operations:
+            raise InvalidRequest(
+                f"Operation {config.config_operation} of {config.name} is none of {sorted(operations)}."
+            )
+    return [Alteration(config.name, Operation(config.config_operation), config.value) for config in resource.configs]

@@ -1,0 +1,177 @@
+"""The composition root: what a broker is made of, and the order in which its parts start and stop.
+
+Start: lock the data directory, open the coordination tree, read the settings, open the logs (recovering them if need
+be), listen, register, then let the controller speak. Nobody is answered before the logs are open; the broker is ready
+when the controller has told it that it is alive. Stop is the reverse: no new connections, what was read is finished,
+logs are flushed, the clean-shutdown marker is written, the session ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla._core import Hub
+from ottla.broker import identity
+from ottla.broker.addresses import Addresses
+from ottla.broker.admin import Admin
+from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
+from ottla.broker.requests import ADVERTISED, SUPPORTED, Requests
+from ottla.broker.settings import Settings
+from ottla.config import BrokerConfig
+from ottla.controller.controller import Controller
+from ottla.controller.producer_ids import ProducerIds
+from ottla.controller.registration import Registration
+from ottla.coordination.tree import Tree
+from ottla.net import Server
+from ottla.replication.delayed import Deadlines
+from ottla.replication.log_manager import LogManager
+from ottla.replication.replicas import Replicas
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+
+#: How long a stopping broker waits for the answers to what it has read.
+DRAIN_SECONDS = 5.0
+
+
+class Broker:
+    """A running broker. `start` is the way to make one."""
+
+    def __init__(self, broker_id: int, cluster_id: str, tree: Tree, settings: Settings, logs: LogManager) -> None:
+        self.id = broker_id
+        self.cluster_id = cluster_id
+        self.tree = tree
+        self.settings = settings
+        self.logs = logs
+        self.log = logging.getLogger("ottla.broker")
+        self.server = Server(_hub(settings.config))
+        self.addresses = Addresses(settings.config, self.server)
+        self.deadlines = Deadlines()
+        self.replicas = Replicas(broker_id, logs, self.server)
+        self.metadata = MetadataCache()
+        self.producer_ids = ProducerIds(tree, broker_id)
+        self.admin = Admin(self)
+        self.advertised = ADVERTISED
+        self.registration = Registration(tree, broker_id, self._describe)
+        self.controller = Controller(
+            tree,
+            broker_id,
+            listener=settings.config.inter_broker_listener,
+            unclean_election_default=settings.config.get_bool("unclean.leader.election.enable"),
+            delete_topics=settings.config.get_bool("delete.topic.enable"),
+        )
+        self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
+        self._controller_epoch = 0
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now, those changed while it runs included."""
+        return self.settings.config
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener."""
+        return self.addresses.listening[0].address
+
+    @classmethod
+    @asynccontextmanager
+    async def start(cls, config: BrokerConfig) -> AsyncIterator[Broker]:
+        """A broker that serves inside the `async with` block and is stopped cleanly at its end."""
+        async with LogManager.open(config) as logs, identity.open_tree(config, logs.path) as tree:
+            cluster_id = await identity.cluster_id(tree, logs.identity().get("cluster.id"))
+            broker_id = await identity.broker_id(tree, config, logs.identity().get("broker.id"))
+            logs.claim(broker_id, cluster_id)
+            settings = Settings(tree, config, broker_id)
+            await settings.load()
+            await logs.load(settings)
+            broker = cls(broker_id, cluster_id, tree, settings, logs)
+            async with broker._serving():
+                yield broker
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            self.addresses.listen()
+            served = trio.Event()
+            nursery.start_soon(self._serve, Requests(self, nursery), served)
+            nursery.start_soon(self.deadlines.run)
+            nursery.start_soon(self.logs.run)
+            await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed)
+            await self.registration.register()
+            nursery.start_soon(self.registration.run)
+            nursery.start_soon(self.controller.run)
+            await self.metadata.wait_until(lambda: self.id in self.metadata.brokers)
+            try:
+                yield
+            finally:
+                with trio.CancelScope(shield=True):
+                    self.server.stop(DRAIN_SECONDS)
+                    await served.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _serve(self, requests: Requests, served: trio.Event) -> None:
+        await self.server.run(requests.handle)
+        served.set()
+
+    def _describe(self) -> identity.BrokerRegistration:
+        return identity.registration(self.config, self.addresses.registered())
+
+    def _topic_changed(self, topic: str) -> None:
+        self.logs.topic_config_changed(topic)
+        self.replicas.topic_config_changed(topic)
+
+    def _broker_changed(self) -> None:
+        for topic in {topic for topic, _ in self.replicas.partitions}:
+            self._topic_changed(topic)
+
+    # --- what requests ask ---
+
+    def is_stale(self, broker_epoch: int) -> bool:
+        """Whether a controller's request was meant for an earlier life of this broker. -1 is from versions that do not
+        say.
+        """
+        return broker_epoch != -1 and broker_epoch < self.registration.epoch
+
+    def accept_controller(self, controller_id: int, controller_epoch: int) -> bool:
+        """False for a controller that was replaced since; it may not know yet."""
+        if controller_epoch < self._controller_epoch:
+            self.log.warning(
+                "ignoring controller %d with epoch %d: epoch %d is known",
+                controller_id,
+                controller_epoch,
+                self._controller_epoch,
+            )
+            return False
+        self._controller_epoch = controller_epoch
+        return True
+
+    def endpoint(self, other: BrokerMetadata, request: Request) -> tuple[str, int] | None:
+        """Where the client that sent `request` reaches a broker: through the listener that it used itself."""
+        if other.broker_id == self.id:
+            return self.addresses.for_client(request)
+        return other.endpoints.get(request.listener)
+
+
+def _hub(config: BrokerConfig) -> Hub:
+    overrides = dict(item.rsplit(":", 1) for item in config.get_list("max.connections.per.ip.overrides"))
+    idle_ms = config.get_int("connections.max.idle.ms")
+    return Hub(
+        supported=SUPPORTED,
+        frame_bytes_max=config.get_int("socket.request.max.bytes"),
+        connections_max=config.get_int("max.connections"),
+        connections_per_ip_max=config.get_int("max.connections.per.ip"),
+        connections_per_ip_overrides={address: int(count) for address, count in overrides.items()},
+        idle_ms=idle_ms if idle_ms >= 0 else None,
+        send_buffer_bytes=_buffer(config.get_int("socket.send.buffer.bytes")),
+        receive_buffer_bytes=_buffer(config.get_int("socket.receive.buffer.bytes")),
+    )
+
+
+def _buffer(size_bytes: int) -> int | None:
+    """-1 leaves it to the system."""
+    return size_bytes if size_bytes > 0 else None

@@ -1,0 +1,69 @@
+"""Who this broker is: its id, its cluster, and the coordination tree that knows both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from ottla.config import BrokerConfig, ConfigError, Endpoint
+from ottla.controller.registration import get_or_create_cluster_id, prepare
+from ottla.coordination import znodes
+from ottla.coordination.tree import Tree, ensure_one
+from ottla.coordination.znodes import BrokerRegistration
+
+__all__ = ["BrokerRegistration", "broker_id", "cluster_id", "open_tree", "registration"]
+
+#: The embedded coordination tree is a file: Kafka stops at a data directory with folders in it that are no partitions.
+TREE_FILE = "ottla-tree.sqlite"
+
+
+@asynccontextmanager
+async def open_tree(config: BrokerConfig, directory: Path) -> AsyncIterator[Tree]:
+    """The ZooKeeper that the settings name, or the tree embedded in the data directory. Its session ends with the
+    block.
+    """
+    if config.zookeeper:
+        from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
+
+        tree: Tree = await ZooKeeperTree.connect(
+            config.zookeeper, session_timeout_ms=config.get_int("zookeeper.session.timeout.ms")
+        )
+    else:
+        from ottla.coordination.embedded import EmbeddedTree
+
+        tree = await EmbeddedTree.open(str(directory / TREE_FILE))
+    async with tree:
+        await prepare(tree)
+        yield tree
+
+
+async def cluster_id(tree: Tree, known: str | None) -> str:
+    """The cluster's id. A tree without one takes the data directory's, so that a directory can be moved to another
+    tree.
+    """
+    if known is not None:
+        await tree.ensure(znodes.CLUSTER)
+        await ensure_one(tree, znodes.CLUSTER_ID, znodes.encode_cluster_id(known))
+    return await get_or_create_cluster_id(tree)
+
+
+async def broker_id(tree: Tree, config: BrokerConfig, known: str | None) -> int:
+    """The configured id, or the data directory's, or a new one above `reserved.broker.max.id`, as Kafka makes them."""
+    if config.broker_id >= 0:
+        return config.broker_id
+    if known is not None:
+        return int(known)
+    if not config.get_bool("broker.id.generation.enable"):
+        raise ConfigError("broker.id", "broker.id is not set and broker.id.generation.enable is false: set broker.id")
+    stat = await tree.set(znodes.BROKER_SEQUENCE, b"")
+    return config.get_int("reserved.broker.max.id") + stat.version
+
+
+def registration(config: BrokerConfig, endpoints: list[Endpoint]) -> BrokerRegistration:
+    """What `/brokers/ids/N` says."""
+    return BrokerRegistration(
+        endpoints=tuple(znodes.Endpoint(e.name, e.host, e.port, e.protocol) for e in endpoints),
+        rack=config.get_str("broker.rack"),
+        timestamp_ms=znodes.now_ms(),
+    )

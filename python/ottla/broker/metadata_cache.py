@@ -1,0 +1,87 @@
+"""What this broker knows of the cluster, as the controller last told it (UpdateMetadata). No I/O.
+
+Everything a client learns from Metadata comes from here, never from the coordination tree: so a topic is answered with
+its leader only when this broker has heard of the leader, and CreateTopics waits for exactly that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from ottla.wire.k06_update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+
+#: In place of a leader: the partition is being deleted.
+LEADER_DURING_DELETE = -2
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMetadata:
+    broker_id: int
+    rack: str | None
+    #: listener name to host and port
+    endpoints: dict[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    replicas: list[int]
+    offline_replicas: list[int]
+
+
+@dataclass(slots=True)
+class MetadataCache:
+    controller_id: int = -1
+    brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
+    topics: dict[str, dict[int, PartitionMetadata]] = field(default_factory=dict)
+    _waiting: dict[trio.Event, Callable[[], bool]] = field(default_factory=dict)
+
+    def update(self, request: UpdateMetadataRequest) -> None:
+        """Applies one UpdateMetadata (versions 5 and later, whose states are grouped by topic)."""
+        self.controller_id = request.controller_id
+        self.brokers = {
+            broker.id: BrokerMetadata(broker.id, broker.rack, {e.listener: (e.host, e.port) for e in broker.endpoints})
+            for broker in request.live_brokers
+        }
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                self._update_partition(topic.topic_name, state.partition_index, state)
+        for event in [event for event, holds in self._waiting.items() if holds()]:
+            del self._waiting[event]
+            event.set()
+
+    def _update_partition(self, topic: str, index: int, state: UpdateMetadataPartitionState) -> None:
+        if state.leader == LEADER_DURING_DELETE:
+            partitions = self.topics.get(topic)
+            if partitions is not None:
+                partitions.pop(index, None)
+                if not partitions:
+                    del self.topics[topic]
+            return
+        self.topics.setdefault(topic, {})[index] = PartitionMetadata(
+            state.leader, state.leader_epoch, list(state.isr), list(state.replicas), list(state.offline_replicas)
+        )
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Returns once `holds()` is true, which is asked after every update."""
+        if holds():
+            return
+        event = trio.Event()
+        self._waiting[event] = holds
+        try:
+            await event.wait()
+        finally:
+            self._waiting.pop(event, None)
+
+    def has_leaders(self, topic: str, partitions: Iterable[int]) -> bool:
+        """Whether all of `partitions` exist and have a leader that is alive."""
+        known = self.topics.get(topic, {})
+        return all(index in known and known[index].leader in self.brokers for index in partitions)

@@ -1,0 +1,81 @@
+"""Dispatch: from a request's key to its handler, and what happens when a handler fails.
+
+A plain handler answers at once, inside the hub's turn; an async one runs in a task of its own and answers when it can.
+Nothing a client sends can stop anything but its own connection: bytes that are no message close it with one log line
+that names key, version and client; a mistake of ours does so too, with its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import pkgutil
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.broker import api
+from ottla.errors import ProtocolError
+
+if TYPE_CHECKING:
+    import trio
+
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+logger = logging.getLogger("ottla.requests")
+
+MODULES = {
+    int(name[1:3]): module
+    for name in sorted(found.name for found in pkgutil.iter_modules(api.__path__))
+    for module in [importlib.import_module(f"ottla.broker.api.{name}")]
+}
+
+#: key to (lowest, highest) version that is served
+SUPPORTED = {key: (module.VERSIONS.start, module.VERSIONS.stop - 1) for key, module in MODULES.items()}
+#: the same for what ApiVersions tells: requests between brokers are served, not advertised
+ADVERTISED = {key: versions for key, versions in SUPPORTED.items() if getattr(MODULES[key], "ADVERTISED", True)}
+
+
+AsyncHandler: TypeAlias = "Callable[[Broker, Request], Awaitable[None]]"
+
+
+class Requests:
+    def __init__(self, broker: Broker, nursery: trio.Nursery) -> None:
+        self._handlers: dict[int, Callable[[Request], object]] = {}
+        for key, module in MODULES.items():
+            if inspect.iscoroutinefunction(module.handle):
+                self._handlers[key] = partial(_start, nursery, broker, module.handle)
+            else:
+                self._handlers[key] = partial(module.handle, broker)
+
+    def handle(self, request: Request) -> None:
+        """Starts one request. The handler answers it, now or later."""
+        try:
+            self._handlers[request.api_key](request)
+        except Exception as error:
+            _refuse(request, error)
+
+
+def _start(nursery: trio.Nursery, broker: Broker, handle: AsyncHandler, request: Request) -> None:
+    nursery.start_soon(_answer, handle, broker, request)
+
+
+async def _answer(handle: AsyncHandler, broker: Broker, request: Request) -> None:
+    try:
+        await handle(broker, request)
+    except Exception as error:
+        _refuse(request, error)
+
+
+def _refuse(request: Request, error: Exception) -> None:
+    """Closes the connection; the hub tells whose it was and why, and where the mistake is ours its traceback is logged
+    too.
+    """
+    if isinstance(error, ProtocolError):
+        request.close(str(error))
+    else:
+        what = (request.api_key, request.api_version, request.client_id)
+        logger.error("API key %d version %d of client %r failed", *what, exc_info=error)
+        request.close("the request could not be handled")

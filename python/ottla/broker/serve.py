@@ -1,0 +1,39 @@
+"""Running a broker as a process: signals, limits, and what is said when it serves."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+
+import trio
+
+from ottla.broker.broker import Broker
+from ottla.config import BrokerConfig
+
+logger = logging.getLogger("ottla")
+
+
+def serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
+    """Runs one broker until SIGTERM or SIGINT, then stops it cleanly: what was read is finished, logs are flushed, the
+    clean-shutdown marker is written.
+
+    `ready(broker)` is called once, when it serves. Raises OSError if an address or directory cannot be had, KafkaError
+    if another process has the directory or it belongs to another cluster, ConfigError for settings that cannot work.
+    """
+    trio.run(_serve, config, ready)
+
+
+async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with Broker.start(config) as broker:
+            ready(broker)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_first_signal, signals, nursery.cancel_scope)
+            logger.info("stopping")
+
+
+async def _first_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async for number in signals:
+        logger.info("received %s", signal.Signals(number).name)
+        scope.cancel()

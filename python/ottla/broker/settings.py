@@ -1,0 +1,74 @@
+"""The settings that hold now: the broker's own and each topic's, as the coordination tree has them.
+
+Whoever changes one writes `/config/...` and then a notification; every broker hears it and takes the change without a
+restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from ottla.config import BrokerConfig, ConfigError
+from ottla.controller.admin import get_config
+from ottla.controller.config_changes import watch_config_changes
+from ottla.coordination import znodes
+from ottla.coordination.tree import Tree
+
+logger = logging.getLogger("ottla.settings")
+
+#: the name under /config/brokers of what all brokers share
+DEFAULT = "<default>"
+
+
+class Settings:
+    """`config` is the broker's, with what was changed while brokers ran; `topics` each topic's own settings as text."""
+
+    def __init__(self, tree: Tree, static: BrokerConfig, broker_id: int) -> None:
+        self.config = static
+        self.topics: dict[str, dict[str, str]] = {}
+        self._tree = tree
+        self._broker_id = broker_id
+
+    async def load(self) -> None:
+        """Reads all there is."""
+        topics = await self._tree.children(znodes.CONFIG_TOPICS)
+        paths = [znodes.config_path("topics", topic) for topic in topics]
+        for topic, path, node in zip(topics, paths, await self._tree.get_many(paths), strict=True):
+            if node is not None:
+                self.topics[topic] = znodes.decode_config(path, node.data)
+        await self._load_broker()
+
+    async def load_topic(self, topic: str) -> None:
+        """Reads one topic's settings: those of a new topic are there before anyone is told of it."""
+        self.topics[topic] = await get_config(self._tree, "topics", topic)
+
+    async def _load_broker(self) -> None:
+        own = await get_config(self._tree, "brokers", str(self._broker_id))
+        default = await get_config(self._tree, "brokers", DEFAULT)
+        try:
+            self.config = self.config.with_dynamic(own, default)
+        except ConfigError as error:
+            # Someone wrote it past every check: what held before goes on to hold.
+            logger.error("settings in /config/brokers are not taken: %s", error)
+
+    async def watch(
+        self,
+        topic_changed: Callable[[str], None],
+        broker_changed: Callable[[], None],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Takes every change until cancelled; started when those before are taken."""
+
+        async def on_change(kind: str, name: str) -> None:
+            if kind == "topics":
+                await self.load_topic(name)
+                topic_changed(name)
+            elif kind == "brokers" and name in (DEFAULT, str(self._broker_id)):
+                await self._load_broker()
+                broker_changed()
+
+        await watch_config_changes(self._tree, on_change, task_status=task_status)

@@ -1,0 +1,111 @@
+"""Requests that wait: fetches for enough bytes, produces for the high watermark or the disk; and the deadlines they all
+have.
+
+Kafka's purgatory keeps a timer wheel and watcher lists per key with their own locks. One loop needs neither: an
+operation registers with the partitions it waits for, its predicate is checked once more after that (so no wake-up is
+lost), and one heap with one task serves every deadline.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import trio
+
+if TYPE_CHECKING:
+    from ottla._core import AppendInfo
+
+
+class Operation(Protocol):
+    """Something that completes exactly once: by its own means, or by `expire` at its deadline."""
+
+    done: bool
+
+    def expire(self) -> None: ...
+
+
+class Deadlines:
+    """A heap of (time, operation) and the one task that serves it. Completed operations are dropped lazily, in bulk."""
+
+    def __init__(self, clock: Callable[[], float] = trio.current_time) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Operation]] = []
+        self._count = 0
+        self._sleeper: trio.CancelScope | None = None
+
+    def __len__(self) -> int:
+        return sum(not operation.done for _, _, operation in self._heap)
+
+    def add(self, timeout_ms: int, operation: Operation) -> None:
+        """Calls `operation.expire()` in `timeout_ms`, unless it is done by then."""
+        at = self._clock() + timeout_ms / 1000
+        self._count += 1
+        heapq.heappush(self._heap, (at, self._count, operation))
+        # Only an earlier head needs the sleeper's attention; deadlines mostly come in rising order.
+        if self._sleeper is not None and at < self._sleeper.deadline:
+            self._sleeper.deadline = at
+        if self._count & 0xFFF == 0:
+            self._heap = [entry for entry in self._heap if not entry[2].done]
+            heapq.heapify(self._heap)
+
+    def expire_due(self) -> float:
+        """Expires what is due; returns the time of the next deadline, or infinity."""
+        now = self._clock()
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].done):
+            operation = heapq.heappop(self._heap)[2]
+            if not operation.done:
+                operation.expire()
+        return self._heap[0][0] if self._heap else float("inf")
+
+    async def run(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self.expire_due()) as self._sleeper:
+                await trio.sleep_forever()
+
+
+#: A partition's part of a Produce answer: what was appended, or an error code with base offset, append time (-1: the
+#: records' own) and log start offset.
+ProduceResult: TypeAlias = "AppendInfo | tuple[int, int, int, int]"
+
+
+class WaitingProduce:
+    """A Produce whose partitions report one by one; it is answered with the last, or at its deadline with an error for
+    the rest.
+    """
+
+    __slots__ = ("_answer", "_pending", "_results", "_timeout_code", "done")
+
+    def __init__(
+        self, results: list[ProduceResult], answer: Callable[[list[ProduceResult]], None], timeout_code: int
+    ) -> None:
+        self._results = results
+        self._answer = answer
+        # The request itself holds one place until all of its partitions are registered.
+        self._pending: set[int] = {-1}
+        self._timeout_code = timeout_code
+        self.done = False
+
+    def wait_for(self, index: int) -> None:
+        self._pending.add(index)
+
+    def settled(self, index: int, result: ProduceResult) -> None:
+        """Partition `index` of the request has its final result."""
+        if not self.done:
+            self._results[index] = result
+            self._release(index)
+
+    def registered(self) -> None:
+        """Every partition that must wait was named."""
+        self._release(-1)
+
+    def _release(self, index: int) -> None:
+        self._pending.discard(index)
+        if not self._pending and not self.done:
+            self.done = True
+            self._answer(self._results)
+
+    def expire(self) -> None:
+        for index in tuple(self._pending):
+            self.settled(index, (self._timeout_code, -1, -1, -1))

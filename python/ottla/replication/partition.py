@@ -1,0 +1,196 @@
+"""A partition as one broker sees it: role, epochs, replicas, high watermark, and the requests that wait on them.
+
+No sockets, no loop and no clock: values in, values out. The log it holds is the native one, whose calls never wait for
+a disk.
+
+The rules come from Apache Kafka (KIP-101, KIP-279, KIP-320). Those that are easy to get wrong:
+
+* A state is applied only if its leader epoch is greater than the known one.
+* A new leader enters (epoch, log end offset) into its epoch cache even if nothing is ever appended.
+* Whoever waits for a high watermark or a flush waits under the leader epoch of its append: a role change fails it
+first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+
+if TYPE_CHECKING:
+    from ottla._core import Log
+
+NO_EPOCH = -1
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What a controller says about a partition (LeaderAndIsr)."""
+
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    zk_version: int
+
+
+class Waiter(Protocol):
+    """A request that waits for a partition to move on."""
+
+    def advanced(self, partition: Partition) -> None:
+        """The high watermark moved, or the role changed."""
+
+
+@dataclass(slots=True)
+class _Durable:
+    """An append whose answer needs the high watermark, and where there is one replica the disk, to cover it."""
+
+    last_offset: int
+    leader_epoch: int
+    done: Callable[[int], None]
+
+
+class Partition:
+    """One partition's replica on this broker. All methods are called from the loop's thread."""
+
+    __slots__ = (
+        "_broker_id",
+        "_durable",
+        "compression_type",
+        "fetches",
+        "flush_on_acks_all",
+        "index",
+        "is_leader",
+        "leader_epoch",
+        "leader_epoch_start",
+        "log",
+        "min_insync_replicas",
+        "state",
+        "topic",
+    )
+
+    def __init__(self, topic: str, index: int, broker_id: int, log: Log) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.is_leader = False
+        self.leader_epoch = NO_EPOCH
+        self.leader_epoch_start = 0
+        self.state: PartitionState | None = None
+        self.min_insync_replicas = 1
+        self.compression_type = "producer"
+        #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power
+        #: cut.
+        self.flush_on_acks_all = True
+        #: Parked fetches, in the order of their arrival.
+        self.fetches: dict[Waiter, None] = {}
+        self._broker_id = broker_id
+        self._durable: deque[_Durable] = deque()
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # --- roles ---
+
+    def apply(self, state: PartitionState) -> bool:
+        """Takes a newer state; False if it is not newer. The log's epoch is set before anyone can append under the new
+        one.
+        """
+        if state.leader_epoch <= self.leader_epoch:
+            return False
+        self.state = state
+        self.leader_epoch = state.leader_epoch
+        self.is_leader = state.leader == self._broker_id
+        self._fail_waiting()
+        if self.is_leader:
+            self.leader_epoch_start = self.log.end_offset
+            self.log.begin_epoch(state.leader_epoch)
+            self.advance_high_watermark()
+        return True
+
+    def resign(self) -> None:
+        """The replica is going away (StopReplica, a failed directory, shutdown): whoever waits is told that this is no
+        leader.
+        """
+        self.is_leader = False
+        self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        waiting, self._durable = self._durable, deque()
+        for durable in waiting:
+            durable.done(NotLeaderOrFollower.code)
+        self._wake_fetches()
+
+    def leader_error(self, current_leader_epoch: int) -> int:
+        """0 if a client that believes in `current_leader_epoch` (-1: it does not say) may be served here, else the
+        error code.
+        """
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            return FencedLeaderEpoch.code if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch.code
+        return 0 if self.is_leader else NotLeaderOrFollower.code
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        return self.state is not None and len(self.state.isr) >= self.min_insync_replicas
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether an acks=all answer waits for the disk (see `flush_on_acks_all`)."""
+        return self.flush_on_acks_all and self.state is not None and len(self.state.replicas) == 1
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where read_committed readers stop: below the high watermark and below every open transaction."""
+        unstable = self.log.first_unstable_offset
+        return self.log.high_watermark if unstable is None else min(self.log.high_watermark, unstable)
+
+    # --- moving on ---
+
+    def advance_high_watermark(self) -> None:
+        """With one in-sync replica the high watermark is the log end offset. Wakes whoever waits for it."""
+        if self.state is None or len(self.state.isr) != 1:
+            return
+        end = self.log.end_offset
+        if end > self.log.high_watermark:
+            self.log.high_watermark = end
+            self._settle_durable()
+            self._wake_fetches()
+
+    def _wake_fetches(self) -> None:
+        if self.fetches:
+            for fetch in tuple(self.fetches):
+                fetch.advanced(self)
+
+    def wait_durable(self, last_offset: int, done: Callable[[int], None]) -> bool:
+        """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk.
+
+        True if the caller must start a flush. A recognised duplicate waits for the original's last offset in the same
+        way.
+        """
+        if self._is_durable(last_offset):
+            done(0)
+            return False
+        self._durable.append(_Durable(last_offset, self.leader_epoch, done))
+        return self.needs_flush and last_offset >= self.log.flushed_offset
+
+    def flushed(self) -> None:
+        """The log's flushed offset moved."""
+        self._settle_durable()
+
+    def _is_durable(self, last_offset: int) -> bool:
+        return last_offset < self.log.high_watermark and (not self.needs_flush or last_offset < self.log.flushed_offset)
+
+    def _settle_durable(self) -> None:
+        # Appends are in offset order; a duplicate may wait for an older offset, so it can stand behind a younger one,
+        # never for longer.
+        waiting = self._durable
+        while waiting and self._is_durable(waiting[0].last_offset):
+            durable = waiting.popleft()
+            durable.done(
+                0 if durable.leader_epoch == self.leader_epoch and self.is_leader else NotLeaderOrFollower.code
+            )

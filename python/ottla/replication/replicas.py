@@ -1,0 +1,79 @@
+"""All replicas of this broker: from the controller's word to a partition with a log, and away again."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ottla.net import Server
+from ottla.replication.partition import Partition, PartitionState
+
+if TYPE_CHECKING:
+    from ottla.config import TopicConfig
+    from ottla.replication.log_manager import LogManager
+
+logger = logging.getLogger("ottla.replicas")
+
+
+class Replicas:
+    """The partitions that a controller gave to this broker, by topic and number."""
+
+    def __init__(self, broker_id: int, logs: LogManager, server: Server) -> None:
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self._broker_id = broker_id
+        self._logs = logs
+        self._server = server
+        self._completions = server.hub.completions
+        logs.report_to(self._completions)
+
+    async def apply(self, topic: str, states: dict[int, PartitionState]) -> None:
+        """Makes this broker leader or follower of a topic's partitions, creating what logs are missing. Raises
+        StorageError.
+        """
+        logs = await self._logs.open_or_create(topic, list(states))
+        settings = self._logs.topic_config(topic)
+        for index, state in states.items():
+            partition = self.partitions.get((topic, index))
+            if partition is None:
+                partition = self.partitions[topic, index] = Partition(topic, index, self._broker_id, logs[index])
+                self._configure(partition, settings)
+            partition.apply(state)
+
+    def _configure(self, partition: Partition, settings: TopicConfig) -> None:
+        partition.min_insync_replicas = settings.get_int("min.insync.replicas")
+        partition.compression_type = settings.get_str("compression.type")
+        partition.flush_on_acks_all = self._logs.flush_on_acks_all
+
+    def topic_config_changed(self, topic: str) -> None:
+        settings = self._logs.topic_config(topic)
+        for (name, _), partition in self.partitions.items():
+            if name == topic:
+                self._configure(partition, settings)
+
+    async def stop(self, topic: str, index: int, delete: bool) -> None:
+        """Stops serving a partition, and deletes its log if asked to. Raises StorageError."""
+        partition = self.partitions.pop((topic, index), None)
+        if partition is not None:
+            partition.resign()
+        if delete:
+            await self._logs.delete(topic, index)
+
+    def flush(self, partition: Partition) -> None:
+        """Starts a group flush of the partition's log; its waiting produces are answered when it is done."""
+
+        def flushed(_: Any, error: BaseException | None) -> None:
+            if error is None:
+                partition.flushed()
+            else:
+                self.directory_failed(partition, error)
+
+        partition.log.flush_async(self._completions, self._server.expect(flushed))
+
+    def directory_failed(self, partition: Partition, error: BaseException) -> None:
+        """The log directory failed: what is in memory can no longer be trusted to be what is on disk, so no partition
+        of it is served.
+        """
+        if partition.is_leader:
+            logger.error("the log directory failed at %s, its partitions are offline: %s", partition, error)
+        for other in self.partitions.values():
+            other.resign()

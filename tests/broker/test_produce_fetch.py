@@ -1,0 +1,147 @@
+"""Produce and Fetch on a real broker, said byte by byte."""
+
+import threading
+import time
+
+import pytest
+
+from ottla.client.errors import ConnectionLost
+from ottla.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    FetchSessionIdNotFound,
+    InvalidRequiredAcks,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
+    UnsupportedVersion,
+)
+from tests.broker.conftest import Client, batch, connect, values
+from tests.peers.ottla import Broker
+
+
+@pytest.mark.parametrize("version", range(3, 9))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_is_produced_is_fetched(client: Client, version: int, acks: int) -> None:
+    topic = f"versions-{version}-{acks}"
+    client.create(topic)
+    for offset, value in enumerate((b"a", b"b", b"c")):
+        ((row,),) = [t.partitions for t in client.produce(topic, batch(value), acks=acks, version=version).responses]
+        assert (row.error_code, row.base_offset) == (0, offset)
+    for fetch_version in range(4, 13):
+        assert values(client.fetch(topic, version=fetch_version)) == [b"a", b"b", b"c"]
+
+
+def test_a_fetch_from_the_middle_of_a_batch_gets_the_whole_batch(client: Client) -> None:
+    client.create("middle")
+    client.produce("middle", batch(b"a", b"b", b"c"))
+    assert values(client.fetch("middle", 1)) == [b"a", b"b", b"c"]
+    assert values(client.fetch("middle", 3)) == []
+
+
+def test_the_first_batch_is_sent_even_if_it_is_larger_than_every_limit(client: Client) -> None:
+    client.create("large")
+    client.produce("large", batch(b"x" * 5000))
+    assert values(client.fetch("large", max_bytes=100)) == [b"x" * 5000]
+
+
+def test_offsets_outside_the_log(client: Client) -> None:
+    client.create("range")
+    client.produce("range", batch(b"a"))
+    for offset in (-5, 2):
+        assert client.fetch("range", offset).responses[0].partition_responses[0].error_code == OffsetOutOfRange.code
+
+
+def test_a_fetch_waits_for_min_bytes_and_is_woken_by_a_produce(client: Client, shared_broker: Broker) -> None:
+    client.create("poll")
+    answers: list[list[bytes | None]] = []
+
+    def consume() -> None:
+        with connect(shared_broker) as other:
+            answers.append(values(other.fetch("poll", max_wait_ms=20_000, min_bytes=1)))
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    client.produce("poll", batch(b"woken"))
+    consumer.join(10)
+    assert answers == [[b"woken"]]
+
+
+def test_a_fetch_that_finds_too_little_answers_at_its_deadline(client: Client) -> None:
+    client.create("deadline")
+    client.produce("deadline", batch(b"a"))
+    begin = time.monotonic()
+    assert values(client.fetch("deadline", max_wait_ms=300, min_bytes=100_000)) == [b"a"]
+    assert 0.25 < time.monotonic() - begin < 5
+
+
+def test_unknown_partitions_and_stale_epochs(client: Client) -> None:
+    client.create("epochs")
+
+    def code(**options: int) -> int:
+        topic = "epochs" if "partition" not in options else "nobody-made-this"
+        return client.fetch(topic, **options).responses[0].partition_responses[0].error_code
+
+    assert code(partition=0) == UnknownTopicOrPartition.code
+    assert code(current_leader_epoch=0) == 0
+    assert code(current_leader_epoch=7) == UnknownLeaderEpoch.code
+    assert FencedLeaderEpoch.code not in (code(), code(current_leader_epoch=0))
+    assert client.produce("epochs", batch(b"a"), partition=9).responses[0].partitions[0].error_code == 3
+
+
+def test_versions_that_carry_older_formats(client: Client) -> None:
+    client.create("old")
+    assert (
+        client.produce("old", b"", version=2).responses[0].partitions[0].error_code == UnsupportedForMessageFormat.code
+    )
+    assert client.fetch("old", version=3).responses[0].partition_responses[0].error_code == UnsupportedVersion.code
+
+
+def test_sessions_are_not_given_out(client: Client) -> None:
+    client.create("sessions")
+    assert client.fetch("sessions", session_id=0, session_epoch=0).session_id == 0
+    assert client.fetch("sessions", session_id=5, session_epoch=1).error_code == FetchSessionIdNotFound.code
+
+
+def test_refused_produces_change_nothing(client: Client) -> None:
+    client.create("refused", max_message_bytes="1000")
+
+    def code(records: bytes | None, **options: int) -> int:
+        return client.produce("refused", records, **options).responses[0].partitions[0].error_code
+
+    damaged = bytearray(batch(b"abc"))
+    damaged[-2] ^= 1
+    assert code(bytes(damaged)) == CorruptMessage.code
+    assert code(batch(b"x" * 2000)) == MessageTooLarge.code
+    assert code(batch(b"a"), acks=5) == InvalidRequiredAcks.code
+    assert code(None) != 0
+    assert code(b"") != 0
+    assert values(client.fetch("refused")) == []
+
+
+def test_acks_all_needs_min_insync_replicas(client: Client) -> None:
+    client.create("insync", min_insync_replicas="2")
+    assert client.produce("insync", batch(b"a")).responses[0].partitions[0].error_code == NotEnoughReplicas.code
+    assert client.produce("insync", batch(b"a"), acks=1).responses[0].partitions[0].error_code == 0
+
+
+def test_acks_0_is_never_answered_and_an_error_closes_the_connection(client: Client, shared_broker: Broker) -> None:
+    client.create("silent")
+    with connect(shared_broker) as silent:
+        silent.produce_silently("silent", batch(b"a"))
+        assert values(silent.fetch("silent")) == [b"a"]
+        silent.produce_silently("nobody-made-this", batch(b"a"))
+        with pytest.raises(ConnectionLost):
+            silent.fetch("silent")
+
+
+def test_large_batches_keep_their_order(client: Client) -> None:
+    client.create("order", max_message_bytes="4000000")
+    for index in range(8):
+        size = 2_000_000 if index % 2 else 10
+        client.produce("order", batch(bytes([index]) * size))
+    got = [client.fetch("order", offset, max_bytes=4_000_000) for offset in range(8)]
+    assert [(values(answer)[0] or b"")[:1] for answer in got] == [bytes([index]) for index in range(8)]

@@ -1,0 +1,88 @@
+"""Requests that wait: each is answered exactly once, whatever comes first."""
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.replication.delayed import Deadlines, ProduceResult, WaitingProduce
+
+TIMED_OUT = 7
+
+
+def produce(partitions: int) -> tuple[WaitingProduce, list[list[ProduceResult]]]:
+    answers: list[list[ProduceResult]] = []
+    waiting = WaitingProduce([(TIMED_OUT, -1, -1, -1)] * partitions, answers.append, TIMED_OUT)
+    for index in range(partitions):
+        waiting.wait_for(index)
+    return waiting, answers
+
+
+def test_a_produce_is_answered_with_its_last_partition() -> None:
+    waiting, answers = produce(2)
+    waiting.settled(1, (0, 10, -1, 0))
+    waiting.registered()
+    assert answers == []
+    waiting.settled(0, (0, 20, -1, 0))
+    assert answers == [[(0, 20, -1, 0), (0, 10, -1, 0)]]
+    assert waiting.done
+
+
+def test_partitions_that_settle_before_all_are_registered_do_not_answer_early() -> None:
+    waiting, answers = produce(1)
+    waiting.settled(0, (0, 5, -1, 0))
+    assert answers == []
+    waiting.registered()
+    assert answers == [[(0, 5, -1, 0)]]
+
+
+def test_a_produce_that_expires_tells_which_partitions_were_late_and_hears_no_more() -> None:
+    waiting, answers = produce(2)
+    waiting.registered()
+    waiting.settled(0, (0, 5, -1, 0))
+    waiting.expire()
+    waiting.settled(1, (0, 6, -1, 0))
+    waiting.expire()
+    assert answers == [[(0, 5, -1, 0), (TIMED_OUT, -1, -1, -1)]]
+
+
+class Recorded:
+    def __init__(self, name: str, fired: list[tuple[str, float]]) -> None:
+        self.name = name
+        self.fired = fired
+        self.done = False
+
+    def expire(self) -> None:
+        self.done = True
+        self.fired.append((self.name, trio.current_time()))
+
+
+@pytest.mark.trio
+async def test_deadlines_fire_in_order_also_when_an_earlier_one_comes_later(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    fired: list[tuple[str, float]] = []
+    start = trio.current_time()
+    deadlines = Deadlines()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(deadlines.run)
+        deadlines.add(5000, Recorded("late", fired))
+        await trio.testing.wait_all_tasks_blocked()
+        deadlines.add(1000, Recorded("early", fired))
+        done = Recorded("done", fired)
+        deadlines.add(2000, done)
+        done.done = True
+        assert len(deadlines) == 2
+        await trio.sleep(6)
+        nursery.cancel_scope.cancel()
+    assert [(name, round(at - start, 3)) for name, at in fired] == [("early", 1.0), ("late", 5.0)]
+
+
+@pytest.mark.trio
+async def test_completed_operations_do_not_pile_up(autojump_clock: trio.testing.MockClock) -> None:
+    deadlines = Deadlines()
+    fired: list[tuple[str, float]] = []
+    for _ in range(20_000):
+        operation = Recorded("", fired)
+        deadlines.add(3_600_000, operation)
+        operation.done = True
+    assert len(deadlines._heap) <= 4096
