@@ -125,7 +125,8 @@ impl<B: Build> Decoder<'_, B> {
                 continue;
             };
             let (start, declared) = (value.position(), value.left());
-            self.reader = value;
+            let earlier = std::mem::replace(&mut self.reader, value);
+            self.reader.follow(&earlier);
             let value = self.named(spec, op)?;
             if self.reader.left() != 0 {
                 let problem = Problem::TagSize {
@@ -141,6 +142,7 @@ impl<B: Build> Decoder<'_, B> {
             }
             self.stack[base + slot] = value;
         }
+        tags.follow(&self.reader);
         self.reader = tags;
         Ok(())
     }

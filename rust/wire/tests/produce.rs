@@ -106,6 +106,21 @@ fn a_count_that_cannot_be_true_allocates_nothing() {
 }
 
 #[test]
+fn a_message_of_very_many_small_items_is_refused() {
+    let mut body = vec![0xFF, 0xFF, 0, 1, 0, 0, 0, 9, 0, 0, 0, 3];
+    for _ in 0..3 {
+        body.extend_from_slice(&[0, 1, b't']);
+        body.extend_from_slice(&2_000_000i32.to_be_bytes());
+        body.resize(body.len() + 2_000_000 * 8, 0);
+    }
+    // Three topics and twice two million partitions are more than four million.
+    assert_eq!(
+        decode_request(&body, 8).unwrap_err().to_string(),
+        "topics.partitions at byte 16000022: a message may not have so many items"
+    );
+}
+
+#[test]
 fn unknown_versions_and_what_old_ones_cannot_say() {
     assert!(decode_request(&[], 9).unwrap_err().is_local());
     assert!(decode_response(&[], -1).unwrap_err().is_local());

@@ -383,3 +383,30 @@ fn unknown_tags_are_skipped_and_a_known_one_must_fill_its_size() {
         "{error}"
     );
 }
+
+#[test]
+fn a_message_of_very_many_small_items_is_refused() {
+    use crate::wire::primitives::ITEMS_MAX;
+    let item = Struct {
+        name: "Item".into(),
+        id: 1,
+        fields: vec![field("flag", Kind::Bool, ALL)],
+    };
+    let root = Struct {
+        name: "Many".into(),
+        id: 0,
+        fields: vec![field(
+            "items",
+            Kind::Array(Box::new(Kind::Struct(Arc::new(item)))),
+            ALL,
+        )],
+    };
+    let schema = Schema::new(Arc::new(root), Versions { min: 0, max: 0 }, 1);
+    let plan = schema.plan(0).unwrap();
+    let mut bytes = (ITEMS_MAX as i32 + 1).to_be_bytes().to_vec();
+    bytes.resize(bytes.len() + ITEMS_MAX + 1, 1);
+    assert_eq!(
+        decode(plan, &bytes, &mut Plain).unwrap_err().to_string(),
+        "items at byte 0: a message may not have so many items"
+    );
+}

@@ -1,28 +1,35 @@
-//! Checked readers and writers of the protocol's basic types.
-//!
-//! Numbers are big-endian. A text or byte string has its length in front: two or four bytes in the old encoding, -1 for null; in the
-//! *compact* encoding of flexible versions (KIP-482) an unsigned varint of length + 1, 0 for null. Arrays count items the same way.
-//! A flexible structure ends with tagged fields: their number, then for each tag, size and value; unknown tags are skipped.
-//!
-//! The reader believes no length: it is compared with what is left before anything is read or allocated, and an array's count with what its
-//! items need at least. It hands out ranges into the buffer instead of copies.
+//! Reading, with every length checked before it is used.
 
 use std::ops::Range;
 
-use super::error::{Fault, Problem, WireError};
+use crate::wire::error::{Fault, Problem, WireError};
 
 /// The longest form of a 32-bit varint.
 const VARINT_BYTES_MAX: usize = 5;
+
+/// The most array items of one message, in all its arrays together. An item of two bytes becomes an object of fifty: without this a frame
+/// of 100 MB could ask for gigabytes. A cluster's 200,000 partitions with three replicas each take 1.4 million.
+pub const ITEMS_MAX: usize = 4_000_000;
 
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
+    items_left: usize,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
+        Self {
+            bytes,
+            position: 0,
+            items_left: ITEMS_MAX,
+        }
+    }
+
+    /// A reader of another part of the same message goes on with what this one has left of the message's items.
+    pub fn follow(&mut self, earlier: &Reader<'_>) {
+        self.items_left = earlier.items_left;
     }
 
     pub fn position(&self) -> usize {
@@ -210,6 +217,13 @@ impl<'a> Reader<'a> {
                 self.position = start;
                 return self.fault(Problem::TooManyItems { count, left });
             }
+            match self.items_left.checked_sub(count) {
+                Some(items_left) => self.items_left = items_left,
+                None => {
+                    self.position = start;
+                    return self.fault(Problem::Other("a message may not have so many items"));
+                }
+            }
         }
         Ok(count)
     }
@@ -236,8 +250,11 @@ impl<'a> Reader<'a> {
             let mut value = Reader {
                 bytes: &self.bytes[..range.end],
                 position: range.start,
+                items_left: self.items_left,
             };
-            if visit(tag, &mut value)? && value.left() != 0 {
+            let known = visit(tag, &mut value)?;
+            self.follow(&value);
+            if known && value.left() != 0 {
                 let actual = size - value.left();
                 return Err(Fault {
                     position: range.start,
@@ -255,138 +272,5 @@ impl<'a> Reader<'a> {
     /// Skips tagged fields of which none is known.
     pub fn skip_tagged(&mut self) -> Result<(), WireError> {
         self.tagged(|_, _| Ok(false))
-    }
-}
-
-/// Appends to a vector; what does not fit its length field is an error that the caller names with the field.
-#[derive(Debug, Default)]
-pub struct Writer {
-    bytes: Vec<u8>,
-}
-
-impl Writer {
-    pub fn with_capacity(bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(bytes),
-        }
-    }
-
-    /// Goes on at the end of `bytes`.
-    pub fn over(bytes: Vec<u8>) -> Self {
-        Self { bytes }
-    }
-
-    pub fn position(&self) -> usize {
-        self.bytes.len()
-    }
-
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
-
-    pub fn bool(&mut self, value: bool) {
-        self.bytes.push(u8::from(value));
-    }
-
-    pub fn i8(&mut self, value: i8) {
-        self.raw(&value.to_be_bytes());
-    }
-
-    pub fn i16(&mut self, value: i16) {
-        self.raw(&value.to_be_bytes());
-    }
-
-    pub fn i32(&mut self, value: i32) {
-        self.raw(&value.to_be_bytes());
-    }
-
-    pub fn i64(&mut self, value: i64) {
-        self.raw(&value.to_be_bytes());
-    }
-
-    pub fn f64(&mut self, value: f64) {
-        self.raw(&value.to_be_bytes());
-    }
-
-    pub fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    pub fn uvarint(&mut self, mut value: u32) {
-        while value >= 0x80 {
-            self.bytes.push((value as u8) | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
-    }
-
-    fn length(&mut self, flexible: bool, wide: bool, length: Option<usize>) -> Result<(), Problem> {
-        let max = if flexible || wide {
-            i32::MAX as usize - 1
-        } else {
-            i16::MAX as usize
-        };
-        match length {
-            Some(length) if length > max => {
-                return Err(Problem::Other("too long for its length field"));
-            }
-            Some(length) if flexible => self.uvarint(length as u32 + 1),
-            None if flexible => self.uvarint(0),
-            Some(length) if wide => self.i32(length as i32),
-            None if wide => self.i32(-1),
-            Some(length) => self.i16(length as i16),
-            None => self.i16(-1),
-        }
-        Ok(())
-    }
-
-    /// Text; None is null.
-    pub fn text(&mut self, flexible: bool, text: Option<&[u8]>) -> Result<(), Problem> {
-        self.length(flexible, false, text.map(<[u8]>::len))?;
-        self.raw(text.unwrap_or_default());
-        Ok(())
-    }
-
-    /// Byte strings and records; None is null.
-    pub fn bytes(&mut self, flexible: bool, bytes: Option<&[u8]>) -> Result<(), Problem> {
-        self.bytes_length(flexible, bytes.map(<[u8]>::len))?;
-        self.raw(bytes.unwrap_or_default());
-        Ok(())
-    }
-
-    /// The length of a byte string that is sent from elsewhere.
-    pub fn bytes_length(&mut self, flexible: bool, length: Option<usize>) -> Result<(), Problem> {
-        self.length(flexible, true, length)
-    }
-
-    /// The number of an array's items.
-    pub fn array(&mut self, flexible: bool, count: Option<usize>) -> Result<(), Problem> {
-        self.length(flexible, true, count)
-    }
-
-    /// The number of the items of an array that is in memory: it always fits.
-    pub fn count(&mut self, flexible: bool, count: usize) {
-        debug_assert!(count < i32::MAX as usize);
-        let _ = self.array(flexible, Some(count));
-    }
-
-    /// Text that is cut (between characters) if it does not fit its length field: names that came in by the same length field, and messages.
-    pub fn clipped(&mut self, flexible: bool, text: Option<&[u8]>) {
-        let mut text = text;
-        if let Some(long) = text.filter(|text| text.len() > i16::MAX as usize) {
-            let mut end = i16::MAX as usize;
-            while end > 0 && long[end] & 0xC0 == 0x80 {
-                end -= 1;
-            }
-            text = Some(&long[..end]);
-        }
-        let _ = self.text(flexible, text);
-    }
-
-    /// The end of a flexible structure that has no tagged field to say.
-    pub fn no_tagged(&mut self, flexible: bool) {
-        if flexible {
-            self.bytes.push(0);
-        }
     }
 }
