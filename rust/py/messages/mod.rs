@@ -3,18 +3,22 @@
 //! `Schema` takes the declaration as nested tuples (python/ottla/wire/schema.py makes them), keeps per structure its class, the interned names of its
 //! fields and their defaults, and implements the walker's two traits (rust/wire/walk.rs) for Python objects.
 
-use std::sync::Arc;
-use std::vec::Drain;
+mod build;
+mod take;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use std::sync::Arc;
+
+use build::Builder;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
+use take::Taken;
 
 use super::buffer::Input;
 use super::errors::wire_error;
 use crate::wire::WireError;
 use crate::wire::schema::{self, Field, Kind, Struct, Versions};
-use crate::wire::walk::{self, Build, Inside, Take};
+use crate::wire::walk::{self, Inside};
 
 /// One message (a request's or a response's body) in all its versions.
 #[pyclass(frozen, module = "ottla._core")]
@@ -216,171 +220,5 @@ impl Inside for PyWireError {
             PyWireError::Wire(error) => PyWireError::Wire(error.inside(outer, index)),
             python => python,
         }
-    }
-}
-
-struct Builder<'a, 'py> {
-    py: Python<'py>,
-    tables: &'a [Table],
-}
-
-impl<'py> Build for Builder<'_, 'py> {
-    type Value = Bound<'py, PyAny>;
-    type Error = PyWireError;
-
-    fn null(&mut self) -> Self::Value {
-        self.py.None().into_bound(self.py)
-    }
-
-    fn bool(&mut self, value: bool) -> Self::Value {
-        PyBool::new(self.py, value).to_owned().into_any()
-    }
-
-    fn int(&mut self, value: i64) -> Result<Self::Value, PyWireError> {
-        match value.into_pyobject(self.py) {
-            Ok(value) => Ok(value.into_any()),
-            Err(never) => match never {},
-        }
-    }
-
-    fn float(&mut self, value: f64) -> Self::Value {
-        PyFloat::new(self.py, value).into_any()
-    }
-
-    fn text(&mut self, value: &str) -> Self::Value {
-        PyString::new(self.py, value).into_any()
-    }
-
-    fn bytes(&mut self, value: &[u8]) -> Self::Value {
-        PyBytes::new(self.py, value).into_any()
-    }
-
-    fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, PyWireError> {
-        Ok(PyList::new(self.py, items)?.into_any())
-    }
-
-    fn structure(
-        &mut self,
-        id: usize,
-        fields: Drain<'_, Self::Value>,
-    ) -> Result<Self::Value, PyWireError> {
-        let fields = PyTuple::new(self.py, fields)?;
-        Ok(self.tables[id].class.bind(self.py).call1(fields)?)
-    }
-
-    fn default(&mut self, id: usize, slot: usize) -> Result<Self::Value, PyWireError> {
-        Ok(match &self.tables[id].fields[slot].default {
-            Default::Object(object) => object.bind(self.py).clone(),
-            Default::EmptyList => PyList::empty(self.py).into_any(),
-            Default::Class(class) => class.bind(self.py).call0()?,
-        })
-    }
-}
-
-struct Taken<'a, 'py> {
-    object: Bound<'py, PyAny>,
-    tables: &'a [Table],
-}
-
-impl<'a, 'py> Taken<'a, 'py> {
-    fn of(object: Bound<'py, PyAny>, tables: &'a [Table]) -> Self {
-        Self { object, tables }
-    }
-}
-
-impl Take for Taken<'_, '_> {
-    type Error = PyWireError;
-
-    fn field(&self, id: usize, slot: usize) -> Result<Self, PyWireError> {
-        let name = self.tables[id].fields[slot].name.bind(self.object.py());
-        match self.object.getattr(name) {
-            Ok(value) => Ok(Self::of(value, self.tables)),
-            Err(error) => {
-                let class = self.tables[id].class.bind(self.object.py());
-                if self.object.is_instance(class)? {
-                    return Err(error.into());
-                }
-                let found = self.object.get_type();
-                Err(
-                    PyTypeError::new_err(format!("{} is needed, not {found}", class.name()?))
-                        .into(),
-                )
-            }
-        }
-    }
-
-    fn is_null(&self) -> bool {
-        self.object.is_none()
-    }
-
-    fn is_default(&self, id: usize, slot: usize) -> Result<bool, PyWireError> {
-        let py = self.object.py();
-        Ok(match &self.tables[id].fields[slot].default {
-            Default::Object(object) => {
-                self.object.is(object.bind(py)) || self.object.eq(object.bind(py))?
-            }
-            Default::EmptyList => !self.object.is_none() && self.object.len()? == 0,
-            Default::Class(class) => self.object.eq(class.bind(py).call0()?)?,
-        })
-    }
-
-    fn bool(&self) -> Result<bool, PyWireError> {
-        match self.object.cast::<PyBool>() {
-            Ok(value) => Ok(value.is_true()),
-            Err(_) => Err(PyWireError::wrong_type(&self.object, "a bool")),
-        }
-    }
-
-    fn int(&self) -> Result<i64, PyWireError> {
-        if !self.object.is_instance_of::<PyInt>() {
-            return Err(PyWireError::wrong_type(&self.object, "an int"));
-        }
-        self.object.extract().map_err(|_| {
-            PyWireError::Wire(WireError::unwritable(
-                "",
-                "the number needs more than 64 bits",
-            ))
-        })
-    }
-
-    fn float(&self) -> Result<f64, PyWireError> {
-        self.object
-            .extract()
-            .map_err(|_| PyWireError::wrong_type(&self.object, "a float"))
-    }
-
-    fn text<R>(&self, use_it: impl FnOnce(&[u8]) -> R) -> Result<R, PyWireError> {
-        match self.object.cast::<PyString>() {
-            Ok(text) => Ok(use_it(text.to_str()?.as_bytes())),
-            Err(_) => Err(PyWireError::wrong_type(&self.object, "a str")),
-        }
-    }
-
-    fn bytes<R>(&self, use_it: impl FnOnce(&[u8]) -> R) -> Result<R, PyWireError> {
-        if let Ok(bytes) = self.object.cast::<PyBytes>() {
-            return Ok(use_it(bytes.as_bytes()));
-        }
-        match self.object.extract::<Input>() {
-            Ok(input) => Ok(use_it(input.bytes(self.object.py()))),
-            Err(_) => Err(PyWireError::wrong_type(&self.object, "bytes")),
-        }
-    }
-
-    fn count(&self) -> Result<usize, PyWireError> {
-        match self.object.cast::<PyList>() {
-            Ok(list) => Ok(list.len()),
-            Err(_) => match self.object.cast::<PyTuple>() {
-                Ok(tuple) => Ok(tuple.len()),
-                Err(_) => Err(PyWireError::wrong_type(&self.object, "a list")),
-            },
-        }
-    }
-
-    fn item(&self, index: usize) -> Result<Self, PyWireError> {
-        let item = match self.object.cast::<PyList>() {
-            Ok(list) => list.get_item(index)?,
-            Err(_) => self.object.get_item(index)?,
-        };
-        Ok(Self::of(item, self.tables))
     }
 }

@@ -1,0 +1,67 @@
+//! Python objects out of what is decoded.
+
+use std::vec::Drain;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyList, PyString, PyTuple};
+
+use super::{Default, PyWireError, Table};
+use crate::wire::walk::Build;
+
+pub(super) struct Builder<'a, 'py> {
+    pub py: Python<'py>,
+    pub tables: &'a [Table],
+}
+
+impl<'py> Build for Builder<'_, 'py> {
+    type Value = Bound<'py, PyAny>;
+    type Error = PyWireError;
+
+    fn null(&mut self) -> Self::Value {
+        self.py.None().into_bound(self.py)
+    }
+
+    fn bool(&mut self, value: bool) -> Self::Value {
+        PyBool::new(self.py, value).to_owned().into_any()
+    }
+
+    fn int(&mut self, value: i64) -> Result<Self::Value, PyWireError> {
+        match value.into_pyobject(self.py) {
+            Ok(value) => Ok(value.into_any()),
+            Err(never) => match never {},
+        }
+    }
+
+    fn float(&mut self, value: f64) -> Self::Value {
+        PyFloat::new(self.py, value).into_any()
+    }
+
+    fn text(&mut self, value: &str) -> Self::Value {
+        PyString::new(self.py, value).into_any()
+    }
+
+    fn bytes(&mut self, value: &[u8]) -> Self::Value {
+        PyBytes::new(self.py, value).into_any()
+    }
+
+    fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, PyWireError> {
+        Ok(PyList::new(self.py, items)?.into_any())
+    }
+
+    fn structure(
+        &mut self,
+        id: usize,
+        fields: Drain<'_, Self::Value>,
+    ) -> Result<Self::Value, PyWireError> {
+        let fields = PyTuple::new(self.py, fields)?;
+        Ok(self.tables[id].class.bind(self.py).call1(fields)?)
+    }
+
+    fn default(&mut self, id: usize, slot: usize) -> Result<Self::Value, PyWireError> {
+        Ok(match &self.tables[id].fields[slot].default {
+            Default::Object(object) => object.bind(self.py).clone(),
+            Default::EmptyList => PyList::empty(self.py).into_any(),
+            Default::Class(class) => class.bind(self.py).call0()?,
+        })
+    }
+}

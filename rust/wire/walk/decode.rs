@@ -1,0 +1,163 @@
+//! From bytes to values.
+
+use super::{Build, ValueError};
+use crate::wire::error::{Fault, Problem, WireError};
+use crate::wire::primitives::Reader;
+use crate::wire::schema::{Op, Plan, Presence, Slot, StructPlan};
+
+/// Decodes one message. Bytes after its end are left alone, as Kafka does.
+pub fn decode<B: Build>(plan: &Plan, bytes: &[u8], build: &mut B) -> Result<B::Value, B::Error> {
+    let mut decoder = Decoder {
+        flexible: plan.flexible,
+        reader: Reader::new(bytes),
+        build,
+        stack: Vec::new(),
+    };
+    decoder.structure(&plan.root)
+}
+
+struct Decoder<'a, B: Build> {
+    flexible: bool,
+    reader: Reader<'a>,
+    build: &'a mut B,
+    stack: Vec<B::Value>,
+}
+
+fn bare<E: From<WireError>>(fault: Fault) -> E {
+    fault.named("").into()
+}
+
+impl<B: Build> Decoder<'_, B> {
+    fn structure(&mut self, plan: &StructPlan) -> Result<B::Value, B::Error> {
+        let base = self.stack.len();
+        for (slot, spec) in plan.slots.iter().enumerate() {
+            let value = match &spec.presence {
+                Presence::Plain(op) => self.named(spec, op)?,
+                Presence::Tagged(_) | Presence::Absent { .. } => {
+                    self.build.default(plan.id, slot)?
+                }
+            };
+            self.stack.push(value);
+        }
+        if self.flexible {
+            self.tagged(plan, base)?;
+        }
+        self.build.structure(plan.id, self.stack.drain(base..))
+    }
+
+    fn named(&mut self, spec: &Slot, op: &Op) -> Result<B::Value, B::Error> {
+        self.value(op, spec.nullable)
+            .map_err(|error| error.named(&spec.name))
+    }
+
+    fn tagged(&mut self, plan: &StructPlan, base: usize) -> Result<(), B::Error> {
+        let outer = self.reader.clone();
+        let mut tags = outer.clone();
+        let mut known = Vec::new();
+        // First where the values are, then the values: `self` cannot be lent to the visitor.
+        tags.tagged(|tag, value| {
+            if let Ok(index) = plan.tagged.binary_search_by_key(&tag, |(tag, _)| *tag) {
+                known.push((plan.tagged[index].1, value.clone()));
+            }
+            Ok(false)
+        })?;
+        for (slot, value) in known {
+            let spec = &plan.slots[slot];
+            let Presence::Tagged(op) = &spec.presence else {
+                continue;
+            };
+            let (start, declared) = (value.position(), value.left());
+            let earlier = std::mem::replace(&mut self.reader, value);
+            self.reader.follow(&earlier);
+            let value = self.named(spec, op)?;
+            if self.reader.left() != 0 {
+                let problem = Problem::TagSize {
+                    declared,
+                    actual: declared - self.reader.left(),
+                };
+                return Err(Fault {
+                    position: start,
+                    problem,
+                }
+                .named(spec.name.to_string())
+                .into());
+            }
+            self.stack[base + slot] = value;
+        }
+        tags.follow(&self.reader);
+        self.reader = tags;
+        Ok(())
+    }
+
+    fn value(&mut self, op: &Op, nullable: bool) -> Result<B::Value, ValueError<B::Error>> {
+        let start = self.reader.position();
+        let flexible = self.flexible;
+        let value = match op {
+            Op::Bool => {
+                let value = self.reader.bool().map_err(bare::<B::Error>)?;
+                Some(self.build.bool(value))
+            }
+            Op::Int8 => Some(self.int(|reader| reader.i8().map(i64::from))?),
+            Op::Int16 => Some(self.int(|reader| reader.i16().map(i64::from))?),
+            Op::Int32 => Some(self.int(|reader| reader.i32().map(i64::from))?),
+            Op::Int64 => Some(self.int(|reader| reader.i64())?),
+            Op::Float64 => {
+                let value = self.reader.f64().map_err(bare::<B::Error>)?;
+                Some(self.build.float(value))
+            }
+            Op::Uuid => {
+                let value = self.reader.uuid().map_err(bare::<B::Error>)?;
+                Some(self.build.bytes(&value))
+            }
+            Op::String => {
+                let text = self.reader.string(flexible).map_err(bare::<B::Error>)?;
+                text.map(|text| self.build.text(text))
+            }
+            Op::Bytes => {
+                let range = self.reader.bytes(flexible).map_err(bare::<B::Error>)?;
+                let buffer = self.reader.buffer();
+                range.map(|range| self.build.bytes(&buffer[range]))
+            }
+            Op::Array(item) => {
+                let count = self
+                    .reader
+                    .array(flexible, item.bytes_min(flexible))
+                    .map_err(bare::<B::Error>)?;
+                match count {
+                    None => None,
+                    Some(count) => Some(self.array(item, count)?),
+                }
+            }
+            Op::Struct(plan) => Some(self.structure(plan)?),
+        };
+        match value {
+            Some(value) => Ok(value),
+            None if nullable => Ok(self.build.null()),
+            None => Err(ValueError::Here(bare(Fault {
+                position: start,
+                problem: Problem::Null,
+            }))),
+        }
+    }
+
+    fn int(
+        &mut self,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<i64, Fault>,
+    ) -> Result<B::Value, B::Error> {
+        let value = read(&mut self.reader).map_err(bare::<B::Error>)?;
+        self.build.int(value)
+    }
+
+    fn array(&mut self, item: &Op, count: usize) -> Result<B::Value, ValueError<B::Error>> {
+        let base = self.stack.len();
+        // At most as many as the bytes that are left can hold: the reader has compared them.
+        self.stack.reserve(count);
+        for index in 0..count {
+            let value = self
+                .value(item, false)
+                .map_err(|error| ValueError::Item(error.into_inner(), index))?;
+            self.stack.push(value);
+        }
+        Ok(self.build.list(self.stack.drain(base..))?)
+    }
+}

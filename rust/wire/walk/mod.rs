@@ -1,0 +1,94 @@
+//! Encoding and decoding along a plan (schema.rs), for whatever the values are: Python objects in rust/py, a plain enum in the tests.
+//!
+//! Decoding keeps all unfinished values on one stack: a structure or an array is built from the top of it, so that nothing is allocated per
+//! structure. Errors are named on their way out: the innermost field first, then `partitions[3]` and so on; the happy path never touches a name.
+
+mod decode;
+mod encode;
+
+pub use decode::decode;
+pub use encode::encode;
+
+use std::vec::Drain;
+
+use super::error::WireError;
+
+/// An error that can be told where it happened.
+pub trait Inside: From<WireError> {
+    fn inside(self, outer: &str, index: Option<usize>) -> Self;
+}
+
+impl Inside for WireError {
+    fn inside(self, outer: &str, index: Option<usize>) -> Self {
+        WireError::inside(self, outer, index)
+    }
+}
+
+/// Makes values out of what is decoded.
+pub trait Build {
+    type Value;
+    type Error: Inside;
+
+    fn null(&mut self) -> Self::Value;
+    fn bool(&mut self, value: bool) -> Self::Value;
+    fn int(&mut self, value: i64) -> Result<Self::Value, Self::Error>;
+    fn float(&mut self, value: f64) -> Self::Value;
+    fn text(&mut self, value: &str) -> Self::Value;
+    /// Byte strings, and the 16 bytes of a UUID.
+    fn bytes(&mut self, value: &[u8]) -> Self::Value;
+    fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, Self::Error>;
+    /// A structure from the values of all its slots.
+    fn structure(
+        &mut self,
+        id: usize,
+        fields: Drain<'_, Self::Value>,
+    ) -> Result<Self::Value, Self::Error>;
+    /// What a slot holds when the version lacks it or the sender left it out.
+    fn default(&mut self, id: usize, slot: usize) -> Result<Self::Value, Self::Error>;
+}
+
+/// A value to encode.
+pub trait Take: Sized {
+    type Error: Inside;
+
+    /// The value of a slot of a structure.
+    fn field(&self, id: usize, slot: usize) -> Result<Self, Self::Error>;
+    fn is_null(&self) -> bool;
+    fn is_default(&self, id: usize, slot: usize) -> Result<bool, Self::Error>;
+    fn bool(&self) -> Result<bool, Self::Error>;
+    fn int(&self) -> Result<i64, Self::Error>;
+    fn float(&self) -> Result<f64, Self::Error>;
+    fn text<R>(&self, use_it: impl FnOnce(&[u8]) -> R) -> Result<R, Self::Error>;
+    fn bytes<R>(&self, use_it: impl FnOnce(&[u8]) -> R) -> Result<R, Self::Error>;
+    fn count(&self) -> Result<usize, Self::Error>;
+    fn item(&self, index: usize) -> Result<Self, Self::Error>;
+}
+
+/// An error of a value itself, or of an item of the array that the value is.
+enum ValueError<E> {
+    Here(E),
+    Item(E, usize),
+}
+
+impl<E> From<E> for ValueError<E> {
+    fn from(error: E) -> Self {
+        ValueError::Here(error)
+    }
+}
+
+impl<E: Inside> ValueError<E> {
+    /// With the name of the field it is in; an array's own error has its index in front already.
+    fn named(self, field: &str) -> E {
+        match self {
+            ValueError::Here(error) => error.inside(field, None),
+            ValueError::Item(error, index) => error.inside(field, Some(index)),
+        }
+    }
+
+    fn into_inner(self) -> E {
+        match self {
+            ValueError::Here(error) => error,
+            ValueError::Item(error, index) => error.inside("", Some(index)),
+        }
+    }
+}
