@@ -325,6 +325,28 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, isolation_level=None, timeout=5)
 
 
+def read_nodes(path: str, root: str = "/") -> list[tuple[str, Node]]:
+    """Every node from `root` down in the order of their paths, as of the last commit; also while a broker owns the
+    file.
+
+    Raises Unavailable or sqlite3.Error if the file is not there or is no tree.
+    """
+    sql = connect(path, read_only=True)
+    try:
+        check_layout(sql, path)
+        found = sql.execute(f"SELECT parent, name, {_COLUMNS} FROM node").fetchall()
+    finally:
+        sql.close()
+    below = root.rstrip("/") + "/"
+    nodes = []
+    for parent, name, *values in found:
+        where = "/" if parent == "" else join(parent, name)
+        if where == root or where.startswith(below):
+            row = _Row(values)
+            nodes.append((where, Node(row.data, row.stat())))
+    return sorted(nodes)
+
+
 def check_layout(sql: sqlite3.Connection, path: str) -> None:
     """Raises Unavailable unless the file is a tree in the layout of this version."""
     if sql.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

@@ -42,6 +42,9 @@ from ottla.coordination.tree import (
 
 logger = logging.getLogger(__name__)
 
+TREE_FILE = "ottla-tree.sqlite"
+"""Its name in a data directory; SQLite puts two more files beside it. Folders there would stop Kafka, files do not."""
+
 BATCH_MAX = 256
 """Transactions that share one fsync: bounds how long the first of them waits."""
 

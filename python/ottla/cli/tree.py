@@ -1,0 +1,171 @@
+"""`ottla tree`: look at a coordination tree, and move one between a data directory and ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ottla.coordination.transfer import Moved
+    from ottla.coordination.tree import Node
+
+data_dir_option = click.option(
+    "--data-dir",
+    metavar="D",
+    default="./data",
+    show_default=True,
+    help="Data directory with the embedded tree, or the tree's file itself.",
+)
+
+
+@click.group()
+def command() -> None:
+    """Look at a cluster's coordination tree, and move it between a data directory and ZooKeeper."""
+
+
+@command.command()
+@click.argument("path", default="/")
+@data_dir_option
+@click.option("--zookeeper", metavar="HOST:PORT/chroot", help="Look into this ZooKeeper instead.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
+def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None:
+    """Print the nodes from PATH down. Works beside a running broker, and changes nothing."""
+    from ottla.coordination.tree import check_path
+
+    try:
+        check_path(path)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    nodes = _from_zookeeper(zookeeper, path) if zookeeper else _from_file(_tree_file(data_dir), path)
+    if not nodes:
+        raise click.ClickException(f"there is no node {path}")
+    for where, node in nodes:
+        _print_node(where, node, as_json=as_json)
+
+
+@command.command()
+@data_dir_option
+@click.option("--zookeeper", metavar="HOST:PORT/chroot", required=True, help="Where to; the chroot is made if missing.")
+@click.option("--replace", is_flag=True, help="Remove the cluster that is there before.")
+def export(data_dir: str, zookeeper: str, replace: bool) -> None:
+    """Copy the embedded tree of a stopped broker into ZooKeeper.
+
+    Then start the broker with --zookeeper, or Apache Kafka on the same data directory. Topics, settings, the cluster's
+    id and all else that outlives brokers are copied; the embedded tree stays as it is.
+    """
+    file = _tree_file(data_dir)
+    if not os.path.exists(file):
+        raise click.ClickException(f"there is no tree {file}")
+
+    async def work() -> Moved:
+        from ottla.coordination.embedded import EmbeddedTree
+        from ottla.coordination.transfer import copy
+        from ottla.coordination.zookeeper import ZooKeeperTree
+
+        async with await EmbeddedTree.open(file) as source, await ZooKeeperTree.connect(zookeeper) as target:
+            return await copy(source, target, replace=replace)
+
+    _report(_run(f"cannot export {file}", work), zookeeper)
+
+
+@command.command(name="import")
+@data_dir_option
+@click.option("--zookeeper", metavar="HOST:PORT/chroot", required=True, help="Where from.")
+@click.option("--replace", is_flag=True, help="Remove what the embedded tree holds before.")
+def import_(data_dir: str, zookeeper: str, replace: bool) -> None:
+    """Copy the tree of a stopped cluster from ZooKeeper into a data directory.
+
+    Then start a broker on that directory without --zookeeper. Its replicas must all be on that one broker.
+    """
+    file = _tree_file(data_dir)
+
+    async def work() -> Moved:
+        from ottla.coordination.embedded import EmbeddedTree
+        from ottla.coordination.transfer import copy
+        from ottla.coordination.zookeeper import ZooKeeperTree
+
+        async with await ZooKeeperTree.connect(zookeeper, create_chroot=False) as source:
+            os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
+            async with await EmbeddedTree.open(file) as target:
+                return await copy(source, target, replace=replace)
+
+    _report(_run(f"cannot import from {zookeeper}", work), file)
+
+
+def _tree_file(data_dir: str) -> str:
+    from ottla.coordination.embedded import TREE_FILE
+
+    return data_dir if os.path.isfile(data_dir) else os.path.join(data_dir, TREE_FILE)
+
+
+def _run(doing: str, work: Callable[[], Awaitable[Moved]]) -> Moved:
+    import trio
+
+    from ottla.cli._errors import explained
+    from ottla.coordination.tree import TreeError
+
+    with explained(doing):
+        try:
+            return trio.run(work)
+        except TreeError as error:
+            raise click.ClickException(f"{doing}: {error}") from None
+
+
+def _report(moved: Moved, to: str) -> None:
+    click.echo(
+        f"copied cluster {moved.cluster_id or '(without an id)'} to {to}: {moved.topics} topics, "
+        f"{moved.partitions} partitions, {moved.nodes} nodes"
+    )
+
+
+def _from_file(file: str, path: str) -> list[tuple[str, Node]]:
+    import sqlite3
+
+    from ottla.coordination.database import read_nodes
+    from ottla.coordination.tree import TreeError
+
+    try:
+        return read_nodes(file, path)
+    except (sqlite3.Error, TreeError) as error:
+        raise click.ClickException(f"cannot read {file}: {error}") from None
+
+
+def _from_zookeeper(servers: str, path: str) -> list[tuple[str, Node]]:
+    import trio
+
+    from ottla.coordination.transfer import walk
+    from ottla.coordination.tree import TreeError
+    from ottla.coordination.zookeeper import ZooKeeperTree
+
+    async def work() -> list[tuple[str, Node]]:
+        async with await ZooKeeperTree.connect(servers, create_chroot=False) as tree:
+            return sorted(await walk(tree, path))
+
+    try:
+        return trio.run(work)
+    except TreeError as error:
+        raise click.ClickException(f"cannot read {servers}: {error}") from None
+
+
+def _print_node(path: str, node: Node, *, as_json: bool) -> None:
+    text = node.data.decode(errors="backslashreplace")
+    if as_json:
+        from ottla.cli._output import print_json
+
+        print_json(
+            {
+                "path": path,
+                "data": text,
+                "version": node.stat.version,
+                "czxid": node.stat.czxid,
+                "mzxid": node.stat.mzxid,
+                "ephemeral_owner": node.stat.ephemeral_owner,
+                "modified_ms": node.stat.mtime_ms,
+            }
+        )
+        return
+    kept = f"  [session 0x{node.stat.ephemeral_owner:x}]" if node.stat.ephemeral_owner else ""
+    click.echo(f"{path}{kept}{'  ' + text if text else ''}")

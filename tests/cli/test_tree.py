@@ -1,0 +1,157 @@
+"""`ottla tree`: looking at a tree and moving it to ZooKeeper and back, with everything that outlives a broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.controller import NewTopic, ProducerIds, Registration, create_topics, get_or_create_cluster_id, prepare
+from ottla.coordination import znodes
+from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
+from ottla.coordination.transfer import walk
+from ottla.coordination.tree import Node, Tree
+from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState
+from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.cli.conftest import Ottla
+
+
+async def fill(tree: Tree) -> None:
+    """A cluster with topics, states, settings, an old consumer's offset, a block of ids, and a running broker."""
+    await prepare(tree)
+    await get_or_create_cluster_id(tree)
+    await Registration(tree, 1, lambda: BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))).register()
+    await create_topics(tree, [NewTopic("a", 3, 1, config={"retention.ms": "5"}), NewTopic("b", 1, 1)])
+    for topic, partitions in (("a", 3), ("b", 1)):
+        for number in range(partitions):
+            await tree.ensure(znodes.partition_path(topic, number))
+            await tree.create(znodes.state_path(topic, number), PartitionState(1, number, (1,), 1).encode())
+    await tree.create(znodes.CONTROLLER_EPOCH, b"17")
+    await tree.create(znodes.CONTROLLER, znodes.encode_controller(1, 0), ephemeral=True)
+    await ProducerIds(tree, 1).next()
+    await tree.ensure("/consumers/g/offsets/a")
+    await tree.create("/consumers/g/offsets/a/0", b"42")
+    await tree.create("/unknown", b"kept")
+    await tree.create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change("topics/a"), sequential=True)
+    for _ in range(3):
+        await tree.set(znodes.BROKER_SEQUENCE, b"")
+
+
+def lasting(nodes: list[tuple[str, Node]]) -> dict[str, bytes]:
+    return {
+        path: node.data
+        for path, node in nodes
+        if not node.stat.ephemeral_owner and not path.startswith(znodes.CONFIG_CHANGE_PREFIX)
+    }
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+
+    async def make() -> None:
+        async with await EmbeddedTree.open(str(folder / TREE_FILE)) as tree:
+            await fill(tree)
+
+    trio.run(make)
+    return folder
+
+
+def content(data: Path) -> list[tuple[str, Node]]:
+    async def read() -> list[tuple[str, Node]]:
+        async with await EmbeddedTree.open(str(data / TREE_FILE)) as tree:
+            return await walk(tree)
+
+    return trio.run(read)
+
+
+@pytest.mark.zookeeper
+def test_there_and_back(ottla: Ottla, data: Path, zookeeper: str, tmp_path: Path) -> None:
+    before = content(data)
+    said = ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper).out
+    assert "2 topics, 4 partitions" in said
+
+    async def look() -> list[tuple[str, Node]]:
+        async with await ZooKeeperTree.connect(zookeeper, create_chroot=False) as tree:
+            return await walk(tree)
+
+    there = trio.run(look)
+    assert lasting(there) == lasting(before)
+    assert not any(node.stat.ephemeral_owner for _, node in there)
+    assert dict(there)[znodes.BROKER_SEQUENCE].stat.version == 3
+    assert dict(there)["/consumers/g/offsets/a/0"].data == b"42"
+
+    back = tmp_path / "back"
+    ottla("tree", "import", "--data-dir", str(back), "--zookeeper", zookeeper)
+    assert lasting(content(back)) == lasting(before)
+    assert dict(content(back))[znodes.BROKER_SEQUENCE].stat.version == 3
+
+    # Neither way over a cluster that is there, unless that is said.
+    for direction in ("export", "import"):
+        refused = ottla("tree", direction, "--data-dir", str(back), "--zookeeper", zookeeper, code=1)
+        assert "a cluster is there already" in refused.err
+        ottla("tree", direction, "--data-dir", str(back), "--zookeeper", zookeeper, "--replace")
+    assert lasting(trio.run(look)) == lasting(before)
+
+
+@pytest.mark.zookeeper
+def test_nothing_is_moved_under_running_brokers(ottla: Ottla, data: Path, zookeeper: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await ZooKeeperTree.connect(zookeeper) as tree, await EmbeddedTree.open(str(data / TREE_FILE)):
+            await prepare(tree)
+            await Registration(tree, 7, lambda: BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))).register()
+            refused = await trio.to_thread.run_sync(lambda: export(code=1))
+            assert "in use by another process" in refused
+        async with await ZooKeeperTree.connect(zookeeper) as tree:
+            await Registration(tree, 7, lambda: BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))).register()
+            assert "brokers are running there: 7" in await trio.to_thread.run_sync(lambda: export(code=1))
+            assert "brokers are running there: 7" in await trio.to_thread.run_sync(lambda: export("--replace", code=1))
+            assert "brokers are running: 7" in await trio.to_thread.run_sync(import_back)
+
+    def export(*more: str, code: int) -> str:
+        return ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper, *more, code=code).err
+
+    def import_back() -> str:
+        return ottla("tree", "import", "--data-dir", str(tmp_path / "b"), "--zookeeper", zookeeper, code=1).err
+
+    trio.run(run)
+
+
+def test_dump_beside_a_running_broker(ottla: Ottla, data: Path) -> None:
+    async def run() -> str:
+        async with await EmbeddedTree.open(str(data / TREE_FILE)) as tree:
+            await tree.create("/live", b"x", ephemeral=True)
+            return await trio.to_thread.run_sync(lambda: ottla("tree", "dump", "--data-dir", str(data)).out)
+
+    lines = trio.run(run).splitlines()
+    assert "/controller_epoch  17" in lines
+    assert "/consumers/g/offsets/a/0  42" in lines
+    assert any(line.startswith("/live  [session 0x") for line in lines)
+    assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
+
+
+def test_dump_as_json_from_a_path_down(ottla: Ottla, data: Path) -> None:
+    nodes = ottla("tree", "dump", "/brokers/topics/a", "--data-dir", str(data), "--json").out.splitlines()
+    paths = [json.loads(line)["path"] for line in nodes]
+    assert paths[0] == "/brokers/topics/a"
+    assert len(paths) == 2 + 3 * 2
+    assert json.loads(json.loads(nodes[-1])["data"])["leader_epoch"] == 2
+
+
+@pytest.mark.zookeeper
+def test_dump_of_zookeeper_is_the_same(ottla: Ottla, data: Path, zookeeper: str) -> None:
+    ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper)
+    there = ottla("tree", "dump", "/brokers", "--zookeeper", zookeeper).out
+    assert there == ottla("tree", "dump", "/brokers", "--data-dir", str(data)).out
+
+
+def test_mistakes_are_explained(ottla: Ottla, data: Path, tmp_path: Path) -> None:
+    assert "no node /nothing" in ottla("tree", "dump", "/nothing", "--data-dir", str(data), code=1).err
+    assert "not a path" in ottla("tree", "dump", "nothing", "--data-dir", str(data), code=2).err
+    assert "cannot read" in ottla("tree", "dump", "--data-dir", str(tmp_path / "none"), code=1).err
+    missing = ottla("tree", "export", "--data-dir", str(tmp_path / "none"), "--zookeeper", "127.0.0.1:1", code=1)
+    assert "there is no tree" in missing.err
+    assert not (tmp_path / "none").exists()
