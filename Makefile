@@ -9,6 +9,8 @@ export CARGO_BUILD_JOBS ?= 2
 # `make build PROFILE=quick` while working on Rust: optimised, but not across crates.
 PROFILE ?= release
 export PIP_CONSTRAINT := $(CURDIR)/requirements.lock
+# Without compiled modules every start of a broker compiles them anew: half a second.
+unexport PYTHONDONTWRITEBYTECODE
 # Real test data, where there is some.
 ifneq ($(wildcard ../shared/data),)
 export OTTLA_TEST_DATA ?= $(abspath ../shared/data)

@@ -23,6 +23,8 @@ def explained(doing: str) -> Iterator[None]:
         raise click.ClickException(f"{doing}: {error}") from None
     except KafkaError as error:
         raise click.ClickException(f"{doing}: {error or error.name} ({error.name})") from None
+    except BrokenPipeError:
+        raise  # whoever read our output has gone; click ends quietly
     except OSError as error:
         name = f" {error.filename}" if error.filename else ""
         raise click.ClickException(f"{doing}:{name} {error.strerror or error}") from None

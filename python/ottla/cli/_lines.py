@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 20
 
 
-async def lines(source: BinaryIO, read: Callable[[int], None]) -> AsyncIterator[list[bytes]]:
+async def lines(source: BinaryIO, read: Callable[[int], None]) -> AsyncGenerator[list[bytes], None]:
     """Yields the complete lines of each part that arrives, without their ends; the last line may lack its end.
 
     read: is told how many bytes each part had.

@@ -5,36 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 Advance = Callable[[int, int], None]
-"""advance(bytes, records) tells how far the work has come since the last call."""
+"""advance(units, records) tells how far the work has come since the last call."""
 
 
 @contextmanager
-def progress(doing: str, total_bytes: int | None) -> Iterator[Advance]:
-    """Shows bytes and records while the block runs, and a bar if the total is known."""
-    if not sys.stderr.isatty():
-        yield lambda size, records: None
+def progress(
+    doing: str, total: int | None, *, unit: Literal["bytes", "records"], is_shown: bool = True
+) -> Iterator[Advance]:
+    """Shows how many records the block has worked on, and a bar towards `total` units if that is known."""
+    if not is_shown or not sys.stderr.isatty():
+        yield lambda units, records: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(
-        *columns, TextColumn("{task.fields[records]} records"), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task(doing, total=total_bytes, records=0)
+    columns: list[str | ProgressColumn] = ["{task.description}", BarColumn()]
+    if unit == "bytes":
+        columns.append(DownloadColumn())
+    columns += [TextColumn("{task.fields[records]} records"), TimeElapsedColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=total, records=0)
         done = 0
 
-        def advance(size: int, records: int) -> None:
+        def advance(units: int, records: int) -> None:
             nonlocal done
             done += records
-            bar.update(task, advance=size, records=f"{done:,}")
+            bar.update(task, advance=units, records=f"{done:,}")
 
         yield advance

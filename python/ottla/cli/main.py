@@ -49,7 +49,8 @@ def ottla() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs `ottla` with the process's arguments (or these) and ends the process.
 
-    Exit codes: 0 done, 1 an error that the message explains, 2 the command line is wrong, 130 interrupted.
+    Exit codes: 0 done, 1 an error that the message explains (or, silently, that nobody reads our output any more), 2
+    the command line is wrong, 130 interrupted.
     """
     try:
         result = ottla.main(arguments, prog_name="ottla", standalone_mode=False)
@@ -59,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has gone (`ottla consume | head`). Nothing may be written to it any more, at exit
-        # either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except BaseExceptionGroup as group:
+        # Ctrl-C in the middle of concurrent work arrives wrapped.
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        sys.exit(130)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -99,7 +99,7 @@ async def _produce(
     async with Producer(
         cluster, acks=acks, compression=compression, delivery_timeout_ms=cluster.timeout_ms
     ) as producer:
-        with progress(f"producing to {topic}", total_bytes) as advance:
+        with progress(f"producing to {topic}", total_bytes, unit="bytes") as advance:
             for file in files or (None,):
                 with ExitStack() as stack:
                     source = sys.stdin.buffer if file is None else stack.enter_context(open(file, "rb"))
@@ -121,22 +121,26 @@ async def _send_lines(
     from ottla.cli._lines import lines
     from ottla.cli._records import BadLine
 
-    number = 0
-    async for part in lines(source, lambda size: advance(size, 0)):
-        for line in part:
-            number += 1
-            try:
-                record = parse(line)
-            except BadLine as error:
-                await producer.flush()
-                sent = f"the {producer.acknowledged} records before it were produced"
-                raise click.ClickException(f"{name}, line {number}: {error} ({sent})") from None
-            await producer.send(
-                topic,
-                record.value,
-                key=record.key,
-                headers=record.headers,
-                timestamp_ms=record.timestamp_ms,
-                partition=record.partition if partition is None else partition,
-            )
-        advance(0, len(part))
+    existing = await producer.cluster.partitions(topic)
+
+    async def send(line: bytes) -> None:
+        record = parse(line)
+        to = record.partition if partition is None else partition
+        if to is not None and to not in existing:
+            raise BadLine(f"topic '{topic}' has no partition {to}, but {existing[0]} to {existing[-1]}")
+        await producer.send(
+            topic, record.value, key=record.key, headers=record.headers, timestamp_ms=record.timestamp_ms, partition=to
+        )
+
+    before = 0
+    async with aclosing(lines(source, lambda size: advance(size, 0))) as parts:
+        async for part in parts:
+            for number, line in enumerate(part, start=before + 1):
+                try:
+                    await send(line)
+                except BadLine as error:
+                    await producer.flush()
+                    sent = f"the {producer.acknowledged} records before it were produced"
+                    raise click.ClickException(f"{name}, line {number}: {error} ({sent})") from None
+            before += len(part)
+            advance(0, len(part))

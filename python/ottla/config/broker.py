@@ -16,7 +16,6 @@ from enum import IntEnum
 from functools import cached_property
 from typing import cast
 
-from ottla.config import properties
 from ottla.config.listeners import Endpoint, endpoints, protocol_map
 from ottla.config.names import base_setting, ineffective_warnings, require_dynamic, require_known, unknown_warnings
 from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS
@@ -78,7 +77,11 @@ class BrokerConfig:
         An unknown name in the file is a warning with the nearest name, as Kafka warns; in `overrides` it raises
         UnknownSetting. An invalid value raises InvalidValue, which says what is possible, a contradiction ConfigError.
         """
-        static = {entry.key: entry.value for entry in properties.read(file)} if file is not None else {}
+        static: dict[str, str] = {}
+        if file is not None:
+            from ottla.config import properties
+
+            static = {entry.key: entry.value for entry in properties.read(file)}
         warnings = unknown_warnings(static, file)
         for name in overrides or {}:
             require_known(name)

@@ -22,7 +22,7 @@ PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 T = TypeVar("T")
 
 WILDCARDS = ("", "0.0.0.0", "::")
-_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+_ENDPOINT = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)"
 
 
 class Endpoint(NamedTuple):
@@ -71,7 +71,7 @@ def endpoints(setting: str, text: str, protocols: Mapping[str, str], *, distinct
     """
     result: list[Endpoint] = []
     for item in filter(None, re.split(r"\s*,\s*", text.strip())):
-        match = _ENDPOINT.fullmatch(item)
+        match = re.fullmatch(_ENDPOINT, item)
         if match is None or not 0 <= int(match[3]) <= 65535:
             raise InvalidValue(
                 setting,

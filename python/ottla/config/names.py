@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ottla.config.table import BROKER_SETTINGS, DYNAMIC_SETTINGS, TOPIC_SETTINGS, Setting, TopicSetting, Update
 from ottla.config.values import ConfigError, UnknownSetting
 
-_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_LISTENER = r"listener\.name\.[^.]+\.(.+)"
 # These stand behind a SASL mechanism: listener.name.LISTENER.MECHANISM.NAME.
 _PER_MECHANISM = (
     "sasl.jaas.config",
@@ -27,7 +27,7 @@ def base_setting(name: str) -> Setting | None:
     """The setting that a name stands for, also with a listener's prefix; None if no setting has the name."""
     if setting := BROKER_SETTINGS.get(name) or DYNAMIC_SETTINGS.get(name):
         return setting
-    match = _LISTENER.fullmatch(name)
+    match = re.fullmatch(_LISTENER, name)
     if match is None:
         return None
     base = next((base for base in _PER_MECHANISM if match[1].endswith(base)), match[1])

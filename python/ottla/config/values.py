@@ -127,9 +127,10 @@ class Version(NamedTuple):
 
 Valid: TypeAlias = Range | OneOf | Throttled | Version | None
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+# Compiled when first used (re keeps them), for most starts parse nothing.
+_INTEGER = r"[+-]?[0-9]+"
 _BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
-_COMMA = re.compile(r"\s*,\s*")
+_COMMA = r"\s*,\s*"
 
 
 def parse(name: str, type: Type, text: str) -> Value:
@@ -146,7 +147,7 @@ def parse(name: str, type: Type, text: str) -> Value:
     if type in _BITS:
         bits = _BITS[type]
         bound = 1 << (bits - 1)
-        if not _INTEGER.fullmatch(text) or not -bound <= (number := int(text)) < bound:
+        if not re.fullmatch(_INTEGER, text) or not -bound <= (number := int(text)) < bound:
             raise InvalidValue(
                 name, f"{name}={text}: a whole number of {bits} bits is needed ({-bound} to {bound - 1})"
             )
@@ -160,7 +161,7 @@ def parse(name: str, type: Type, text: str) -> Value:
             raise InvalidValue(name, f"{name}={text}: a number is needed, such as 0.5 or 1e9")
         return value
     if type is Type.LIST:
-        return _COMMA.split(text) if text else []
+        return re.split(_COMMA, text) if text else []
     return text
 
 

@@ -1,0 +1,202 @@
+"""`ottla consume`: records as lines on stdout, as text or as JSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli._client import client_options, with_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.cli._progress import Advance
+    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.consumer import Consumer, Record, Start
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Default: all.")
+@click.option("--from-beginning", is_flag=True, help="Begin with the oldest record instead of the next new one.")
+@click.option(
+    "-o", "--offset", type=int, metavar="N", help="Begin at this offset of each partition; -N is N before its end."
+)
+@click.option(
+    "-t", "--timestamp", metavar="TIME", help="Begin with records of this time: ISO 8601, or milliseconds since 1970."
+)
+@click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
+@click.option("-e", "--until-end", is_flag=True, help="End where the partitions end now, instead of waiting for more.")
+@click.option("-K", "--keys", is_flag=True, help="Print the key before the value.")
+@click.option("-H", "--headers", is_flag=True, help="Print the headers before key and value, as NAME=VALUE,NAME=VALUE.")
+@click.option("-k", "--key-separator", default="\t", metavar="TEXT", help="What stands between them. Default: a tab.")
+@click.option("--null-marker", default="", metavar="TEXT", help="What stands for no key or no value. Default: nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Each record as JSON with everything it has, one a line.")
+@click.option("--read-committed", is_flag=True, help="Leave out records of transactions that are open or were aborted.")
+@client_options
+def command(
+    topic: str,
+    numbers: tuple[int, ...],
+    from_beginning: bool,
+    offset: int | None,
+    timestamp: str | None,
+    max_messages: int | None,
+    until_end: bool,
+    keys: bool,
+    headers: bool,
+    key_separator: str,
+    null_marker: str,
+    as_json: bool,
+    read_committed: bool,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Print the records of TOPIC, each on a line, until Ctrl-C.
+
+    \b
+    ottla consume orders --from-beginning --until-end --keys
+    ottla consume orders --timestamp 2026-03-01T12:00 --json
+    ottla consume orders --offset -10 --until-end
+    """
+    from ottla.cli._formats import json_line, text_line
+
+    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
+        raise click.UsageError("only one of --from-beginning, --offset and --timestamp is possible")
+    timestamp_ms = None if timestamp is None else _milliseconds(timestamp)
+    write = (
+        json_line
+        if as_json
+        else text_line(keys=keys, headers=headers, separator=key_separator.encode(), null=null_marker.encode())
+    )
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.consumer import Consumer
+
+        consumer = Consumer(cluster, read_committed=read_committed)
+        partitions = await _partitions(cluster, topic, numbers)
+        await _begin(consumer, partitions, from_beginning=from_beginning, offset=offset, timestamp_ms=timestamp_ms)
+        await _print(consumer, topic, write, max_messages, until_end)
+
+    with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
+
+
+def _milliseconds(text: str) -> int:
+    """Milliseconds since 1970 for a time as people write it; without a zone it is the local one."""
+    if text.isdecimal():
+        return int(text)
+    from datetime import datetime
+
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{text!r} is no time such as 2026-03-01T12:00, 2026-03-01T12:00+01:00 or 1772362800000",
+            param_hint="--timestamp",
+        ) from None
+
+
+async def _partitions(cluster: Cluster, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+    """The partitions that are asked for, all if none are named. Raises UnknownTopicOrPartition."""
+    from ottla.client.cluster import TopicPartition
+    from ottla.errors import UnknownTopicOrPartition
+
+    existing = await cluster.partitions(topic)
+    for number in numbers:
+        if number not in existing:
+            raise UnknownTopicOrPartition(
+                f"topic '{topic}' has no partition {number}, but {existing[0]} to {existing[-1]}"
+            )
+    return [TopicPartition(topic, number) for number in sorted(set(numbers)) or existing]
+
+
+async def _begin(
+    consumer: Consumer,
+    partitions: list[TopicPartition],
+    *,
+    from_beginning: bool,
+    offset: int | None,
+    timestamp_ms: int | None,
+) -> None:
+    """Puts the consumer where it is to begin. An offset that is not there is an error that says which are."""
+    from ottla.client.consumer import EARLIEST, LATEST, At
+    from ottla.client.offsets import list_offsets
+
+    start: Start = LATEST
+    if from_beginning:
+        start = EARLIEST
+    elif timestamp_ms is not None:
+        start = At(timestamp_ms)
+    await consumer.assign(dict.fromkeys(partitions, start))
+    if offset is None:
+        return
+    firsts = await list_offsets(consumer.cluster, dict.fromkeys(partitions, EARLIEST))
+    for partition, end in consumer.positions.copy().items():
+        first = firsts[partition].offset
+        wanted = max(first, end + offset) if offset < 0 else offset
+        if not first <= wanted <= end:
+            raise click.ClickException(
+                f"{partition} has no offset {offset}: it begins at {first} and ends before {end}; "
+                "--partition chooses others, --from-beginning begins where each begins"
+            )
+        consumer.positions[partition] = wanted
+
+
+async def _print(
+    consumer: Consumer, topic: str, write: Callable[[Record], bytes], max_messages: int | None, until_end: bool
+) -> None:
+    """Prints records until there were enough, or the end that was is reached, or for ever."""
+    from ottla.cli._progress import progress
+
+    ends = await consumer.ends() if until_end else None
+    left = max_messages
+    total = None if ends is None else sum(end - consumer.positions[partition] for partition, end in ends.items())
+    # Where the records themselves are seen, nothing else moves on the screen.
+    with progress(f"consuming {topic}", total, unit="records", is_shown=not sys.stdout.isatty()) as advance:
+        while left != 0 and (
+            ends is None or any(consumer.positions[partition] < end for partition, end in ends.items())
+        ):
+            records = await _poll(consumer)
+            if ends is not None:
+                records = [record for record in records if record.offset < ends[_of(record)]]
+                for partition, end in ends.items():
+                    if consumer.positions[partition] >= end and len(consumer.positions) > 1:
+                        del consumer.positions[partition]
+                ends = {partition: end for partition, end in ends.items() if partition in consumer.positions}
+            if left is not None:
+                records = records[:left]
+                left -= len(records)
+            _put(records, write, advance)
+
+
+async def _poll(consumer: Consumer) -> list[Record]:
+    """The next records; goes on with the oldest that is left where retention has overtaken it."""
+    from ottla.client.consumer import EARLIEST
+    from ottla.client.offsets import list_offsets
+    from ottla.errors import OffsetOutOfRange
+
+    try:
+        return await consumer.poll()
+    except OffsetOutOfRange as error:
+        firsts = await list_offsets(consumer.cluster, dict.fromkeys(consumer.positions, EARLIEST))
+        overtaken = [partition for partition, at in consumer.positions.items() if at < firsts[partition].offset]
+        if not overtaken:
+            raise
+        for partition in overtaken:
+            click.echo(f"{error}: deleted meanwhile, going on at {firsts[partition].offset}", err=True)
+            consumer.positions[partition] = firsts[partition].offset
+        return []
+
+
+def _of(record: Record) -> TopicPartition:
+    from ottla.client.cluster import TopicPartition
+
+    return TopicPartition(record.topic, record.partition)
+
+
+def _put(records: list[Record], write: Callable[[Record], bytes], advance: Advance) -> None:
+    if records:
+        sys.stdout.buffer.write(b"".join(write(record) for record in records))
+        sys.stdout.buffer.flush()
+        advance(len(records), len(records))

@@ -1,0 +1,128 @@
+"""`ottla consume` of what `ottla produce` wrote."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import Ottla
+
+ALL = ("--from-beginning", "--until-end")
+
+
+@pytest.fixture(scope="module")
+def topic() -> str:
+    return "consumed"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def produced(bootstrap: str, topic: str) -> None:
+    """Six records in two partitions, one of each kind, with known times."""
+    lines = (
+        b'{"partition": 0, "timestamp": 1000, "value": "a0"}\n'
+        b'{"partition": 0, "timestamp": 2000, "value": "a1", "key": "k",'
+        b' "headers": [{"name": "h", "value": "1"}, {"name": "n"}]}\n'
+        b'{"partition": 0, "timestamp": 3000, "value": null, "key": "gone"}\n'
+        b'{"partition": 1, "timestamp": 1500, "value": ""}\n'
+        b'{"partition": 1, "timestamp": 2500, "value_base64": "AP8K"}\n'
+        b'{"partition": 1, "timestamp": 3500, "value": "b2"}\n'
+    )
+    command = [sys.executable, "-m", "ottla"]
+    subprocess.run([*command, "topic", "create", topic, "-p", "2", "-b", bootstrap], check=True)
+    subprocess.run([*command, "produce", topic, "--json", "-b", bootstrap], input=lines, check=True)
+
+
+def test_values(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    assert ottla("consume", topic, "-p", "0", *ALL, "-b", bootstrap).out == "a0\na1\n\n"
+
+
+def test_keys_headers_and_nothing(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    result = ottla(
+        "consume", topic, "-p", "0", *ALL, "--keys", "--headers", "-k", "|", "--null-marker", "NULL", "-b", bootstrap
+    )
+    assert result.out == "|NULL|a0\nh=1,n=NULL|k|a1\n|gone|NULL\n"
+
+
+def test_json(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    records = ottla("consume", topic, "-p", "1", "--json", *ALL, "-b", bootstrap).json
+    assert records[1] == {
+        "topic": topic,
+        "partition": 1,
+        "offset": 1,
+        "timestamp": 2500,
+        "key": None,
+        "value_base64": "AP8K",
+    }
+    assert len(records) == 3
+
+
+def test_json_can_be_produced_again(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    original = ottla("consume", topic, "--json", *ALL, "-b", bootstrap)
+    ottla("topic", "create", "again", "-p", "2", "--if-not-exists", "-b", bootstrap)
+    ottla("produce", "again", "--json", "-b", bootstrap, stdin=original.out.encode())
+    copy = ottla("consume", "again", "--json", *ALL, "-b", bootstrap)
+    assert sorted(copy.out.replace('"again"', f'"{topic}"').splitlines()) == sorted(original.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("start", "values"),
+    [
+        (("--offset", "1"), ["a1", ""]),
+        (("--offset", "-1"), [""]),
+        (("--offset", "-100"), ["a0", "a1", ""]),
+        (("--offset", "3"), []),
+        (("--timestamp", "2000"), ["a1", ""]),
+        (("--timestamp", "1970-01-01T00:00:02.001+00:00"), [""]),
+        (("--timestamp", "9999"), []),
+        ((), []),
+        (("--from-beginning", "-n", "1"), ["a0"]),
+    ],
+)
+def test_where_it_begins(ottla: Ottla, bootstrap: str, topic: str, start: tuple[str, ...], values: list[str]) -> None:
+    result = ottla("consume", topic, "-p", "0", *start, "--until-end", "-b", bootstrap)
+    assert result.out.splitlines() == values
+
+
+def test_what_is_not_there(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    at = ("-b", bootstrap)
+    error = ottla("consume", topic, "--offset", "4", *at, code=1).err
+    assert "-0 has no offset 4: it begins at 0 and ends before 3" in error
+    assert "has no partition 2, but 0 to 1" in ottla("consume", topic, "-p", "2", *at, code=1).err
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("consume", "nowhere", *at, code=1).err
+    assert "no time such as" in ottla("consume", topic, "-t", "noon", *at, code=2).err
+    assert "only one of" in ottla("consume", topic, "-t", "1", "--from-beginning", *at, code=2).err
+
+
+def test_new_records_come_as_they_are_produced(ottla: Ottla, bootstrap: str) -> None:
+    ottla("topic", "create", "live", "--if-not-exists", "-b", bootstrap)
+    command = [sys.executable, "-m", "ottla", "consume", "live", "--from-beginning", "-b", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as consumer:
+        assert consumer.stdout is not None
+        for line in (b"one\n", b"two\n"):
+            ottla("produce", "live", "-b", bootstrap, stdin=line)
+            assert consumer.stdout.readline() == line
+        consumer.send_signal(2)
+        assert consumer.wait(30) == 130
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(bootstrap: str, topic: str) -> None:
+    command = [sys.executable, "-m", "ottla", "consume", topic, "--from-beginning", "-b", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        consumer.stdout.close()
+        assert consumer.wait(30) == 1
+        assert consumer.stderr.read() == b""
+
+
+def test_long_work_shows_its_progress_on_a_terminal(bootstrap: str, topic: str) -> None:
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "ottla", "consume", topic, *ALL, "-b", bootstrap]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=follower, check=True)
+    os.close(follower)
+    shown = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert done.stdout.count(b"\n") >= 6
+    assert f"consuming {topic}".encode() in shown
