@@ -1,0 +1,245 @@
+"""What brokers write into the tree for their clients, and what they refuse in Kafka's words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+from pytest_trio import trio_fixture
+
+from ottla.controller import (
+    NewTopic,
+    broker_racks,
+    create_partitions,
+    create_topic,
+    create_topics,
+    delete_topics,
+    get_config,
+    prepare,
+    set_config,
+    set_topic_config,
+    watch_config_changes,
+)
+from ottla.coordination import znodes
+from ottla.coordination.embedded import EmbeddedTree
+from ottla.coordination.tree import Tree
+from ottla.coordination.znodes import BrokerRegistration, Endpoint, TopicAssignment
+from ottla.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidTopic,
+    KafkaError,
+    ReassignmentInProgress,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+pytestmark = pytest.mark.trio
+
+
+@trio_fixture
+async def tree(tmp_path: Path) -> AsyncIterator[Tree]:
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as opened:
+        await prepare(opened)
+        for broker in (1, 2, 10):
+            registration = BrokerRegistration((Endpoint("PLAINTEXT", "h", broker),), rack=f"r{broker}")
+            await opened.create(znodes.broker_path(broker), registration.encode(), ephemeral=True)
+        yield opened
+
+
+async def assignment_of(tree: Tree, topic: str) -> dict[int, tuple[int, ...]]:
+    path = znodes.topic_path(topic)
+    return TopicAssignment.decode(path, (await tree.get(path)).data).partitions
+
+
+async def test_topics_are_created_each_on_its_own(tree: Tree) -> None:
+    results = await create_topics(
+        tree,
+        [
+            NewTopic("a", 4, 2, config={"retention.ms": "1"}),
+            NewTopic("b c", 1, 1),
+            NewTopic("b", 1, 4),
+            NewTopic("d", assignment={0: (10, 1), 1: (1, 2)}),
+        ],
+    )
+    assert isinstance(results["b c"], InvalidTopic)
+    assert isinstance(results["b"], InvalidReplicationFactor)
+    assert results["d"] == {0: (10, 1), 1: (1, 2)} == await assignment_of(tree, "d")
+    assert results["a"] == await assignment_of(tree, "a")
+    assert len(await assignment_of(tree, "a")) == 4
+    assert await tree.children(znodes.TOPICS) == ["a", "d"]
+    assert await get_config(tree, "topics", "a") == {"retention.ms": "1"}
+    assert await get_config(tree, "topics", "d") == {}
+    assert await broker_racks(tree) == {1: "r1", 2: "r2", 10: "r10"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "message"),
+    [
+        (NewTopic("taken"), TopicAlreadyExists, "Topic 'taken' already exists."),
+        (NewTopic("tak.en"), InvalidTopic, "collides with existing topics: tak_en"),
+        (NewTopic("", 1, 1), InvalidTopic, "it can't be empty"),
+        (NewTopic("n", 0, 1), InvalidPartitions, "Number of partitions must be larger than 0."),
+        (NewTopic("n", 1, 0), InvalidReplicationFactor, "Replication factor must be larger than 0."),
+        (NewTopic("n", 1, 4), InvalidReplicationFactor, "Replication factor: 4 larger than available brokers: 3."),
+        (NewTopic("n", assignment={0: (1,), 2: (1,)}), InvalidReplicaAssignment, "consecutive 0-based"),
+        (NewTopic("n", assignment={0: (1,), 1: (1, 2)}), InvalidReplicaAssignment, "same number of replicas"),
+        (NewTopic("n", assignment={0: (1, 1)}), InvalidReplicaAssignment, "Duplicate replica assignment"),
+        (NewTopic("n", assignment={0: ()}), InvalidReplicaAssignment, ""),
+        (NewTopic("n", assignment={}), InvalidReplicaAssignment, ""),
+        (NewTopic("n", config={"retention.ms": "soon"}), InvalidConfig, "retention.ms"),
+        (NewTopic("n", config={"no.such.setting": "1"}), InvalidConfig, "no.such.setting"),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [False, True])
+async def test_what_is_refused(
+    tree: Tree, topic: NewTopic, error: type[KafkaError], message: str, validate_only: bool
+) -> None:
+    await create_topics(tree, [NewTopic("taken"), NewTopic("tak_en")])
+    result = (await create_topics(tree, [topic], validate_only=validate_only))[topic.name]
+    assert type(result) is error
+    assert message in str(result)
+    assert await tree.children(znodes.TOPICS) == ["tak_en", "taken"]
+
+
+async def test_validate_only_writes_nothing(tree: Tree) -> None:
+    result = await create_topics(tree, [NewTopic("a", 2, 3)], validate_only=True)
+    assert isinstance(result["a"], dict)
+    assert await tree.children(znodes.TOPICS) == []
+    assert await tree.children(znodes.CONFIG_TOPICS) == []
+
+
+async def test_settings_left_behind_by_an_older_topic_are_replaced(tree: Tree) -> None:
+    await set_config(tree, "topics", "a", {"retention.ms": "1"})
+    await create_topic(tree, NewTopic("a", config={"segment.ms": "100"}))
+    assert await get_config(tree, "topics", "a") == {"segment.ms": "100"}
+
+
+async def test_two_brokers_create_the_same_topic(tree: Tree) -> None:
+    outcomes: list[object] = []
+
+    async def create() -> None:
+        try:
+            outcomes.append(await create_topic(tree, NewTopic("a", 3, 2)))
+        except TopicAlreadyExists as error:
+            outcomes.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(create)
+    assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1
+    assert [outcome for outcome in outcomes if isinstance(outcome, dict)] == [await assignment_of(tree, "a")]
+
+
+async def test_deletion_is_marked_once_or_twice(tree: Tree) -> None:
+    await create_topic(tree, NewTopic("a"))
+    for _ in range(2):
+        results = await delete_topics(tree, ["a", "b", "../x", ""])
+        assert results.pop("a") is None
+        assert {type(error) for error in results.values()} == {UnknownTopicOrPartition}
+    assert await tree.children(znodes.DELETE_TOPICS) == ["a"]
+
+
+async def test_partitions_are_added_where_kafka_would_add_them(tree: Tree) -> None:
+    await create_topic(tree, NewTopic("a", assignment={0: (2, 1)}))
+    assert (await create_partitions(tree, "a", 3, validate_only=True)).keys() == {1, 2}
+    assert len(await assignment_of(tree, "a")) == 1
+    added = await create_partitions(tree, "a", 3)
+    assert await assignment_of(tree, "a") == {0: (2, 1)} | added
+    assert all(len(replicas) == 2 for replicas in added.values())
+    assert await create_partitions(tree, "a", 4, assignments=[(1, 10)]) == {3: (1, 10)}
+
+
+@pytest.mark.parametrize(
+    ("total", "assignments", "error", "message"),
+    [
+        (2, None, InvalidPartitions, "Topic already has 2 partitions."),
+        (1, None, InvalidPartitions, "Topic currently has 2 partitions, which is higher than the requested 1."),
+        (3, [(1, 3)], InvalidReplicaAssignment, "Unknown broker(s) in replica assignment: 3."),
+        (4, [(1, 2)], InvalidReplicaAssignment, "Increasing the number of partitions by 2 but 1 assignments provided."),
+        (3, [(1,)], InvalidReplicaAssignment, "2 replicas"),
+        (3, [(1, 1)], InvalidReplicaAssignment, "2 replicas"),
+    ],
+)
+async def test_what_is_refused_when_adding(
+    tree: Tree, total: int, assignments: list[tuple[int, ...]] | None, error: type[KafkaError], message: str
+) -> None:
+    await create_topic(tree, NewTopic("a", assignment={0: (2, 1), 1: (1, 2)}))
+    with pytest.raises(error) as refused:
+        await create_partitions(tree, "a", total, assignments=assignments)
+    assert message in str(refused.value)
+    with pytest.raises(UnknownTopicOrPartition):
+        await create_partitions(tree, "b", 2)
+
+
+async def test_nothing_is_added_during_a_reassignment_and_a_topic_id_is_kept(tree: Tree) -> None:
+    path = znodes.topic_path("a")
+    data = b'{"version":3,"topic_id":"x","partitions":{"0":[1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{}}'
+    await tree.create(path, data)
+    with pytest.raises(ReassignmentInProgress):
+        await create_partitions(tree, "a", 2)
+    await tree.set(path, data.replace(b'"0":[2]', b""))
+    await create_partitions(tree, "a", 2)
+    kept = TopicAssignment.decode(path, (await tree.get(path)).data)
+    assert (kept.version, kept.extra, len(kept.partitions)) == (3, {"topic_id": "x"}, 2)
+
+
+async def test_every_broker_hears_of_settings_in_order(tree: Tree) -> None:
+    heard: list[tuple[str, str]] = []
+    changed = trio.Event()
+
+    async def on_change(entity_type: str, entity_name: str) -> None:
+        nonlocal changed
+        heard.append((entity_type, entity_name))
+        changed.set()
+        changed = trio.Event()
+
+    await create_topic(tree, NewTopic("a"))
+    await set_topic_config(tree, "a", {"retention.ms": "1"})
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch_config_changes, tree, on_change)
+        assert heard == [("topics", "a")]
+        await set_config(tree, "brokers", "<default>", {"x": "y"})
+        await set_config(tree, "brokers", "1", {"x": "z"})
+        await set_config(tree, "users", "u/clients/c", {"x": "z"})
+        await tree.create(znodes.CONFIG_CHANGE_PREFIX, b"nonsense", sequential=True)
+        await set_topic_config(tree, "a", {"retention.ms": "2"})
+        with trio.fail_after(10):
+            while len(heard) < 5:
+                await changed.wait()
+        nursery.cancel_scope.cancel()
+    assert heard[1:] == [
+        ("brokers", "<default>"),
+        ("brokers", "1"),
+        ("users", "u/clients/c"),
+        ("topics", "a"),
+    ]
+    assert await get_config(tree, "topics", "a") == {"retention.ms": "2"}
+    assert await get_config(tree, "users", "u/clients/c") == {"x": "z"}
+
+
+async def test_old_changes_are_removed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    await set_config(tree, "brokers", "1", {"x": "z"})
+    now = znodes.now_ms()
+    monkeypatch.setattr(znodes, "now_ms", lambda: now + 16 * 60 * 1000)
+
+    async def ignore(_: str, __: str) -> None:
+        pass
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch_config_changes, tree, ignore)
+        nursery.cancel_scope.cancel()
+    assert await tree.children(znodes.CONFIG_CHANGES) == []
+
+
+async def test_settings_of_topics_that_are_not_there(tree: Tree) -> None:
+    with pytest.raises(UnknownTopicOrPartition):
+        await set_topic_config(tree, "a", {})
+    await create_topic(tree, NewTopic("a"))
+    with pytest.raises(InvalidConfig):
+        await set_topic_config(tree, "a", {"retention.ms": "soon"})
+    assert await tree.children(znodes.CONFIG_CHANGES) == []
