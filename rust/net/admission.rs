@@ -47,13 +47,53 @@ impl Supported {
             Err(error) => return self.refuse_malformed(&frame, &error.to_string()),
         };
         let (key, version) = (header.api_key, header.api_version);
+        match self.range(key) {
+            Some((low, high)) if (low..=high).contains(&version) => Admission::Start(header, frame),
+            _ => self.refuse_version(key, version, header.correlation_id, || {
+                client_id(&header, &frame)
+            }),
+        }
+    }
+
+    /// The header is cut, or its tags are broken. Nobody can know what the header of an unknown version looks like, apart from what has been
+    /// at its beginning for ever; an unknown version of ApiVersions is answered by that.
+    fn refuse_malformed(&self, frame: &[u8], error: &str) -> Admission {
+        let Some((&[key, key2, version, version2, a, b, c, d], rest)) = frame.split_first_chunk()
+        else {
+            return Admission::Refuse {
+                reason: format!("a frame of {} bytes without a header", frame.len()),
+                client_id: None,
+            };
+        };
+        let key = i16::from_be_bytes([key, key2]);
+        let version = i16::from_be_bytes([version, version2]);
+        if let Some((low, high)) = self.range(key)
+            && !(low..=high).contains(&version)
+        {
+            return self.refuse_version(key, version, i32::from_be_bytes([a, b, c, d]), || {
+                let (length, rest) = rest.split_first_chunk()?;
+                let name = rest.get(..usize::try_from(i16::from_be_bytes(*length)).ok()?)?;
+                Some(String::from_utf8_lossy(name).into_owned())
+            });
+        }
+        Admission::Refuse {
+            reason: describe(key, version, &format!("malformed header: {error}")),
+            client_id: None,
+        }
+    }
+
+    /// The key, or this version of it, is not served.
+    fn refuse_version(
+        &self,
+        key: i16,
+        version: i16,
+        correlation_id: i32,
+        client_id: impl FnOnce() -> Option<String>,
+    ) -> Admission {
         let reason = match self.range(key) {
-            Some((low, high)) if (low..=high).contains(&version) => {
-                return Admission::Start(header, frame);
-            }
             Some((_, high)) if key == API_VERSIONS => {
                 return Admission::Answer {
-                    correlation_id: header.correlation_id,
+                    correlation_id,
                     body: unsupported_api_versions(high),
                 };
             }
@@ -62,36 +102,7 @@ impl Supported {
         };
         Admission::Refuse {
             reason: describe(key, version, &reason),
-            client_id: client_id(&header, &frame),
-        }
-    }
-
-    /// The header is cut or its tags are broken. An ApiVersions request of an unknown version is answered even then: nobody can know
-    /// what its header looks like, apart from its first eight bytes.
-    fn refuse_malformed(&self, frame: &[u8], error: &str) -> Admission {
-        let number = |at: usize| {
-            let bytes = frame.get(at..at + 2)?;
-            Some(i16::from_be_bytes([bytes[0], bytes[1]]))
-        };
-        let (Some(key), Some(version)) = (number(0), number(2)) else {
-            return Admission::Refuse {
-                reason: format!("a frame of {} bytes without a header", frame.len()),
-                client_id: None,
-            };
-        };
-        if let (API_VERSIONS, Some((low, high)), Some(correlation)) =
-            (key, self.range(key), frame.get(4..8))
-            && !(low..=high).contains(&version)
-            && let Ok(correlation) = correlation.try_into()
-        {
-            return Admission::Answer {
-                correlation_id: i32::from_be_bytes(correlation),
-                body: unsupported_api_versions(high),
-            };
-        }
-        Admission::Refuse {
-            reason: describe(key, version, &format!("malformed header: {error}")),
-            client_id: None,
+            client_id: client_id(),
         }
     }
 }

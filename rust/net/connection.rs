@@ -157,12 +157,12 @@ impl Connection {
     /// One read is enough: it asks for more than the socket is likely to hold, and what it leaves is reported again.
     pub fn receive(&mut self, shared: &mut [u8]) -> io::Result<Received> {
         let head = self.input.take_head(shared);
-        let direct = self.input.direct().unwrap_or_default();
+        let (direct, is_rest) = self.input.direct().unwrap_or_default();
         let wanted = direct.len().min(TURN_BYTES_MAX);
         let received = if wanted == 0 {
             rustix::net::recv(&self.socket, &mut shared[head..], RecvFlags::DONTWAIT)
                 .map(|(count, _)| count)
-        } else if wanted < direct.len() {
+        } else if wanted < direct.len() || !is_rest {
             rustix::net::recv(&self.socket, &mut direct[..wanted], RecvFlags::DONTWAIT)
                 .map(|(count, _)| count)
         } else {

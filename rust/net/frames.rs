@@ -34,6 +34,8 @@ struct Kept {
 }
 
 /// Free buffers by size class. What is handed out is charged to the budget until it returns.
+///
+/// A frame that comes in several reads is charged as it fills: what a client announces costs nothing, what it sends does.
 pub struct Pool {
     kept: Mutex<Kept>,
     budget: Arc<Budget>,
@@ -52,8 +54,14 @@ impl Pool {
 
     /// A buffer of exactly `length` bytes; their content is left from an earlier use.
     pub fn take(self: &Arc<Self>, length: usize) -> Buffer {
+        let mut buffer = self.take_uncharged(length);
+        buffer.charge(buffer.memory.len());
+        buffer
+    }
+
+    /// As `take`, to be charged by `charge` as it fills.
+    pub fn take_uncharged(self: &Arc<Self>, length: usize) -> Buffer {
         let (class, size) = class_of(length);
-        self.budget.charge(size);
         let reused = {
             let mut kept = self.kept.lock();
             let reused = kept.free[class].pop();
@@ -66,6 +74,7 @@ impl Pool {
             // Zeroed memory of this size comes from the kernel untouched: only the pages that are received into become resident.
             memory: reused.unwrap_or_else(|| vec![0; size].into_boxed_slice()),
             length,
+            charged: 0,
             pool: Arc::clone(self),
         }
     }
@@ -80,7 +89,25 @@ impl Pool {
 pub struct Buffer {
     memory: Box<[u8]>,
     length: usize,
+    charged: usize,
     pool: Arc<Pool>,
+}
+
+impl Buffer {
+    /// Charges the budget so that it holds `bytes` for this buffer.
+    pub fn charge(&mut self, bytes: usize) {
+        let more = bytes.saturating_sub(self.charged);
+        self.pool.budget.charge(more);
+        self.charged += more;
+    }
+
+    /// Moves the first `filled` bytes to a buffer of `length` bytes.
+    pub fn grow(&mut self, length: usize, filled: usize) {
+        let mut grown = self.pool.take_uncharged(length);
+        grown[..filled].copy_from_slice(&self[..filled]);
+        grown.charge(self.charged);
+        *self = grown;
+    }
 }
 
 impl Deref for Buffer {
@@ -108,7 +135,7 @@ impl Drop for Buffer {
                 kept.free[class_of(size).0].push(memory);
             }
         }
-        self.pool.budget.release(size);
+        self.pool.budget.release(self.charged);
     }
 }
 
@@ -146,6 +173,22 @@ mod tests {
         drop(buffer);
         assert_eq!(budget.used(), 0);
         assert_eq!(pool.take(990_000).as_ptr(), address);
+    }
+
+    #[test]
+    fn growing_keeps_content_and_charge() {
+        let (pool, budget) = pool(1 << 30);
+        let mut buffer = pool.take_uncharged(1000);
+        assert_eq!(budget.used(), 0);
+        buffer[..500].fill(7);
+        buffer.charge(500);
+        buffer.grow(100_000, 500);
+        assert_eq!((buffer.len(), budget.used()), (100_000, 500));
+        assert_eq!(buffer[..500], [7; 500]);
+        buffer.charge(100_000);
+        assert_eq!(budget.used(), 100_000);
+        drop(buffer);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

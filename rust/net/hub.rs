@@ -32,8 +32,8 @@ use super::connection::{Connection, Received, Reply, State};
 use super::frames::{Buffer, Pool};
 use super::input::{Fresh, Next};
 use super::limits::{
-    ACCEPT_REST_MS, Budget, Limits, SHARED_READ_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX,
-    VISIT_FRAMES_MAX,
+    ACCEPT_REST_MS, Budget, Limits, PRIVILEGE_MS, SHARED_READ_BYTES, SMALL_FRAME_BYTES,
+    TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::reply::Sent;
@@ -125,6 +125,10 @@ pub struct Hub<T> {
     /// Connections whose slots were filled outside their visit.
     dirty: Vec<u64>,
     starved: Vec<u64>,
+    /// Bytes of the frames of requests that were started and are not answered, over all connections.
+    waiting_bytes: usize,
+    /// The connection that may go on receiving a frame although memory is short, and when it last did.
+    privileged: Option<(u64, u64)>,
     visit: Option<Visit>,
     in_turn: bool,
     turn: u64,
@@ -169,6 +173,8 @@ impl<T> Hub<T> {
             ready: VecDeque::new(),
             dirty: Vec::new(),
             starved: Vec::new(),
+            waiting_bytes: 0,
+            privileged: None,
             visit: None,
             in_turn: false,
             turn: 0,
@@ -269,14 +275,15 @@ impl<T> Hub<T> {
             for piece in rest {
                 connection.output.push(piece);
             }
-            connection.slots.fill(ticket.sequence, Value::Skip);
+            let filled = connection.slots.fill(ticket.sequence, Value::Skip);
+            self.waiting_bytes -= filled.unwrap_or(0);
         } else if connection.slots.is_waiting(ticket.sequence) {
             let mut bytes = Vec::new();
             write_answer(&mut bytes, ticket, write, &rest);
             connection.slot_bytes += bytes.len();
-            connection
-                .slots
-                .fill(ticket.sequence, Value::Answer(Reply { bytes, rest }));
+            let answer = Value::Answer(Reply { bytes, rest });
+            let filled = connection.slots.fill(ticket.sequence, answer);
+            self.waiting_bytes -= filled.unwrap_or(0);
         }
         self.mark_dirty(ticket.connection);
     }
@@ -284,7 +291,8 @@ impl<T> Hub<T> {
     /// The slot closes empty: acks=0.
     pub fn skip(&mut self, ticket: Ticket) {
         if let Some(connection) = self.connections.get(ticket.connection) {
-            connection.slots.fill(ticket.sequence, Value::Skip);
+            let filled = connection.slots.fill(ticket.sequence, Value::Skip);
+            self.waiting_bytes -= filled.unwrap_or(0);
             self.mark_dirty(ticket.connection);
         }
     }
@@ -293,11 +301,11 @@ impl<T> Hub<T> {
     pub fn close_after(&mut self, ticket: Ticket, reason: Option<&str>) {
         if let Some(connection) = self.connections.get(ticket.connection) {
             let reason = reason.map(|reason| describe(ticket.api_key, ticket.api_version, reason));
-            if connection.slots.fill(ticket.sequence, Value::Close(reason))
-                && connection.state == State::Open
-            {
+            let filled = connection.slots.fill(ticket.sequence, Value::Close(reason));
+            if filled.is_some() && connection.state == State::Open {
                 connection.state = State::Closing;
             }
+            self.waiting_bytes -= filled.unwrap_or(0);
             self.mark_dirty(ticket.connection);
         }
     }
@@ -390,15 +398,35 @@ impl<T> Hub<T> {
                 id => self.became_ready(id, flags),
             }
         }
-        if !self.starved.is_empty() && self.budget.has_room() {
+        if !self.starved.is_empty() {
+            self.feed_starved();
+        }
+        Ok(())
+    }
+
+    /// Lets connections be read again that were stopped for want of memory, if it is worth a try.
+    fn feed_starved(&mut self) {
+        if let Some((id, active_ms)) = self.privileged {
+            let receives = self
+                .connections
+                .get(id)
+                .is_some_and(|connection| connection.input.receiving().is_some());
+            if !receives || active_ms + PRIVILEGE_MS <= self.now_ms {
+                self.privileged = None;
+            }
+        }
+        let another =
+            self.privileged.is_none() && self.budget.is_mostly_unhandled(self.waiting_bytes);
+        if self.budget.has_room() || another {
             for id in mem::take(&mut self.starved) {
                 if let Some(connection) = self.connections.get(id) {
                     connection.starved = false;
                     self.mark_dirty(id);
                 }
             }
+        } else {
+            self.set_timer();
         }
-        Ok(())
     }
 
     fn woken(&mut self) {
@@ -431,26 +459,55 @@ impl<T> Hub<T> {
         }
     }
 
+    /// Whether a connection is read although memory is short.
+    fn may_read_all_the_same(&mut self, id: u64) -> bool {
+        let has_reserve = self.budget.has_reserve();
+        let Some(connection) = self.connections.get(id) else {
+            return false;
+        };
+        let Some(length) = connection.input.receiving() else {
+            return has_reserve
+                && (connection.is_broker
+                    || (connection.holds_nothing() && connection.next_is_small()));
+        };
+        if has_reserve || connection.is_broker || length < SMALL_FRAME_BYTES {
+            return true;
+        }
+        // Half received frames must not all wait for each other: one goes on even at the limit.
+        if self.privileged.is_none() && self.budget.is_mostly_unhandled(self.waiting_bytes) {
+            self.privileged = Some((id, self.now_ms));
+        }
+        match &mut self.privileged {
+            Some((privileged, active_ms)) if *privileged == id => {
+                *active_ms = self.now_ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn begin_visit(&mut self, id: u64) {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
         connection.in_ready = false;
+        let readable = mem::take(&mut connection.readable);
+        let reads = readable && !self.draining && connection.may_read(&self.limits);
+        let room = !reads || self.budget.has_room() || self.may_read_all_the_same(id);
         let mut visit = Visit {
             connection: id,
             start: 0,
             end: 0,
             frames: 0,
         };
-        let readable = mem::take(&mut connection.readable);
-        if readable && !self.draining && connection.may_read(&self.limits) {
-            let room = self.budget.has_room()
-                || (self.budget.has_reserve()
-                    && (connection.is_broker
-                        || (connection.holds_nothing() && connection.next_is_small())))
-                // A frame whose memory is charged already costs no more.
-                || connection.input.direct().is_some();
-            if room {
+        if let Some(connection) = self.connections.get(id)
+            && reads
+        {
+            if !room {
+                connection.starved = true;
+                self.starved.push(id);
+                self.budget.want();
+            } else {
                 match connection.receive(&mut self.shared) {
                     Ok(Received::Bytes { shared, total }) => {
                         visit.end = shared;
@@ -461,10 +518,6 @@ impl<T> Hub<T> {
                     // A reset is how many clients say good-bye.
                     Ok(Received::End) | Err(_) => connection.gone = true,
                 }
-            } else {
-                connection.starved = true;
-                self.starved.push(id);
-                self.budget.want();
             }
         }
         self.visit = Some(visit);
@@ -503,6 +556,7 @@ impl<T> Hub<T> {
             self.frames_left -= 1;
             match self.supported.admit(frame) {
                 Admission::Start(header, frame) => {
+                    self.waiting_bytes += frame.len();
                     let incoming = connection.start(header, frame);
                     self.connections.put(connection);
                     self.visit = Some(visit);
@@ -635,6 +689,7 @@ impl<T> Hub<T> {
     /// Closes a connection that was taken from the table.
     fn end(&mut self, connection: Box<Connection>, reason: Option<String>) {
         self.budget.release(connection.charged);
+        self.waiting_bytes -= connection.slots.waiting_bytes();
         self.per_ip.leave(connection.origin.peer.ip());
         self.connections.remove(connection.id);
         // A new one may come in its place.
@@ -761,10 +816,14 @@ impl<T> Hub<T> {
             .deadlines
             .peek()
             .map(|Reverse((deadline, _))| *deadline);
-        let at_ms = match (idle, self.rest_until_ms) {
-            (Some(one), Some(other)) => one.min(other),
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return,
+        let privilege = self.privileged.filter(|_| !self.starved.is_empty());
+        let privilege = privilege.map(|(_, active_ms)| active_ms + PRIVILEGE_MS);
+        let Some(at_ms) = [idle, self.rest_until_ms, privilege]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
+            return;
         };
         if self.timer_at_ms.is_some_and(|set| set <= at_ms) {
             return;

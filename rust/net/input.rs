@@ -11,13 +11,16 @@
 use std::sync::Arc;
 
 use super::frames::{Buffer, Pool};
+use super::limits::FIRST_BYTES_MAX;
 
 /// Bytes of the length before each frame.
 const LENGTH_BYTES: usize = 4;
 
 struct Partial {
+    /// Of the frame's length, or shorter if the frame is large and has not got that far.
     buffer: Buffer,
     filled: usize,
+    length: usize,
 }
 
 struct Parked {
@@ -84,7 +87,7 @@ impl Input {
     fn is_complete(&self) -> bool {
         self.partial
             .as_ref()
-            .is_some_and(|partial| partial.filled == partial.buffer.len())
+            .is_some_and(|partial| partial.filled == partial.length)
     }
 
     /// Whether nothing at all is kept.
@@ -92,16 +95,28 @@ impl Input {
         self.head_length == 0 && self.partial.is_none() && self.parked.is_none()
     }
 
-    /// Where the next bytes go before any others: the rest of a large frame.
-    pub fn direct(&mut self) -> Option<&mut [u8]> {
+    /// The length of the frame that has begun and is not complete.
+    pub fn receiving(&self) -> Option<usize> {
+        let partial = self.partial.as_ref()?;
+        (partial.filled < partial.length).then_some(partial.length)
+    }
+
+    /// Where the next bytes go before any others: the rest of a frame that has begun, or a part of it; and whether it is all of the rest.
+    pub fn direct(&mut self) -> Option<(&mut [u8], bool)> {
         let partial = self.partial.as_mut()?;
-        Some(&mut partial.buffer[partial.filled..])
+        if partial.filled == partial.buffer.len() && partial.filled < partial.length {
+            let length = partial.length.min(4 * partial.filled);
+            partial.buffer.grow(length, partial.filled);
+        }
+        let is_rest = partial.buffer.len() == partial.length;
+        Some((&mut partial.buffer[partial.filled..], is_rest))
     }
 
     /// `count` bytes came into `direct()`.
     pub fn advance(&mut self, count: usize) {
         if let Some(partial) = &mut self.partial {
             partial.filled += count;
+            partial.buffer.charge(partial.filled);
         }
     }
 
@@ -190,11 +205,14 @@ impl Input {
             self.head_length = bytes.len();
             return;
         };
-        let mut buffer = pool.take(i32::from_be_bytes(*length).max(0) as usize);
+        let length = i32::from_be_bytes(*length).max(0) as usize;
+        let mut buffer = pool.take_uncharged(length.min(FIRST_BYTES_MAX));
         buffer[..begun.len()].copy_from_slice(begun);
+        buffer.charge(begun.len());
         self.partial = Some(Partial {
             buffer,
             filled: begun.len(),
+            length,
         });
     }
 }
@@ -226,7 +244,8 @@ mod tests {
                 }
                 let mut left = chunk.min(rest.len());
                 end = input.take_head(&mut shared);
-                if let Some(space) = input.direct() {
+                if let Some((space, is_rest)) = input.direct() {
+                    assert!(is_rest);
                     let count = left.min(space.len());
                     space[..count].copy_from_slice(&rest[..count]);
                     input.advance(count);
@@ -284,6 +303,39 @@ mod tests {
                 assert_eq!(feed(&bytes, chunk, 9), (vec![vec![1; 5]], Some(length)));
             }
         }
+    }
+
+    #[test]
+    fn a_huge_frame_takes_memory_as_it_comes() {
+        let (pool, mut input) = (pool(), Input::default());
+        let length = 10 * FIRST_BYTES_MAX + 5;
+        let mut begun = (length as i32).to_be_bytes().to_vec();
+        begun.push(9);
+        let mut start = 0;
+        let mut fresh = Fresh {
+            bytes: &begun,
+            start: &mut start,
+        };
+        input.keep(&mut fresh, length, &pool);
+        let (mut received, mut sizes) = (1, Vec::new());
+        while !input.is_complete() {
+            let (space, is_rest) = input.direct().unwrap();
+            assert_eq!(is_rest, received + space.len() == length);
+            space.fill((received >> 20) as u8);
+            let count = space.len();
+            sizes.push(received + count);
+            input.advance(count);
+            received += count;
+        }
+        assert_eq!(sizes, [FIRST_BYTES_MAX, 4 * FIRST_BYTES_MAX, length]);
+        let mut start = 0;
+        let mut none = Fresh {
+            bytes: &[],
+            start: &mut start,
+        };
+        let frame = input.take(length, &mut none, &pool);
+        assert_eq!((frame.len(), frame[0]), (length, 9));
+        assert_eq!(frame[FIRST_BYTES_MAX], (FIRST_BYTES_MAX >> 20) as u8);
     }
 
     proptest! {

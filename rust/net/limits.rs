@@ -17,6 +17,10 @@ pub const TURN_BYTES_MAX: usize = 1 << 20;
 pub const SHARED_READ_BYTES: usize = 64 << 10;
 /// Connections accepted per listener in one turn; an accept costs about 10 us.
 pub const TURN_ACCEPTS_MAX: usize = 64;
+/// Memory for a frame is taken at once up to this size, and beyond it as the frame comes in: an announced length is not yet a need.
+pub const FIRST_BYTES_MAX: usize = 4 << 20;
+/// How long one connection may go on receiving a frame while memory is short, without receiving anything, before another may.
+pub const PRIVILEGE_MS: u64 = 1000;
 /// A reply larger than this is not joined with its neighbours: copying it would cost more than one more entry in a writev.
 pub const JOINED_BYTES_MAX: usize = 16 << 10;
 /// Frames up to this size may use the reserve of the memory budget (architecture.md, rule 9).
@@ -73,8 +77,9 @@ impl Default for Limits {
 
 /// The one sum of bytes queued for all connections: frames being received, held or handled, and replies not yet sent.
 ///
-/// As Kafka's memory pool it is not strict: a frame is admitted while there is any room, so that a frame larger than what is left
-/// still passes. The sum therefore stays below `limit + frame_bytes_max`; nothing is read while it is at the limit.
+/// As Kafka's memory pool it is not strict: whatever a read brings is admitted if there was any room before it. While the sum is at the
+/// limit nothing is read but the rest of one frame that has begun, and that only if hardly anything of the sum is being handled: else frames
+/// that are all half received would wait for each other. The sum therefore stays below `limit * 11 / 10 + frame_bytes_max` and a read.
 pub struct Budget {
     used: AtomicUsize,
     limit: usize,
@@ -105,6 +110,11 @@ impl Budget {
     /// for an answer that comes in on another connection would keep that answer from being read.
     pub fn has_reserve(&self) -> bool {
         self.used() < self.limit
+    }
+
+    /// Whether requests that are being handled hold so little that answering them would not end a shortage.
+    pub fn is_mostly_unhandled(&self, handled_bytes: usize) -> bool {
+        handled_bytes < self.limit / 10
     }
 
     pub fn charge(&self, bytes: usize) {

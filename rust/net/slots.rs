@@ -116,16 +116,14 @@ impl<A> Slots<A> {
         index.is_some_and(|index| matches!(self.slots.get(index), Some(Slot::Waiting { .. })))
     }
 
-    /// Fills a slot; the first value stays. Returns whether it was the first.
-    pub fn fill(&mut self, sequence: u64, value: Value<A>) -> bool {
-        let Some(slot) = self.slot(sequence) else {
-            return false;
-        };
+    /// Fills a slot, and returns what `start` was told of its frame's bytes; None if it was filled before: the first value stays.
+    pub fn fill(&mut self, sequence: u64, value: Value<A>) -> Option<usize> {
+        let slot = self.slot(sequence)?;
         let &mut Slot::Waiting {
             passable, bytes, ..
         } = slot
         else {
-            return false;
+            return None;
         };
         *slot = Slot::Filled(value);
         self.waiting -= 1;
@@ -133,7 +131,7 @@ impl<A> Slots<A> {
         if !passable {
             self.blocking -= 1;
         }
-        true
+        Some(bytes)
     }
 
     /// A slot that is filled from the start: for what the hub itself decides about a frame.
@@ -178,13 +176,21 @@ mod tests {
             })
             .collect();
         assert_eq!(slots.waiting_bytes(), 30);
-        assert!(slots.fill(numbers[2], Value::Answer(2)));
+        assert_eq!(slots.fill(numbers[2], Value::Answer(2)), Some(10));
         assert_eq!(left(&mut slots), []);
-        assert!(slots.fill(numbers[0], Value::Answer(0)));
+        assert!(slots.fill(numbers[0], Value::Answer(0)).is_some());
         assert_eq!(left(&mut slots), [Value::Answer(0)]);
-        assert!(!slots.fill(numbers[0], Value::Answer(9)), "left already");
-        assert!(!slots.fill(numbers[2], Value::Answer(9)), "filled already");
-        assert!(slots.fill(numbers[1], Value::Skip));
+        assert_eq!(
+            slots.fill(numbers[0], Value::Answer(9)),
+            None,
+            "left already"
+        );
+        assert_eq!(
+            slots.fill(numbers[2], Value::Answer(9)),
+            None,
+            "filled already"
+        );
+        assert!(slots.fill(numbers[1], Value::Skip).is_some());
         assert_eq!(left(&mut slots), [Value::Skip, Value::Answer(2)]);
         assert!(slots.is_empty());
         assert_eq!(slots.waiting_bytes(), 0);

@@ -92,7 +92,6 @@ async def test_large_frames() -> None:
             nursery.start_soon(send)
             for number, body in enumerate(data):
                 assert await peer.frame() == (number, body)
-        one.hub.mark_broker(1)
 
 
 async def test_answers_leave_in_order_of_the_requests() -> None:
