@@ -1,14 +1,10 @@
 """The error table: complete, consistent, and Kafka's names."""
 
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from ottla import errors
 from ottla.errors import BY_CODE, KafkaError
-from tests.peers.apache import SCRIPT, environment, need_java
+from tests.wire.java import run_java
 
 
 def test_every_code_of_2_7_is_there() -> None:
@@ -67,7 +63,9 @@ def test_error_makes_the_exception_of_a_code() -> None:
 @pytest.mark.parametrize(("version", "changed"), [("2.7.2", set()), ("3.9.2", {"CONCURRENT_TRANSACTIONS"})])
 def test_agrees_with_kafka(version: str, changed: set[str]) -> None:
     """Names and codes, and who may try again; `changed` in a later release, where ours keep to 2.7."""
-    table = {int(code): (name, flag == "true") for code, name, flag in map(str.split, error_table(version))}
+    table = {
+        int(code): (name, flag == "true") for code, name, flag in map(str.split, run_java("ErrorTable.java", version))
+    }
     ours = {code: (known.name, known.retriable) for code, known in BY_CODE.items()}
     differ = {theirs[0] for code, theirs in table.items() if code in ours and ours[code] != theirs}
     assert differ == changed
@@ -75,11 +73,3 @@ def test_agrees_with_kafka(version: str, changed: set[str]) -> None:
         assert set(table) <= set(ours)
     else:
         assert set(ours) <= set(table)
-
-
-def error_table(version: str) -> list[str]:
-    need_java()
-    command = [str(SCRIPT), "java", version, str(Path(__file__).with_name("ErrorTable.java"))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment(64)})
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
