@@ -31,6 +31,7 @@ KAFKA = ROOT / "tests" / "peers" / "kafka"
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = ("0", "1", "all")
+KAFKAS = ("2.7.2", "3.9.2", "4.3.1")
 RECORDS = 10_002  # over three partitions
 FILLER = b"the quick brown fox jumps over the lazy dog while every broker keeps what it was given, byte by byte. " * 4
 
