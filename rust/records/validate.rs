@@ -6,7 +6,7 @@ use super::batch::{
 };
 use super::compression::{Codec, Decompressor};
 use super::error::{ErrorKind, RecordError};
-use super::walk;
+use super::walk::{self, RawRecord};
 
 /// The greatest sizes that are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,46 +150,122 @@ fn walk_all(
         let problem = format!("{count} records cannot be in {} bytes", records.len());
         return Err(RecordError::invalid("record_count", RECORD_COUNT, problem));
     }
-    let (mut at, mut keyless, mut gaps) = (0, 0, 0);
-    let (mut greatest, mut least) = (i64::MIN, i64::MAX);
-    for index in 0..count {
-        let record = walk::read(records, at).map_err(|error| placed(error, index))?;
-        let delta = record.offset_delta;
-        if delta as u32 > header.last_offset_delta as u32 {
-            let problem = format!(
-                "offset delta {delta}, last_offset_delta is {}",
-                header.last_offset_delta
-            );
-            return Err(placed(
-                RecordError::invalid("offset_delta", at, problem),
-                index,
-            ));
+    let mut seen = Seen::new();
+    loop {
+        seen.walk_usual(records, &header);
+        if seen.index == count {
+            break;
         }
-        gaps |= delta ^ index;
-        keyless |= record.key.length;
-        let timestamp = header.base_timestamp.wrapping_add(record.timestamp_delta);
-        if timestamp != NO_TIMESTAMP {
-            greatest = greatest.max(timestamp);
-            least = least.min(timestamp);
-        }
-        at = record.end;
+        let record = walk::read(records, seen.at).map_err(|error| placed(error, seen.index))?;
+        seen.take(&record, header.base_timestamp);
     }
-    if at != records.len() {
+    let last = header.last_offset_delta;
+    if seen.greatest_delta > last as u32 {
+        let (index, at, delta) = seen_outside(records, &header).unwrap_or((0, 0, 0));
+        let problem = format!("offset delta {delta}, last_offset_delta is {last}");
+        return Err(placed(
+            RecordError::invalid("offset_delta", at, problem),
+            index,
+        ));
+    }
+    if seen.at != records.len() {
         let problem = format!(
-            "{count} records take {at} bytes, {} are left",
-            records.len() - at
+            "{count} records take {} bytes, {} are left",
+            seen.at,
+            records.len() - seen.at
         );
         return Err(RecordError::invalid("record_count", RECORD_COUNT, problem));
     }
-    let timed = least <= greatest;
+    let timed = seen.least_timestamp <= seen.greatest_timestamp;
     Ok(Validated {
         header,
-        keyless: keyless < 0,
-        consecutive: gaps == 0 && count == header.last_offset_delta.wrapping_add(1),
-        max_timestamp: if timed { greatest } else { NO_TIMESTAMP },
-        min_timestamp: if timed { least } else { NO_TIMESTAMP },
+        keyless: seen.key_lengths < 0,
+        consecutive: seen.gaps == 0 && count == last.wrapping_add(1),
+        max_timestamp: if timed {
+            seen.greatest_timestamp
+        } else {
+            NO_TIMESTAMP
+        },
+        min_timestamp: if timed {
+            seen.least_timestamp
+        } else {
+            NO_TIMESTAMP
+        },
         records_bytes: records.len(),
     })
+}
+
+/// The first record whose offset delta is outside of the batch: index, position, delta.
+#[cold]
+fn seen_outside(records: &[u8], header: &BatchHeader) -> Option<(i32, usize, i32)> {
+    let mut at = 0;
+    for index in 0..header.record_count {
+        let record = walk::read(records, at).ok()?;
+        if record.offset_delta as u32 > header.last_offset_delta as u32 {
+            return Some((index, at, record.offset_delta));
+        }
+        at = record.end;
+    }
+    None
+}
+
+/// What a walk gathers, without a decision a record: those are taken once, at the end.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// The next record and where it is.
+    index: i32,
+    at: usize,
+    /// All key lengths or-ed: negative if one is.
+    key_lengths: i32,
+    /// All differences of index and offset delta or-ed: zero if all are equal.
+    gaps: i32,
+    /// A negative delta is a large one here.
+    greatest_delta: u32,
+    greatest_timestamp: i64,
+    least_timestamp: i64,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Seen {
+            index: 0,
+            at: 0,
+            key_lengths: 0,
+            gaps: 0,
+            greatest_delta: 0,
+            greatest_timestamp: i64::MIN,
+            least_timestamp: i64::MAX,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, record: &RawRecord, base_timestamp: i64) {
+        self.key_lengths |= record.key.length;
+        self.gaps |= record.offset_delta ^ self.index;
+        self.greatest_delta = self.greatest_delta.max(record.offset_delta as u32);
+        let timestamp = base_timestamp.wrapping_add(record.timestamp_delta);
+        if timestamp != NO_TIMESTAMP {
+            self.greatest_timestamp = self.greatest_timestamp.max(timestamp);
+            self.least_timestamp = self.least_timestamp.min(timestamp);
+        }
+        self.at = record.end;
+        self.index = self.index.wrapping_add(1);
+    }
+
+    /// Walks until the end or the first record of unusual shape. On its own, and nothing else inlined, so that everything it
+    /// gathers stays in registers.
+    #[inline(never)]
+    fn walk_usual(&mut self, records: &[u8], header: &BatchHeader) {
+        let (count, base_timestamp) = (header.record_count, header.base_timestamp);
+        let mut seen = *self;
+        while seen.index < count {
+            let Some(record) = walk::read_usual(records, seen.at) else {
+                break;
+            };
+            seen.take(&record, base_timestamp);
+        }
+        *self = seen;
+    }
 }
 
 impl Validated {

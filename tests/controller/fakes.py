@@ -67,6 +67,10 @@ class FakeBroker:
             buffer += data
             while len(buffer) >= 4 and len(buffer) >= 4 + (size := struct.unpack_from(">i", buffer)[0]):
                 frame, buffer = buffer[4 : 4 + size], buffer[4 + size :]
+                if struct.unpack_from(">h", frame)[0] not in APIS:
+                    # A client of the cluster asks, or another broker: this one only listens to the controller.
+                    await stream.aclose()
+                    return
                 await self._answer(stream, frame)
 
     async def _answer(self, stream: trio.SocketStream, frame: bytes) -> None:

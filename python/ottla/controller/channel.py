@@ -61,6 +61,7 @@ class Channel:
         self._queue: deque[ControlRequest] = deque()
         self._filled = trio.Event()
         self._scope = trio.CancelScope()
+        self._failures = 0
 
     def send(self, request: ControlRequest) -> None:
         self._queue.append(request)
@@ -91,20 +92,33 @@ class Channel:
                             request.api, request.message, request.version, timeout_ms=TIMEOUT_MS
                         )
                     except (OSError, ProtocolError) as error:
-                        logger.warning(
-                            "%s to broker %d failed, trying again: %s", request.api.name, self.broker.id, error
-                        )
+                        self._log_failure(request, error)
                         if connection is not None:
                             await connection.aclose()
                             connection = None
                         await trio.sleep(BACKOFF_MS / 1000)
                         continue
                     self._queue.popleft()
+                    self._failures = 0
                     self._on_response(request, response)
             finally:
                 if connection is not None:
                     with trio.CancelScope(shield=True):
                         await connection.aclose()
+
+    def _log_failure(self, request: ControlRequest, error: Exception) -> None:
+        """A broker registers a moment before it listens, and a dead one is tried until the tree says so: not every
+        attempt.
+        """
+        self._failures += 1
+        if self._failures % 100 == 5:
+            logger.warning(
+                "%s to broker %d failed %d times, going on: %s",
+                request.api.name,
+                self.broker.id,
+                self._failures,
+                error,
+            )
 
     async def _open(self) -> ControlConnection:
         endpoint = self.broker.endpoint(self._listener)

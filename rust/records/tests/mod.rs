@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod columns;
+mod headers;
 mod hostile;
 mod properties;
 mod rules;

@@ -82,6 +82,41 @@ proptest! {
         // What passes an append is readable.
         prop_assert!(walked.is_err() || decoded.is_ok(), "{:?}", decoded);
     }
+
+    /// The same in the records of a compressed batch, behind a right checksum and a right frame of the codec.
+    #[test]
+    fn changed_records_are_read_or_refused_in_every_codec(
+        records in some_records(),
+        codec in 1..5_i8,
+        changes in prop::collection::vec((0..100_000_usize, any::<u8>()), 1..4),
+    ) {
+        let codec = Codec::from_id(codec).unwrap();
+        let mut batch = encode(BatchOptions::default(), &records);
+        let mut packed = batch[..HEADER_BYTES].to_vec();
+        for (at, byte) in changes {
+            let at = HEADER_BYTES + at % (batch.len() - HEADER_BYTES);
+            batch[at] = byte;
+        }
+        compression::Compressor::default().compress(codec, None, &batch[HEADER_BYTES..], &mut packed);
+        packed[22] = codec as u8;
+        set_length(&mut packed);
+        seal(&mut packed);
+        seal(&mut batch);
+        // The codec makes no difference to what is accepted, nor to what is read.
+        let (plain, compressed) = (check(&batch), check(&packed));
+        prop_assert_eq!(plain.is_ok(), compressed.is_ok());
+        match (plain, compressed) {
+            (Ok(plain), Ok(compressed)) => prop_assert_eq!(
+                (plain.max_timestamp, plain.min_timestamp, plain.keyless, plain.consecutive),
+                (compressed.max_timestamp, compressed.min_timestamp, compressed.keyless, compressed.consecutive)
+            ),
+            (Err(plain), Err(compressed)) => {
+                prop_assert_eq!((plain.field, plain.record), (compressed.field, compressed.record));
+            }
+            _ => {}
+        }
+        prop_assert_eq!(decode(&batch).ok(), decode(&packed).ok());
+    }
 }
 
 #[test]

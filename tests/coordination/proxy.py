@@ -1,0 +1,100 @@
+"""A TCP relay in front of a server that can lose what the server says: the way to an unknown outcome."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+
+class LossyProxy:
+    """Relays to `target`. While `deaf`, what the server answers is thrown away; `cut` ends all connections.
+
+    `refuse` makes it unreachable until it is false again. Runs in a thread, because kazoo's connection does.
+    """
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self.deaf = False
+        self.refuse = False
+        self.lost_bytes = 0
+        self.lost = threading.Event()
+        self._cut = False
+        self._stop = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._wake, self._woken = socket.socketpair()
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._peers: dict[socket.socket, tuple[socket.socket, bool]] = {}
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """End every connection now."""
+        self._cut = True
+        self._wake.send(b"x")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop = True
+        self._wake.send(b"x")
+        self._thread.join(5)
+        for sock in (self._listener, self._wake, self._woken):
+            sock.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while not self._stop:
+            for key, _ in self._selector.select():
+                sock = key.fileobj
+                assert isinstance(sock, socket.socket)
+                if sock is self._listener:
+                    self._accept()
+                elif sock is self._woken:
+                    self._woken.recv(100)
+                elif sock in self._peers:
+                    self._relay(sock)
+            if self._cut or self._stop:
+                self._cut = False
+                for sock in list(self._peers):
+                    self._close(sock)
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        if self.refuse:
+            client.close()
+            return
+        server = socket.create_connection(self._target)
+        for sock, peer, from_server in ((client, server, False), (server, client, True)):
+            self._peers[sock] = (peer, from_server)
+            self._selector.register(sock, selectors.EVENT_READ)
+
+    def _relay(self, sock: socket.socket) -> None:
+        peer, from_server = self._peers[sock]
+        try:
+            data = sock.recv(65536)
+            if not data:
+                raise ConnectionError
+            if from_server and self.deaf:
+                self.lost_bytes += len(data)
+                self.lost.set()
+            else:
+                peer.sendall(data)
+        except OSError:
+            self._close(sock)
+
+    def _close(self, sock: socket.socket) -> None:
+        pair = self._peers.pop(sock, None)
+        if pair is not None:
+            self._selector.unregister(sock)
+            sock.close()
+            self._close(pair[0])
