@@ -9,8 +9,8 @@ use std::time::Instant;
 use ottla_core::checksum::crc32c;
 use ottla_core::records::compression::Codec;
 use ottla_core::records::{
-    BatchBuilder, BatchOptions, Batches, ColumnDecoder, ColumnOptions, Limits, Pause, Records,
-    Scratch, validate,
+    BatchBuilder, BatchHeader, BatchOptions, Batches, ColumnDecoder, ColumnOptions, Limits, Pause,
+    Records, Scratch, validate,
 };
 
 const ROUNDS: usize = 15;
@@ -111,6 +111,23 @@ fn main() {
     ];
     let limits = Limits::default();
     for work in &works {
+        let header = BatchHeader::parse(&work.batch).expect("a batch");
+        let options = BatchOptions {
+            codec: header.compression().expect("known"),
+            ..BatchOptions::default()
+        };
+        let mut builder = BatchBuilder::new(options);
+        let mut unpacked = Scratch::default();
+        measure("build", work, |batch| {
+            let batch = Batches::new(batch).next().expect("one").expect("valid");
+            for record in Records::new(&batch, &limits, &mut unpacked).expect("readable") {
+                let record = record.expect("readable");
+                builder
+                    .append(record.timestamp_ms, record.key, record.value, &[])
+                    .expect("small");
+            }
+            black_box(builder.finish().expect("records"));
+        });
         let mut scratch = Scratch::default();
         measure("crc", work, |batch| {
             black_box(crc32c(batch));

@@ -17,6 +17,20 @@ impl Input {
         // without that lock.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), self.0.item_count()) }
     }
+
+    /// The same without being attached, if the bytes cannot be written through this view.
+    pub fn bytes_detached(&self) -> Option<&[u8]> {
+        if !self.0.readonly() {
+            return None;
+        }
+        if self.0.item_count() == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: as above, but without the lock: the owner (bytes, or a view that is read-only) promises that nobody writes while it is exported.
+        Some(unsafe {
+            std::slice::from_raw_parts(self.0.buf_ptr().cast::<u8>(), self.0.item_count())
+        })
+    }
 }
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Input {

@@ -179,3 +179,15 @@ def test_damage_is_found_after_the_rows_before_it() -> None:
         with pytest.raises(CorruptMessage, match="crc at byte"):
             decoder.next()
     assert len(records.decode_columns(buffer, check_crc=False)[0]) == 200
+
+
+def test_threads_decode_at_the_same_time_and_share_no_decoder() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    buffer = buffer_of(2_000, "zstd")
+
+    def decode(seed: int) -> int:
+        return sum(sum(memoryview(chunk.offset)) for chunk in records.decode_columns(buffer, rows_max=100 + seed))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(decode, range(40))) == {sum(range(2_000))}

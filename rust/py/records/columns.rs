@@ -275,11 +275,17 @@ struct State {
 
 impl State {
     /// The next full chunk; none when the buffer has no more for one. Rows before damage come before its error.
+    ///
+    /// Other Python threads run meanwhile, unless the buffer could be written by them.
     fn next_chunk(&mut self, py: Python<'_>) -> PyResult<Option<Chunk>> {
-        let Some(buffer) = &self.buffer else {
+        let (decoder, Some(buffer)) = (&mut self.decoder, &self.buffer) else {
             return Ok(None);
         };
-        match self.decoder.decode(buffer.bytes(py)) {
+        let pause = match buffer.bytes_detached() {
+            Some(bytes) => py.detach(|| decoder.decode(bytes)),
+            None => decoder.decode(buffer.bytes(py)),
+        };
+        match pause {
             Ok(Pause::ChunkFull) => Ok(Some(self.decoder.take_chunk())),
             Ok(Pause::BufferDone | Pause::End) => {
                 self.buffer = None;

@@ -262,6 +262,22 @@ proptest! {
         }
     }
 
+    /// What is kept from call to call does not remember an error.
+    #[test]
+    fn after_an_error_the_next_is_read(cuts in prop::collection::vec((1..5_i8, 0..1000_usize, 0..3000_usize), 1..12)) {
+        let (mut decompressor, mut compressor) = (Decompressor::default(), Compressor::default());
+        for (codec, cut, size) in cuts {
+            let codec = Codec::from_id(codec).unwrap();
+            let (records, mut packed, mut out) = (text(size), Vec::new(), Vec::new());
+            compressor.compress(codec, None, &records, &mut packed);
+            let _ = decompressor.decompress(codec, &packed[..cut % packed.len()], 10_000, &mut out);
+            let _ = decompressor.decompress(codec, &packed, size / 2, &mut out);
+            out.clear();
+            decompressor.decompress(codec, &packed, size, &mut out).unwrap();
+            prop_assert!(out == records);
+        }
+    }
+
     #[test]
     fn changed_bytes_are_read_or_refused(at in 0..1000_usize, to: u8, codec in 1..5_i8, size in 1..5000_usize) {
         let codec = Codec::from_id(codec).unwrap();
