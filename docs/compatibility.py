@@ -66,10 +66,10 @@ KAFKA = {
 }
 
 NOTES = {
-    0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised because "
-    "old librdkafka stops compressing where they are missing.",
-    1: "Versions 0 to 3 answer UNSUPPORTED_VERSION for partitions with records of format 2. Sessions are not kept: each "
-    "answer is whole (session id 0). Version 12's last fetched epoch is read, no diverging epoch is answered.",
+    0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised "
+    "because old librdkafka stops compressing where they are missing.",
+    1: "Versions 0 to 3 answer UNSUPPORTED_VERSION for partitions with records of format 2. Sessions are not kept: "
+    "each answer is whole (session id 0). Version 12's last fetched epoch is read, no diverging epoch is answered.",
     2: "Version 0 answers UNSUPPORTED_VERSION for the partition.",
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",
@@ -116,16 +116,17 @@ def _lines() -> Iterator[str]:
         missing = [f"{KAFKA[key][0]} ({key})" for key in keys if key not in SUPPORTED]
         if missing:
             yield f"| {part} | {', '.join(missing)} |"
-    yield "\nBesides: compaction (cleanup.policy=compact keeps everything), TLS, record formats before 2, fetch sessions."
-    yield FILES
+    yield BESIDES
 
 
-FILES = """
+BESIDES = """
+Besides: compaction (cleanup.policy=compact keeps everything), TLS, record formats before 2, fetch sessions.
+
 ## Files and tree
 
-Segments, indexes, checkpoints, `meta.properties`, `.lock` and the clean-shutdown marker are Kafka's. The coordination tree
-is in ZooKeeper (`--zookeeper`) with Kafka 2.7's paths and JSON, or the same tree in one SQLite file in the data directory;
-`ottla tree export` and `ottla tree import` copy between them."""
+Segments, indexes, checkpoints, `meta.properties`, `.lock` and the clean-shutdown marker are Kafka's. The coordination
+tree is in ZooKeeper (`--zookeeper`) with Kafka 2.7's paths and JSON, or the same tree in one SQLite file in the data
+directory; `ottla tree export` and `ottla tree import` copy between them."""
 
 
 if __name__ == "__main__":

@@ -105,6 +105,7 @@ def test_a_broker_without_zookeeper_needs_no_other_replicas() -> None:
         ({"queued.max.request.bytes": "1000"}, "at least socket.request.max.bytes=104857600"),
         ({"connections.max.idle.ms": "50"}, "less than connections.max.idle.ms=50"),
         ({"max.connections.per.ip": "0"}, "nobody gets in"),
+        ({"max.connections.per.ip.overrides": "10.0.0.1"}, "'10.0.0.1' is not ADDRESS:COUNT"),
     ],
 )
 def test_contradictions_are_refused(settings: dict[str, str], message: str) -> None:
@@ -119,6 +120,13 @@ def test_what_is_set_while_it_runs_wins() -> None:
     assert start.get_int("message.max.bytes") == 1
     with pytest.raises(InvalidValue, match="at least 1"):
         start.with_dynamic({"num.io.threads": "0"}, {})
+
+
+def test_what_hubs_are_told() -> None:
+    config = BrokerConfig({"max.connections.per.ip.overrides": "10.0.0.1:5, ::1:7", "queued.max.request.bytes": "-1"})
+    assert config.connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 7}
+    assert config.queued_bytes_max == 2**63 - 1
+    assert BrokerConfig().queued_bytes_max == 256 << 20
 
 
 def test_more_settings_of_the_start() -> None:

@@ -35,7 +35,7 @@ class Addresses:
             try:
                 port = self._server.listen(endpoint.host or "0.0.0.0", endpoint.port, endpoint.name)
             except OSError as error:
-                raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror}") from error
+                raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
             ports[endpoint.name] = port
             self.listening.append(endpoint._replace(port=port))
         for endpoint in self._config.advertised_listeners:

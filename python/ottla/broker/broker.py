@@ -158,14 +158,14 @@ class Broker:
 
 
 def _hub(config: BrokerConfig) -> Hub:
-    overrides = dict(item.rsplit(":", 1) for item in config.get_list("max.connections.per.ip.overrides"))
     idle_ms = config.get_int("connections.max.idle.ms")
     return Hub(
         supported=SUPPORTED,
         frame_bytes_max=config.get_int("socket.request.max.bytes"),
+        queued_bytes_max=config.queued_bytes_max,
         connections_max=config.get_int("max.connections"),
         connections_per_ip_max=config.get_int("max.connections.per.ip"),
-        connections_per_ip_overrides={address: int(count) for address, count in overrides.items()},
+        connections_per_ip_overrides=config.connections_per_ip_overrides,
         idle_ms=idle_ms if idle_ms >= 0 else None,
         send_buffer_bytes=_buffer(config.get_int("socket.send.buffer.bytes")),
         receive_buffer_bytes=_buffer(config.get_int("socket.receive.buffer.bytes")),

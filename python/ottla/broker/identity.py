@@ -27,7 +27,9 @@ async def open_tree(config: BrokerConfig, directory: Path) -> AsyncIterator[Tree
         from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
 
         tree: Tree = await ZooKeeperTree.connect(
-            config.zookeeper, session_timeout_ms=config.get_int("zookeeper.session.timeout.ms")
+            config.zookeeper,
+            session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
         )
     else:
         from ottla.coordination.embedded import EmbeddedTree

@@ -9,22 +9,47 @@ import click
 
 
 @contextmanager
-def explained(doing: str) -> Iterator[None]:
+def explained(doing: str, *expected: type[Exception]) -> Iterator[None]:
     """Turns errors of settings, of the broker, of files and of the network inside the block into `doing: why`.
 
-    doing: what was tried, e.g. "cannot start the broker". Errors that are our own mistakes keep their traceback.
+    doing: what was tried, e.g. "cannot start the broker". Other errors are our own mistakes and keep their traceback,
+    unless they are `expected` here.
     """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        # Concurrent work wraps even a single error.
+        explanation = _explanation(doing, _only(group), expected)
+        if explanation is None:
+            raise
+        raise explanation from None
+    except Exception as error:
+        explanation = _explanation(doing, error, expected)
+        if explanation is None:
+            raise
+        raise explanation from None
+
+
+def _only(error: BaseException) -> BaseException:
+    """The error inside groups of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _explanation(
+    doing: str, error: BaseException, expected: tuple[type[Exception], ...]
+) -> click.ClickException | None:
+    """What to tell the user; None for what is not his to repair."""
     from ottla.config.values import ConfigError
     from ottla.errors import KafkaError
 
-    try:
-        yield
-    except ConfigError as error:
-        raise click.ClickException(f"{doing}: {error}") from None
-    except KafkaError as error:
-        raise click.ClickException(f"{doing}: {error or error.name} ({error.name})") from None
-    except BrokenPipeError:
-        raise  # whoever read our output has gone; click ends quietly
-    except OSError as error:
-        name = f" {error.filename}" if error.filename else ""
-        raise click.ClickException(f"{doing}:{name} {error.strerror or error}") from None
+    if isinstance(error, (ConfigError, *expected)):
+        return click.ClickException(f"{doing}: {error}")
+    if isinstance(error, KafkaError):
+        return click.ClickException(f"{doing}: {error} ({error.name})" if str(error) else f"{doing}: {error.name}")
+    # A broken pipe is that nobody reads our output any more: click ends quietly.
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        name = f" {error.filename}:" if error.filename else ""
+        return click.ClickException(f"{doing}:{name} {error.strerror or error}")
+    return None

@@ -65,15 +65,17 @@ def command(
     _log_to_stderr(log_level, config.warnings)
 
     from ottla.broker import serve
+    from ottla.coordination.tree import TreeError
 
     def ready(broker: Broker) -> None:
-        click.echo(f"ottla ready: broker {broker.id} at {broker.address}")
+        address = f"0.0.0.0{broker.address}" if broker.address.startswith(":") else broker.address
+        click.echo(f"ottla ready: broker {broker.id} at {address}")
         if hints:
             from ottla.cli._hints import hints as text
 
-            click.echo("\n" + text(broker.address, config.data_directories[0]), err=True)
+            click.echo("\n" + text(address, config.data_directories[0]), err=True)
 
-    with explained("the broker stopped"):
+    with explained("the broker stopped", TreeError):
         serve(config, ready)
 
 

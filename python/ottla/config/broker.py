@@ -18,8 +18,8 @@ from typing import cast
 
 from ottla.config.listeners import Endpoint, endpoints, protocol_map
 from ottla.config.names import base_setting, ineffective_warnings, require_dynamic, require_known, unknown_warnings
-from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS
-from ottla.config.values import Value, check, parse, write
+from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS, LONG_MAX
+from ottla.config.values import InvalidValue, Value, check, parse, write
 
 
 class Source(IntEnum):
@@ -172,6 +172,11 @@ class BrokerConfig:
         """
         return self.get_str("zookeeper.connect") or None
 
+    @property
+    def zookeeper_connection_timeout_ms(self) -> int:
+        """How long connecting to ZooKeeper may take at start: its setting, or as long as a session without a word."""
+        return self._first(("zookeeper.connection.timeout.ms", 1), ("zookeeper.session.timeout.ms", 1))
+
     @cached_property
     def listeners(self) -> list[Endpoint]:
         """Where to listen, in order. Without any setting: PLAINTEXT://127.0.0.1:9092 alone."""
@@ -206,6 +211,26 @@ class BrokerConfig:
     @cached_property
     def _protocols(self) -> dict[str, str]:
         return protocol_map(self.get_str("listener.security.protocol.map") or "")
+
+    @property
+    def queued_bytes_max(self) -> int:
+        """How many bytes of requests may be held at once: `queued.max.request.bytes`; what an int can hold for no
+        limit.
+        """
+        bytes_max = self.get_int("queued.max.request.bytes")
+        return bytes_max if bytes_max > 0 else LONG_MAX
+
+    @cached_property
+    def connections_per_ip_overrides(self) -> dict[str, int]:
+        """How many connections some addresses may have (`max.connections.per.ip.overrides`). Raises InvalidValue."""
+        name = "max.connections.per.ip.overrides"
+        limits = {}
+        for item in filter(None, (part.strip() for part in (self.get_str(name) or "").split(","))):
+            address, colon, count = item.rpartition(":")
+            if not colon or not address or not count.strip().isdecimal():
+                raise InvalidValue(name, f"{name}: {item!r} is not ADDRESS:COUNT, such as 10.0.0.1:100")
+            limits[address.strip()] = int(count)
+        return limits
 
     @property
     def log_retention_ms(self) -> int:

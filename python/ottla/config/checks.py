@@ -89,8 +89,8 @@ def _check_connections(config: BrokerConfig) -> None:
         "connection.failed.authentication.delay.ms",
         f"it must be less than connections.max.idle.ms={idle_ms}",
     )
+    overrides = config.connections_per_ip_overrides
     if config.get_int("max.connections.per.ip") == 0:
-        overrides = config.get_str("max.connections.per.ip.overrides")
         _need(bool(overrides), "max.connections.per.ip", "0 needs max.connections.per.ip.overrides, or nobody gets in")
 
 

@@ -1,0 +1,136 @@
+"""`ottla serve` as a process: what it says, and how it starts, refuses and ends."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.cli._hints import hints
+
+READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\n")
+
+
+@contextmanager
+def serve(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], re.Match[str]]]:
+    """A broker that is ready, and what its line says; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "ottla", "serve", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            match = READY.fullmatch(line)
+            assert match, line
+            yield process, match
+        finally:
+            process.kill()
+
+
+def refused(*arguments: str, cwd: Path) -> str:
+    """What a broker that cannot start says on stderr; it must end with 1 and not be ready."""
+    command = [sys.executable, "-m", "ottla", "serve", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+    with serve("--listen", "127.0.0.1:0", "--id", "7", cwd=tmp_path) as (process, ready):
+        assert (ready[1], ready[2]) == ("7", "127.0.0.1")
+        with socket.create_connection(("127.0.0.1", int(ready[3])), timeout=10):
+            pass
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert out == ""  # the one line was all there is
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert "broker.id=7" in (tmp_path / "data" / "meta.properties").read_text()
+
+
+def test_a_file_of_settings_and_what_wins(tmp_path: Path, free_port: int) -> None:
+    (tmp_path / "server.properties").write_text(
+        f"broker.id=3\nlisteners=PLAINTEXT://127.0.0.1:{free_port}\nlog.dirs={tmp_path}/a\nnum.partitons=4\nnum.io.threads=9\n"
+    )
+    options = ("--config", "server.properties", "--set", "broker.id=4", "--id", "5", "--data-dir", f"{tmp_path}/b")
+    with serve(*options, cwd=tmp_path) as (process, ready):
+        assert ready.groups() == ("5", "127.0.0.1", str(free_port))
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert "no setting is called num.partitons, it has no effect; did you mean num.partitions?" in err
+    assert "without effect in this version of Ottla: num.io.threads" in err
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_second_broker_is_refused_by_the_first_ones_port_and_directory(tmp_path: Path) -> None:
+    with serve("--listen", "127.0.0.1:0", "--data-dir", "one", cwd=tmp_path) as (_, ready):
+        address = f"127.0.0.1:{ready[3]}"
+        error = refused("--listen", address, "--data-dir", "two", cwd=tmp_path)
+        assert f"cannot listen on {address}: Address already in use" in error
+        error = refused("--listen", "127.0.0.1:0", "--data-dir", "one", cwd=tmp_path)
+        assert "one" in error
+        assert "another" in error or "locked" in error
+
+
+def test_a_directory_that_cannot_be_had(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file" in refused("--data-dir", "file", "--listen", "127.0.0.1:0", cwd=tmp_path)
+
+
+def test_zookeeper_that_does_not_answer(tmp_path: Path, free_port: int) -> None:
+    options = ("--zookeeper", f"127.0.0.1:{free_port}", "--set", "zookeeper.connection.timeout.ms=500")
+    error = refused("--listen", "127.0.0.1:0", *options, cwd=tmp_path)
+    assert f"no ZooKeeper server at 127.0.0.1:{free_port} answered within 500 ms" in error
+
+
+def test_a_directory_of_another_broker(tmp_path: Path) -> None:
+    with serve("--listen", "127.0.0.1:0", "--id", "1", cwd=tmp_path) as (process, _):
+        process.terminate()
+        process.communicate(timeout=60)
+    error = refused("--listen", "127.0.0.1:0", "--id", "2", cwd=tmp_path)
+    assert "broker.id" in error or "broker 1" in error
+
+
+def test_a_wildcard_listener_warns(tmp_path: Path) -> None:
+    with serve("--listen", ":0", cwd=tmp_path) as (process, _):
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert "wildcard" in err
+
+
+def test_hints_stand_on_one_screen(tmp_path: Path) -> None:
+    with serve("--listen", "127.0.0.1:0", "--hints", cwd=tmp_path) as (process, ready):
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    text = hints(f"127.0.0.1:{ready[3]}", "./data")
+    assert text in err
+    assert len(text.splitlines()) <= 23
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.clients
+def test_the_hints_are_true(tmp_path: Path) -> None:
+    """Every line that people are told to type is typed."""
+    pytest.importorskip("confluent_kafka")
+    with serve("--listen", "127.0.0.1:0", cwd=tmp_path) as (_, ready):
+        text = hints(f"127.0.0.1:{ready[3]}", "./data")
+        shell = "\n".join(
+            line[29:] for line in text.splitlines() if re.match(r"  (ottla|        ).*(\.venv/bin/ottla)", line)
+        )
+        bind = f"-b 127.0.0.1:{ready[3]}"
+        for command in ("create greetings --partitions 3", "produce greetings", "consume greetings --from-beginning"):
+            shell = shell.replace(command, f"{command} {bind}")
+        shell = shell.replace(".venv/bin/ottla", f"{sys.executable} -m ottla")
+        done = subprocess.run(["bash", "-euc", shell], capture_output=True, text=True, timeout=60)
+        assert done.stdout == "created topic greetings\nhello\n", done.stderr
+        code = "\n".join(line[29:] for line in text.splitlines() if "confluent_kafka" in line or "producer" in line)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+        command = [sys.executable, "-m", "ottla", "consume", "greetings", "--from-beginning", "--until-end", "--keys"]
+        done = subprocess.run([*command, *bind.split()], capture_output=True, text=True, timeout=60, check=True)
+        assert sorted(done.stdout.splitlines()) == ["\thello", "to you\thello"]

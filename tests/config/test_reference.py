@@ -1,0 +1,66 @@
+"""`docs/settings.md` is in step with the table, and what is marked as effective with what the code reads."""
+
+import re
+import runpy
+from pathlib import Path
+
+import ottla
+from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig, effective, reference
+
+PACKAGE = Path(ottla.__file__).parent
+PROJECT = Path(__file__).parents[2]
+
+# The properties of BrokerConfig and TopicConfig that stand for settings.
+PROPERTIES = {
+    "advertised_listeners": {"advertised.listeners", "advertised.host.name", "advertised.port"},
+    "listeners": {"listeners", "host.name", "port", "listener.security.protocol.map"},
+    "inter_broker_listener": {"inter.broker.listener.name", "security.inter.broker.protocol"},
+    "data_directories": {"log.dirs", "log.dir"},
+    "zookeeper": {"zookeeper.connect"},
+    "queued_bytes_max": {"queued.max.request.bytes"},
+    "zookeeper_connection_timeout_ms": {"zookeeper.connection.timeout.ms"},
+    "connections_per_ip_overrides": {"max.connections.per.ip.overrides"},
+    "is_compacted": {"cleanup.policy"},
+    "is_deleted": {"cleanup.policy"},
+    "is_log_append_time": {"message.timestamp.type"},
+}
+
+
+def names_in_code() -> set[str]:
+    """The names of settings that the package reads, outside of config itself."""
+    found: set[str] = set()
+    for file in PACKAGE.rglob("*.py"):
+        room = file.relative_to(PACKAGE).parts[0]
+        if room not in ("config", "cli", "wire", "pipelines", "spark"):
+            text = file.read_text()
+            found |= {name for name in re.findall(r'"([a-z][a-zA-Z.]+)"', text) if "." in name}
+            for name, settings in PROPERTIES.items():
+                if re.search(rf"\.{name}\b", text):
+                    found |= settings
+    return found & (BROKER_SETTINGS.keys() | TOPIC_SETTINGS.keys())
+
+
+def test_the_page_is_in_step_with_the_table() -> None:
+    assert (PROJECT / "docs" / "settings.md").read_text() == reference.render(), "run `make docs`"
+
+
+def test_the_compatibility_page_is_in_step_with_what_is_served() -> None:
+    page = runpy.run_path(str(PROJECT / "docs" / "compatibility.py"))
+    assert (PROJECT / "docs" / "compatibility.md").read_text() == page["render"](), "run `make docs`"
+    absent = {key for keys in page["ABSENT"].values() for key in keys}
+    assert absent | page["SUPPORTED"].keys() == page["KAFKA"].keys()
+
+
+def test_what_the_code_reads_is_marked_as_effective() -> None:
+    checked = {"authorizer.class.name"}
+    marked = effective._READ | effective._DERIVED | effective.EFFECTIVE_OF_TOPICS
+    assert marked == names_in_code() | checked
+
+
+def test_the_properties_exist() -> None:
+    assert all(hasattr(BrokerConfig, name) or hasattr(TopicConfig, name) for name in PROPERTIES)
+
+
+def test_settings_without_effect_are_named_at_start() -> None:
+    (warning,) = BrokerConfig.load(None, {"num.io.threads": "4", "broker.id": "1"}).warnings
+    assert warning == "without effect in this version of Ottla: num.io.threads"
