@@ -33,8 +33,9 @@ pub enum Kind {
     Float64,
     Uuid,
     String,
-    /// Byte strings and record data alike.
     Bytes,
+    /// On the wire as bytes; decoded as a view of the message instead of a copy.
+    Records,
     Array(Box<Kind>),
     Struct(Arc<Struct>),
 }
@@ -116,6 +117,7 @@ pub enum Op {
     Uuid,
     String,
     Bytes,
+    Records,
     Array(Box<Op>),
     Struct(Box<StructPlan>),
 }
@@ -129,9 +131,9 @@ impl Op {
             Op::Int32 => 4,
             Op::Int64 | Op::Float64 => 8,
             Op::Uuid => 16,
-            Op::String | Op::Bytes | Op::Array(_) if flexible => 1,
+            Op::String | Op::Bytes | Op::Records | Op::Array(_) if flexible => 1,
             Op::String => 2,
-            Op::Bytes | Op::Array(_) => 4,
+            Op::Bytes | Op::Records | Op::Array(_) => 4,
             Op::Struct(plan) => plan.bytes_min,
         }
     }
@@ -221,6 +223,7 @@ fn op_of(kind: &Kind, version: i16, flexible: bool) -> Op {
         Kind::Uuid => Op::Uuid,
         Kind::String => Op::String,
         Kind::Bytes => Op::Bytes,
+        Kind::Records => Op::Records,
         Kind::Array(item) => Op::Array(Box::new(op_of(item, version, flexible))),
         Kind::Struct(structure) => Op::Struct(Box::new(plan_of(structure, version, flexible))),
     }

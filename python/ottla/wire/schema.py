@@ -42,8 +42,8 @@ Int16 = Annotated[int, "int16"]
 Int32 = Annotated[int, "int32"]
 Int64 = Annotated[int, "int64"]
 Float64 = Annotated[float, "float64"]
-Records = Annotated[bytes, "records"]
-"""Record batches; on the wire the same as bytes."""
+Records = Annotated[bytes | memoryview, "records"]
+"""Record batches; on the wire the same as bytes, but decoded as a view of the buffer, which it keeps alive."""
 Uuid = Annotated[bytes, "uuid"]
 """16 bytes."""
 

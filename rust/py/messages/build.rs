@@ -1,9 +1,10 @@
 //! Python objects out of what is decoded.
 
+use std::ops::Range;
 use std::vec::Drain;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyList, PyMemoryView, PySlice, PyString, PyTuple};
 
 use super::{Default, PyWireError, Table};
 use crate::wire::walk::Build;
@@ -11,6 +12,9 @@ use crate::wire::walk::Build;
 pub(super) struct Builder<'a, 'py> {
     pub py: Python<'py>,
     pub tables: &'a [Table],
+    /// What is decoded, and where in it the message begins.
+    pub buffer: &'a Bound<'py, PyAny>,
+    pub start: usize,
 }
 
 impl<'py> Build for Builder<'_, 'py> {
@@ -42,6 +46,13 @@ impl<'py> Build for Builder<'_, 'py> {
 
     fn bytes(&mut self, value: &[u8]) -> Self::Value {
         PyBytes::new(self.py, value).into_any()
+    }
+
+    fn records(&mut self, range: Range<usize>) -> Result<Self::Value, PyWireError> {
+        let view = PyMemoryView::from(self.buffer)?;
+        // A buffer is never longer than isize::MAX.
+        let (start, end) = (self.start + range.start, self.start + range.end);
+        Ok(view.get_item(PySlice::new(self.py, start as isize, end as isize, 1))?)
     }
 
     fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, PyWireError> {

@@ -85,20 +85,23 @@ impl Schema {
         &self,
         py: Python<'py>,
         version: i16,
-        buffer: Input,
+        buffer: &Bound<'py, PyAny>,
         start: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let plan = self
             .schema
             .plan(version)
             .map_err(|error| wire_error(&error))?;
-        let bytes = buffer.bytes(py);
+        let input: Input = buffer.extract()?;
+        let bytes = input.bytes(py);
         let bytes = bytes
             .get(start..)
             .ok_or_else(|| PyValueError::new_err("start lies beyond the buffer"))?;
         let mut builder = Builder {
             py,
             tables: &self.tables,
+            buffer,
+            start,
         };
         walk::decode(plan, bytes, &mut builder).map_err(PyWireError::into_py)
     }
@@ -164,7 +167,8 @@ fn kind(declared: &Bound<'_, PyAny>, tables: &mut Vec<Table>) -> PyResult<Kind> 
             "float64" => Kind::Float64,
             "uuid" => Kind::Uuid,
             "string" => Kind::String,
-            "bytes" | "records" => Kind::Bytes,
+            "bytes" => Kind::Bytes,
+            "records" => Kind::Records,
             other => {
                 return Err(PyValueError::new_err(format!(
                     "{other} is no type of a message"

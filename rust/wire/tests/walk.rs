@@ -1,5 +1,6 @@
 //! The walker on a schema that has everything, with plain values.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::vec::Drain;
 
@@ -27,6 +28,7 @@ enum Value {
     Float(f64),
     Text(String),
     Bytes(Vec<u8>),
+    Range(Range<usize>),
     List(Vec<Value>),
     Struct(Vec<Value>),
 }
@@ -127,6 +129,9 @@ impl Build for Plain {
     }
     fn bytes(&mut self, value: &[u8]) -> Value {
         Value::Bytes(value.into())
+    }
+    fn records(&mut self, range: Range<usize>) -> Result<Value, WireError> {
+        Ok(Value::Range(range))
     }
     fn list(&mut self, items: Drain<'_, Value>) -> Result<Value, WireError> {
         Ok(Value::List(items.collect()))
@@ -409,4 +414,33 @@ fn a_message_of_very_many_small_items_is_refused() {
         decode(plan, &bytes, &mut Plain).unwrap_err().to_string(),
         "items at byte 0: a message may not have so many items"
     );
+}
+
+#[test]
+fn records_are_a_range_of_the_message() {
+    let root = Struct {
+        name: "Data".into(),
+        id: 0,
+        fields: vec![
+            field("number", Kind::Int8, ALL),
+            Field {
+                nullable: ALL,
+                ..field("records", Kind::Records, ALL)
+            },
+        ],
+    };
+    let schema = Schema::new(Arc::new(root), Versions { min: 0, max: 1 }, 1);
+    for (version, start) in [(0, 5), (1, 2)] {
+        let plan = schema.plan(version).unwrap();
+        let message = |records| Value::Struct(vec![Value::Int(7), records]);
+        let bytes = encode(plan, &&message(Value::Bytes(b"abc".to_vec()))).unwrap();
+        let back = decode(plan, &bytes, &mut Plain).unwrap();
+        assert_eq!(back, message(Value::Range(start..start + 3)));
+        assert_eq!(&bytes[start..start + 3], b"abc");
+        let bytes = encode(plan, &&message(Value::Null)).unwrap();
+        assert_eq!(
+            decode(plan, &bytes, &mut Plain).unwrap(),
+            message(Value::Null)
+        );
+    }
 }

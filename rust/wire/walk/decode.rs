@@ -118,6 +118,10 @@ impl<B: Build> Decoder<'_, B> {
                 let buffer = self.reader.buffer();
                 range.map(|range| self.build.bytes(&buffer[range]))
             }
+            Op::Records => match self.reader.bytes(flexible).map_err(bare::<B::Error>)? {
+                None => None,
+                Some(range) => Some(self.build.records(range)?),
+            },
             Op::Array(item) => {
                 let count = self
                     .reader

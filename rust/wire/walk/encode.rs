@@ -99,7 +99,7 @@ impl Encoder<'_> {
             }
             match op {
                 Op::String => writer.text(flexible, None),
-                Op::Bytes => writer.bytes(flexible, None),
+                Op::Bytes | Op::Records => writer.bytes(flexible, None),
                 Op::Array(_) => writer.array(flexible, None),
                 _ => Err(Problem::Null),
             }
@@ -137,7 +137,9 @@ impl Encoder<'_> {
                     Ok(())
                 })?,
                 Op::String => value.text(|text| writer.text(flexible, Some(text)))?,
-                Op::Bytes => value.bytes(|bytes| writer.bytes(flexible, Some(bytes)))?,
+                Op::Bytes | Op::Records => {
+                    value.bytes(|bytes| writer.bytes(flexible, Some(bytes)))?
+                }
                 Op::Array(item) => {
                     let count = value.count()?;
                     if let Err(problem) = writer.array(flexible, Some(count)) {

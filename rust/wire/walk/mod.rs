@@ -9,6 +9,7 @@ mod encode;
 pub use decode::decode;
 pub use encode::encode;
 
+use std::ops::Range;
 use std::vec::Drain;
 
 use super::error::WireError;
@@ -36,6 +37,8 @@ pub trait Build {
     fn text(&mut self, value: &str) -> Self::Value;
     /// Byte strings, and the 16 bytes of a UUID.
     fn bytes(&mut self, value: &[u8]) -> Self::Value;
+    /// Record data: a range of the message.
+    fn records(&mut self, range: Range<usize>) -> Result<Self::Value, Self::Error>;
     fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, Self::Error>;
     /// A structure from the values of all its slots.
     fn structure(
