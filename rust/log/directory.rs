@@ -216,6 +216,23 @@ impl LogDirectory {
         Ok(logs)
     }
 
+    /// [`Log::begin_epoch`] for many logs: each writes a small file, which is too much for a loop when a broker becomes leader of thousands.
+    pub fn begin_epochs(&self, epochs: &[(TopicPartition, i32)], threads: usize) -> Result<()> {
+        let logs: Vec<_> = {
+            let state = self.state.lock();
+            epochs
+                .iter()
+                .filter_map(|(partition, epoch)| {
+                    Some((state.logs.get(partition).cloned()?, *epoch))
+                })
+                .collect()
+        };
+        let threads = if logs.len() < 16 { 1 } else { threads };
+        in_parallel(threads, &logs, |(log, epoch)| log.begin_epoch(*epoch))
+            .into_iter()
+            .collect()
+    }
+
     /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.
     pub fn delete(&self, partition: &TopicPartition, unique_id: u128) -> Result<()> {
         let log = {

@@ -577,6 +577,14 @@ impl LogDirectory {
         Ok(logs.into_iter().map(|log| self.log(log)).collect())
     }
 
+    fn begin_epochs(&self, py: Python<'_>, topic: &str, epochs: Vec<(i32, i32)>) -> PyResult<()> {
+        let epochs: Vec<_> = epochs
+            .into_iter()
+            .map(|(number, epoch)| (TopicPartition::new(topic, number), epoch))
+            .collect();
+        Ok(py.detach(|| self.directory.begin_epochs(&epochs, threads()))?)
+    }
+
     fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
         use std::hash::{BuildHasher, RandomState};
         let high = u128::from(RandomState::new().hash_one(home::now_ms()));

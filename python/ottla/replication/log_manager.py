@@ -160,6 +160,10 @@ class LogManager:
             self.logs.update({(topic, log.partition): log for log in created})
         return {index: self.logs[topic, index] for index in partitions}
 
+    async def begin_epochs(self, topic: str, epochs: list[tuple[int, int]]) -> None:
+        """Becoming leader of a topic's partitions: (partition, leader epoch) of each. Raises StorageError."""
+        await trio.to_thread.run_sync(self._directory.begin_epochs, topic, epochs)
+
     def topic_config_changed(self, topic: str) -> None:
         config = self._native_config(topic)
         for (name, _), log in self.logs.items():

@@ -109,7 +109,8 @@ class Partition:
         self._fail_waiting()
         if self.is_leader:
             self.leader_epoch_start = self.log.end_offset
-            self.log.begin_epoch(state.leader_epoch)
+            if self.log.leader_epoch != state.leader_epoch:
+                self.log.begin_epoch(state.leader_epoch)
             self.advance_high_watermark()
         return True
 

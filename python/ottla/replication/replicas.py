@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from ottla.net import Server
 from ottla.replication.partition import Partition, PartitionState
 
@@ -23,6 +25,8 @@ class Replicas:
         self._broker_id = broker_id
         self._logs = logs
         self._server = server
+        #: The controller may repeat a request whose answer was late while the first is still at work: one at a time.
+        self._changing = trio.Lock()
         self._completions = server.hub.completions
         logs.report_to(self._completions)
 
@@ -30,7 +34,15 @@ class Replicas:
         """Makes this broker leader or follower of a topic's partitions, creating what logs are missing. Raises
         StorageError.
         """
+        async with self._changing:
+            await self._apply(topic, states)
+
+    async def _apply(self, topic: str, states: dict[int, PartitionState]) -> None:
         logs = await self._logs.open_or_create(topic, list(states))
+        # Off the loop, and before the role changes: nothing can be appended under an epoch that the log does not know.
+        await self._logs.begin_epochs(
+            topic, [(index, state.leader_epoch) for index, state in states.items() if state.leader == self._broker_id]
+        )
         settings = self._logs.topic_config(topic)
         for index, state in states.items():
             partition = self.partitions.get((topic, index))
@@ -52,11 +64,12 @@ class Replicas:
 
     async def stop(self, topic: str, index: int, delete: bool) -> None:
         """Stops serving a partition, and deletes its log if asked to. Raises StorageError."""
-        partition = self.partitions.pop((topic, index), None)
-        if partition is not None:
-            partition.resign()
-        if delete:
-            await self._logs.delete(topic, index)
+        async with self._changing:
+            partition = self.partitions.pop((topic, index), None)
+            if partition is not None:
+                partition.resign()
+            if delete:
+                await self._logs.delete(topic, index)
 
     def flush(self, partition: Partition) -> None:
         """Starts a group flush of the partition's log; its waiting produces are answered when it is done."""
