@@ -1,0 +1,189 @@
+"""Reading folders beside whoever writes them, without Spark: the reader as Spark calls it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.errors import KafkaError
+from ottla.spark import segments as files
+from ottla.spark.bounds import DataLoss
+from ottla.spark.schema import COLUMNS
+from tests.peers.skips import require
+from tests.spark.files import BASE_MS, a_batch, write_high_watermarks, write_segment
+
+try:
+    from pyspark.sql.datasource import InputPartition
+
+    from ottla.spark.source import BatchReader, Task
+except ImportError:
+    require("spark", "pyspark is not installed")
+
+from ottla.spark.options import parse
+
+pytestmark = pytest.mark.spark
+HERE = TopicPartition("t", 0)
+
+
+def reader(root: Path, *names: str, **options: object) -> BatchReader:
+    given = {"path": str(root), "subscribe": "t", **{name: str(value) for name, value in options.items()}}
+    return BatchReader(parse(given), names or ("offset", "value"))
+
+
+def batches(source: BatchReader) -> Iterator[pa.RecordBatch]:
+    for task in source.partitions():
+        yield from source.read(task)
+
+
+def offsets(root: Path, **options: object) -> list[int]:
+    """The offsets that are read; the values must be theirs."""
+    table = pa.Table.from_batches(list(batches(reader(root, **options))), reader_schema())
+    found: list[int] = table["offset"].to_pylist()
+    assert table["value"].to_pylist() == [b"%d" % offset for offset in found]
+    return found
+
+
+def reader_schema() -> pa.Schema:
+    return pa.schema([("offset", pa.int64()), ("value", pa.binary())])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three segments of a hundred batches of ten records; readers may have all but the last seven."""
+    for first in (0, 1000, 2000):
+        write_segment(tmp_path / "t-0", first, [a_batch(first + number, 10) for number in range(0, 1000, 10)])
+    write_high_watermarks(tmp_path, {HERE: 2993})
+    return tmp_path
+
+
+def test_nothing_but_record_batches(root: Path) -> None:
+    """Rows as tuples would work too, at a tenth of the speed."""
+    source = reader(root, *COLUMNS, "headers", includeHeaders="true")
+    found = list(batches(source))
+    assert found
+    assert {type(each) for each in found} == {pa.RecordBatch}
+    assert sum(each.num_rows for each in found) == 2993
+    for each in found:
+        each.validate(full=True)
+
+
+def test_batches_are_large(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, [a_batch(number, 1000) for number in range(0, 120_000, 1000)])
+    assert [each.num_rows for each in batches(reader(tmp_path, upTo="logEnd"))] == [50_000, 50_000, 20_000]
+
+
+def test_no_partitions_is_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    source = reader(tmp_path)
+    assert source.partitions() == []
+    assert list(source.read(InputPartition(None))) == []
+
+
+def test_up_to_the_high_watermark_or_the_end(root: Path) -> None:
+    assert offsets(root) == list(range(2993))
+    assert offsets(root, upTo="logEnd") == list(range(3000))
+    (root / "replication-offset-checkpoint").unlink()
+    assert offsets(root) == []
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 50])
+def test_tasks_together_are_everything(root: Path, tasks: int) -> None:
+    assert offsets(root, minPartitions=tasks) == list(range(2993))
+
+
+@pytest.mark.parametrize("first", [0, 1, 9, 10, 999, 1000, 1001, 1999, 2500, 2992])
+@pytest.mark.parametrize("index", ["good", "absent", "zeros", "lies"])
+def test_indexes_are_only_hints(root: Path, index: str, first: int) -> None:
+    for path in [*(root / "t-0").glob("*.index"), *(root / "t-0").glob("*.timeindex")]:
+        if index == "absent":
+            path.unlink()
+        elif index == "zeros":
+            path.write_bytes(bytes(4096))
+        elif index == "lies" and path.suffix == ".index":
+            path.write_bytes(
+                b"".join(files.OFFSET_ENTRY.pack(number * 10, number * 77 + 5) for number in range(1, 100))
+            )
+    end = min(first + 700, 2993)
+    bounds = {side: json.dumps({"t": {"0": at}}) for side, at in (("startingOffsets", first), ("endingOffsets", end))}
+    assert offsets(root, **bounds) == list(range(first, end))
+    assert offsets(root, startingTimestamp=BASE_MS + first) == list(range(first, 2993))
+
+
+def test_a_torn_batch_at_the_end(root: Path) -> None:
+    last = root / "t-0" / f"{2000:020}.log"
+    for size in (1, 12, 60, 61, 100):
+        last.write_bytes(last.read_bytes()[:-size])
+        end = files.end_offset(files.segments(root / "t-0"))
+        assert end % 10 == 0
+        assert offsets(root, upTo="logEnd") == list(range(end))
+
+
+def test_a_batch_larger_than_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "READ_BYTES", 2000)
+    write_segment(tmp_path / "t-0", 0, [a_batch(0, 5), a_batch(5, 2000), a_batch(2005, 3), a_batch(2008, 900)])
+    assert offsets(tmp_path, upTo="logEnd") == list(range(2908))
+
+
+def test_what_compaction_took_is_no_loss(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", 0, [a_batch(0, 5), a_batch(90, 5)])
+    write_segment(tmp_path / "t-0", 200, [a_batch(207, 3)])
+    assert offsets(tmp_path, upTo="logEnd") == [*range(5), *range(90, 95), *range(207, 210)]
+
+
+def test_damage_is_an_error(root: Path) -> None:
+    path = root / "t-0" / f"{1000:020}.log"
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(KafkaError, match=r"(?i)crc|checksum"):
+        offsets(root)
+
+
+def test_segments_that_go_away_after_planning(root: Path) -> None:
+    def planned(**options: Any) -> tuple[BatchReader, list[InputPartition]]:
+        source = reader(root, **options)
+        return source, source.partitions()
+
+    strict, lenient = planned(), planned(failOnDataLoss="false")
+    path = root / "t-0" / f"{0:020}.log"
+    path.rename(path.with_suffix(".log.deleted"))
+    with pytest.raises(DataLoss, match="t-0 begins at offset 1000 by now, and 0 is to be read next"):
+        list(strict[0].read(strict[1][0]))
+    table = pa.Table.from_batches(lenient[0].read(lenient[1][0]))
+    assert table["offset"].to_pylist() == list(range(1000, 2993))
+    assert offsets(root) == list(range(1000, 2993))
+
+
+def test_records_that_go_away_at_the_end(root: Path) -> None:
+    source = reader(root)
+    (task,) = source.partitions()
+    assert isinstance(task, Task)
+    path = root / "t-0" / f"{2000:020}.log"
+    path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(DataLoss, match="but 2993 was there when the query was planned"):
+        list(source.read(task))
+
+
+def test_other_folders_and_topics_are_left_alone(root: Path) -> None:
+    write_segment(root / "u-0", 0, [a_batch(0, 10)])
+    write_segment(root / "t-x", 0, [a_batch(0, 10)])
+    write_segment(root / "t-0.abc-delete", 0, [a_batch(0, 10)])
+    (root / "meta.properties").write_text("version=0\n")
+    assert offsets(root) == list(range(2993))
+
+
+@pytest.mark.parametrize("broken", ["ottla._core", "ottla.spark.source", "pyspark.sql.datasource"])
+def test_the_discovered_module_never_raises(broken: str) -> None:
+    """One that does switches off every data source that Spark finds by name."""
+    program = (
+        f"import sys; sys.modules[{broken!r}] = None\n"
+        "import pyspark_ottla; print(vars(pyspark_ottla).get('DefaultSource'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"
