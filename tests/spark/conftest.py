@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.peers.apache import Apache, Kafka
+from tests.peers.apache import Apache
+from tests.peers.ottla import Brokers
 from tests.peers.skips import require
 from tests.spark.topics import Topics
 
@@ -29,15 +30,17 @@ def spark() -> Iterator["SparkSession"]:
 
 
 @pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Apache Kafka 3.9.2, which says within a tenth of a second on disk how far readers may read."""
-    with Apache(tmp_path_factory.mktemp("spark-kafka")) as apache:
-        yield apache.broker(
-            "3.9.2", zookeeper=apache.zookeeper(), settings={"replica.high.watermark.checkpoint.interval.ms": 100}
-        )
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """Topics with known records in a broker of our own, and on its disk."""
+    with Brokers(tmp_path_factory.mktemp("spark-broker")) as brokers:
+        broker = brokers()
+        yield Topics(broker.bootstrap, broker.data)
 
 
 @pytest.fixture(scope="session")
-def topics(apache_kafka: Kafka) -> Topics:
-    """Topics with known records, in brokers and on disk."""
-    return Topics(apache_kafka.bootstrap, apache_kafka.data)
+def apache_topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """The same in Apache Kafka 3.9.2, which says on disk within a tenth of a second how far readers may read."""
+    with Apache(tmp_path_factory.mktemp("spark-kafka")) as apache:
+        settings = {"replica.high.watermark.checkpoint.interval.ms": 100}
+        broker = apache.broker("3.9.2", zookeeper=apache.zookeeper(), settings=settings)
+        yield Topics(broker.bootstrap, broker.data)

@@ -12,7 +12,7 @@ from tests.spark.topics import BASE_MS, Topics, collected
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.java]
+pytestmark = pytest.mark.spark
 
 SIDES = pytest.mark.parametrize("side", ["brokers", "path"])
 COUNTS = [3000, 0, 1501]
@@ -38,6 +38,14 @@ def test_every_column_of_every_record(spark: "SparkSession", topics: Topics, pla
         ("headers", "array<struct<key:string,value:binary>>", True),
     ]
     assert collected(frame) == topics.rows(plain, headers=True)
+
+
+@SIDES
+@pytest.mark.java
+def test_what_apache_kafka_holds(spark: "SparkSession", apache_topics: Topics, side: str) -> None:
+    apache_topics.make("theirs", COUNTS, codec="lz4", settings={"segment.bytes": "50000"})
+    frame = apache_topics.read(spark, side, subscribe="theirs", includeHeaders="true")
+    assert collected(frame) == apache_topics.rows("theirs", headers=True)
 
 
 @SIDES

@@ -10,7 +10,7 @@ from ottla.client import TopicPartition
 from ottla.spark.schema import HEADERS, arrow
 
 # Spark's throughput is flat between ten and fifty thousand rows a batch, and falls where a batch leaves the caches.
-ROWS_MAX = 50_000
+ROWS_MAX = 20_000
 BYTES_MAX = 8 * 1024 * 1024
 
 # Our columns that are decoded; topic and partition are the same in all rows of a partition.

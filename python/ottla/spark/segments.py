@@ -31,7 +31,7 @@ HEADER_BYTES = 61
 BASE_OFFSET = slice(0, 8)
 BATCH_LENGTH = slice(8, 12)
 MAGIC, MAGIC_V2 = 16, 2
-READ_BYTES = 4 * 1024 * 1024
+READ_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
