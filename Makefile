@@ -47,10 +47,21 @@ $(STAMPS)/test-tools: $(STAMPS)/build
 	$(BIN)/pip install --quiet $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"])' | sed 's/>=[0-9.]*//g')
 	@touch $@
 
+# Somebody else's client, for the demonstration.
+$(STAMPS)/demo-tools: $(STAMPS)/build
+	$(BIN)/pip install --quiet confluent-kafka
+	@touch $@
+
 build: $(STAMPS)/build ## .venv with the package, its native module (release) and the spark extra
 
 run: $(STAMPS)/build ## one broker at 127.0.0.1:9092 with its data in ./data
 	@$(BIN)/ottla serve --data-dir data --log-level warning --hints
+
+# An access log in the combined format: FILE=access.log; without one, the real one of the test data, else an invented one.
+FILE ?= $(wildcard $(OTTLA_TEST_DATA)/web_access.log)
+REPEAT ?= 300
+demo: $(STAMPS)/demo-tools ## web requests through a broker into Spark, and a picture: FILE=access.log REPEAT=300
+	@$(BIN)/python -m ottla.pipelines.demo --repeat $(REPEAT) $(if $(FILE),--file "$(FILE)")
 
 docs: $(STAMPS)/build ## rewrite the pages of docs/ that come from the code
 	$(BIN)/python -m ottla.config.reference > docs/settings.md

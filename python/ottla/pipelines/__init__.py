@@ -1,0 +1,1 @@
+"""Ready-made pipelines on Spark, one module each."""
