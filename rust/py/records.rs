@@ -2,6 +2,8 @@
 
 mod builder;
 mod columns;
+mod decoder;
+mod memory;
 mod reader;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -97,9 +99,9 @@ fn marker_batch(
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<builder::BatchBuilder>()?;
-    module.add_class::<columns::ColumnBuffer>()?;
+    module.add_class::<memory::ColumnBuffer>()?;
     module.add_class::<columns::Columns>()?;
-    module.add_class::<columns::ColumnDecoder>()?;
+    module.add_class::<decoder::ColumnDecoder>()?;
     module.add_class::<reader::BatchInfo>()?;
     module.add_class::<reader::Record>()?;
     module.add_class::<reader::RecordReader>()?;
@@ -108,6 +110,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stamp, module)?)?;
     module.add_function(wrap_pyfunction!(marker_batch, module)?)?;
     module.add_function(wrap_pyfunction!(builder::encode_batch, module)?)?;
-    module.add_function(wrap_pyfunction!(columns::decode_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(decoder::decode_columns, module)?)?;
     module.add_function(wrap_pyfunction!(reader::read_batches, module)?)
 }

@@ -4,12 +4,10 @@
 //! fetch answers with whole batches), records from the upper bound on, control batches, and batches of aborted
 //! transactions. Gaps in the offsets are normal: compaction, markers and aborted batches leave them.
 
-use std::collections::HashSet;
-
-use super::batch::{Batch, BatchHeader, Batches, HEADER_BYTES, check_crc};
+use super::aborted::{AbortedTransaction, AbortedTransactions};
+use super::batch::{BatchHeader, HEADER_BYTES, check_crc};
+use super::batches::{Batch, Batches};
 use super::chunk::{Chunk, Row, Selection};
-use super::control::{Marker, Outcome};
-use super::decode::Records;
 use super::error::{ErrorKind, RecordError};
 use super::validate::{Limits, Scratch};
 use super::walk::{self, RawRecord};
@@ -57,14 +55,6 @@ impl Default for ColumnOptions {
 /// The greatest chunk: positions in a column are signed 32-bit numbers, and one record is less than half of this.
 const CHUNK_BYTES_MAX: usize = i32::MAX as usize;
 
-/// A transaction that was aborted, as Fetch answers have it: this producer's batches from this offset on are not to be
-/// seen, until its marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AbortedTransaction {
-    pub producer_id: i64,
-    pub first_offset: i64,
-}
-
 /// Why decoding paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -86,10 +76,7 @@ pub struct ColumnDecoder {
     position: usize,
     /// The batch that the last chunk ended in.
     open: Option<OpenBatch>,
-    /// Those that did not begin yet, the last first.
-    aborted_later: Vec<AbortedTransaction>,
-    /// The producers whose batches are being left out.
-    aborted_now: HashSet<i64>,
+    aborted: AbortedTransactions,
 }
 
 /// A batch whose records are partly in a chunk that was taken.
@@ -114,8 +101,7 @@ impl ColumnDecoder {
             next_offset: options.start_offset,
             position: 0,
             open: None,
-            aborted_later: Vec::new(),
-            aborted_now: HashSet::new(),
+            aborted: AbortedTransactions::default(),
         }
     }
 
@@ -147,10 +133,7 @@ impl ColumnDecoder {
         self.position = 0;
         self.open = None;
         if let Some(aborted) = aborted {
-            self.aborted_now.clear();
-            self.aborted_later = aborted.to_vec();
-            self.aborted_later
-                .sort_by_key(|transaction| std::cmp::Reverse(transaction.first_offset));
+            self.aborted = AbortedTransactions::new(aborted);
         }
     }
 
@@ -197,7 +180,9 @@ impl ColumnDecoder {
     /// Looks at the batch as a whole: leaves it out, or checks and opens it.
     fn open_batch(&mut self, batch: &Batch<'_>, start: usize) -> Result<(), RecordError> {
         let header = batch.header;
-        let visible = self.is_visible(batch)?;
+        let visible = self
+            .aborted
+            .is_visible(batch, &self.options.limits, &mut self.scratch)?;
         if !visible || header.last_offset() < self.next_offset || header.record_count == 0 {
             self.skip_past(&header, start);
             return Ok(());
@@ -226,34 +211,6 @@ impl ColumnDecoder {
             .saturating_add(1)
             .min(self.options.end_offset);
         self.next_offset = self.next_offset.max(after);
-    }
-
-    /// False for control batches and for batches of aborted transactions; keeps track of which those are.
-    fn is_visible(&mut self, batch: &Batch<'_>) -> Result<bool, RecordError> {
-        let header = &batch.header;
-        while let Some(next) = self
-            .aborted_later
-            .last()
-            .filter(|next| next.first_offset <= header.last_offset())
-        {
-            self.aborted_now.insert(next.producer_id);
-            self.aborted_later.pop();
-        }
-        if header.is_control() {
-            if !self.aborted_now.is_empty() && self.is_abort_marker(batch)? {
-                self.aborted_now.remove(&header.producer_id);
-            }
-            return Ok(false);
-        }
-        Ok(!(header.is_transactional() && self.aborted_now.contains(&header.producer_id)))
-    }
-
-    fn is_abort_marker(&mut self, batch: &Batch<'_>) -> Result<bool, RecordError> {
-        let Some(record) = Records::new(batch, &self.options.limits, &mut self.scratch)?.next()
-        else {
-            return Ok(false);
-        };
-        Ok(Marker::read(&record?)?.is_some_and(|marker| marker.outcome == Outcome::Abort))
     }
 
     /// The rest of an open batch. `None`: it is done.

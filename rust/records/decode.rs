@@ -1,6 +1,7 @@
 //! The records of one batch, one after the other, borrowed from it. For many records at once see `columns`.
 
-use super::batch::{Batch, BatchHeader, HEADER_BYTES};
+use super::batch::{BatchHeader, HEADER_BYTES};
+use super::batches::Batch;
 use super::encode::Header;
 use super::error::RecordError;
 use super::validate::{Limits, Scratch};

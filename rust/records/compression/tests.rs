@@ -247,7 +247,6 @@ fn gzip_members_are_one_stream() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), header in 0..3_usize) {

@@ -103,7 +103,6 @@ fn partition() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<Plain>)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn columns_are_the_records_between_the_bounds(

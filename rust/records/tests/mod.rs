@@ -9,6 +9,7 @@ mod headers;
 mod hostile;
 mod properties;
 mod rules;
+mod walk;
 
 type OwnedHeader = (Vec<u8>, Option<Vec<u8>>);
 
