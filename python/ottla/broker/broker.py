@@ -35,6 +35,8 @@ from ottla.replication.replicas import Replicas
 if TYPE_CHECKING:
     from ottla._core import Request
 
+#: How long a starting broker waits to be told of the partitions that it has.
+READY_SECONDS = 30.0
 #: How long a stopping broker waits for the answers to what it has read.
 DRAIN_SECONDS = 5.0
 
@@ -105,7 +107,7 @@ class Broker:
             await self.registration.register()
             nursery.start_soon(self.registration.run)
             nursery.start_soon(self.controller.run)
-            await self.metadata.wait_until(lambda: self.id in self.metadata.brokers)
+            await self._until_ready()
             try:
                 yield
             finally:
@@ -113,6 +115,17 @@ class Broker:
                     self.server.stop(DRAIN_SECONDS)
                     await served.wait()
                 nursery.cancel_scope.cancel()
+
+    async def _until_ready(self) -> None:
+        """Ready is who serves everything it has: clients that come right after a restart find their partitions led."""
+        await self.metadata.wait_until(lambda: self.id in self.metadata.brokers)
+        expected = await identity.assigned(self.tree, self.id) - self.logs.failures.keys()
+        partitions = self.replicas.partitions
+        with trio.move_on_after(READY_SECONDS) as limit:
+            await self.metadata.wait_until(lambda: expected <= partitions.keys())
+        if limit.cancelled_caught:
+            late = sorted(expected - partitions.keys())
+            self.log.warning("serving without %d of %d partitions, among them %s", len(late), len(expected), late[0])
 
     async def _serve(self, requests: Requests, served: trio.Event) -> None:
         await self.server.run(requests.handle)

@@ -12,7 +12,7 @@ from ottla.coordination import znodes
 from ottla.coordination.tree import Tree, ensure_one
 from ottla.coordination.znodes import BrokerRegistration
 
-__all__ = ["BrokerRegistration", "broker_id", "cluster_id", "open_tree", "registration"]
+__all__ = ["BrokerRegistration", "assigned", "broker_id", "cluster_id", "open_tree", "registration"]
 
 #: The embedded coordination tree is a file: Kafka stops at a data directory with folders in it that are no partitions.
 TREE_FILE = "ottla-tree.sqlite"
@@ -60,6 +60,20 @@ async def broker_id(tree: Tree, config: BrokerConfig, known: str | None) -> int:
         raise ConfigError("broker.id", "broker.id is not set and broker.id.generation.enable is false: set broker.id")
     stat = await tree.set(znodes.BROKER_SEQUENCE, b"")
     return config.get_int("reserved.broker.max.id") + stat.version
+
+
+async def assigned(tree: Tree, broker: int) -> set[tuple[str, int]]:
+    """The partitions that the tree assigns to a broker, those of topics being deleted left out."""
+    deleted = set(await tree.children(znodes.DELETE_TOPICS))
+    topics = [topic for topic in await tree.children(znodes.TOPICS) if topic not in deleted]
+    paths = [znodes.topic_path(topic) for topic in topics]
+    return {
+        (topic, number)
+        for topic, path, node in zip(topics, paths, await tree.get_many(paths), strict=True)
+        if node is not None
+        for number, replicas in znodes.TopicAssignment.decode(path, node.data).partitions.items()
+        if broker in replicas
+    }
 
 
 def registration(config: BrokerConfig, endpoints: list[Endpoint]) -> BrokerRegistration:

@@ -54,6 +54,10 @@ class MetadataCache:
         for topic in request.topic_states:
             for state in topic.partition_states:
                 self._update_partition(topic.topic_name, state.partition_index, state)
+        self.changed()
+
+    def changed(self) -> None:
+        """Lets those go on who wait for what is true now."""
         for event in [event for event, holds in self._waiting.items() if holds()]:
             del self._waiting[event]
             event.set()
@@ -71,7 +75,7 @@ class MetadataCache:
         )
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Returns once `holds()` is true, which is asked after every update."""
+        """Returns once `holds()` is true, which is asked after every update (and every `changed`)."""
         if holds():
             return
         event = trio.Event()

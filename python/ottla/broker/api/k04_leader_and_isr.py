@@ -38,6 +38,7 @@ async def handle(broker: Broker, request: Request) -> None:
         answer.error_code = StaleControllerEpoch.code
     else:
         answer.partition_errors = await _apply(broker, asked)
+        broker.metadata.changed()
     request.reply(LEADER_AND_ISR.encode_response(version, answer))
 
 
