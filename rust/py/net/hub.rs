@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::completions::{Completion, Completions, Outcome};
@@ -21,6 +21,14 @@ pub type Shared = Arc<Mutex<hub::Hub<Outcome>>>;
 
 pub fn address(address: std::net::SocketAddr) -> (String, u16) {
     (address.ip().to_canonical().to_string(), address.port())
+}
+
+/// With its number, so that Python sees EADDRINUSE and the like.
+fn os_error(error: std::io::Error) -> PyErr {
+    match error.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, error.to_string())),
+        None => error.into(),
+    }
 }
 
 #[pyclass(frozen, module = "ottla._core")]
@@ -90,7 +98,8 @@ impl Hub {
     }
 
     fn listen(&self, host: &str, port: u16, name: &str) -> PyResult<u16> {
-        Ok(self.hub.lock().listen(host, port, name)?)
+        let listening = self.hub.lock().listen(host, port, name);
+        listening.map_err(os_error)
     }
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
