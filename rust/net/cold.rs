@@ -18,6 +18,7 @@ use crate::wire::piece::FileSlice;
 pub const COLD_BYTES_MAX: u64 = 1 << 20;
 /// The distance between probed bytes; the kernel reads ahead in stretches of this size.
 const PROBE_STEP_BYTES: u64 = 128 << 10;
+const PAGE_BYTES: u64 = 4096;
 /// A disk serves few readers well at once, and one cold consumer should not stop another.
 const THREADS: usize = 2;
 const SCRATCH_BYTES: usize = 128 << 10;
@@ -77,7 +78,7 @@ pub fn is_warm(slice: &FileSlice) -> bool {
             Ok(0) | Err(_) => return true,
             Ok(_) => {}
         }
-        if position + 1 >= end {
+        if position / PAGE_BYTES >= (end - 1) / PAGE_BYTES {
             return true;
         }
         position = (position + PROBE_STEP_BYTES).min(end - 1);

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::frames::Buffer;
 
 struct Slot {
-    range: Range<usize>,
+    /// None: there is nothing in this part.
+    range: Option<Range<usize>>,
     taken: AtomicBool,
 }
 
@@ -31,15 +32,22 @@ unsafe impl Send for Parts {}
 unsafe impl Sync for Parts {}
 
 impl Parts {
-    /// None if the ranges are not in order, overlap, or leave the frame.
-    pub fn new(mut buffer: Buffer, ranges: impl IntoIterator<Item = Range<usize>>) -> Option<Self> {
+    /// One part for each range; None if the ranges are not in order, overlap, or leave the frame.
+    pub fn new(
+        mut buffer: Buffer,
+        ranges: impl IntoIterator<Item = Option<Range<usize>>>,
+    ) -> Option<Self> {
         let (mut end, length) = (0, buffer.len());
         let slots = ranges
             .into_iter()
             .map(|range| {
-                let fits = end <= range.start && range.start <= range.end && range.end <= length;
-                end = range.end;
-                fits.then(|| Slot {
+                if let Some(Range { start, end: next }) = range {
+                    if start < end || next < start || length < next {
+                        return None;
+                    }
+                    end = next;
+                }
+                Some(Slot {
                     range,
                     taken: AtomicBool::new(false),
                 })
@@ -52,9 +60,22 @@ impl Parts {
         })
     }
 
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether part `index` has anything in it; None if there is no such part.
+    pub fn has(&self, index: usize) -> Option<bool> {
+        Some(self.slots.get(index)?.range.is_some())
+    }
+
     /// A part for one user; None if there is none of this number, or somebody has it.
     pub fn take(self: &Arc<Self>, index: usize) -> Option<Part> {
-        let slot = self.slots.get(index)?;
+        let slot = self.slots.get(index).filter(|slot| slot.range.is_some())?;
         if slot.taken.swap(true, Ordering::Acquire) {
             return None;
         }
@@ -73,7 +94,8 @@ pub struct Part {
 
 impl Part {
     fn range(&self) -> Range<usize> {
-        self.parts.slots[self.index].range.clone()
+        // `take` gave out no part without a range.
+        self.parts.slots[self.index].range.clone().unwrap_or(0..0)
     }
 }
 
@@ -122,10 +144,20 @@ mod tests {
 
     #[test]
     fn a_part_has_one_user_at_a_time() {
-        let parts = Arc::new(Parts::new(frame(100).0, [10..20, 20..20, 30..100]).unwrap());
+        let parts = Arc::new(
+            Parts::new(
+                frame(100).0,
+                [Some(10..20), Some(20..20), Some(30..100), None],
+            )
+            .unwrap(),
+        );
         let mut first = parts.take(0).unwrap();
         assert!(parts.take(0).is_none());
-        assert!(parts.take(3).is_none());
+        assert!(parts.take(3).is_none() && parts.take(4).is_none());
+        assert_eq!(
+            (parts.has(2), parts.has(3), parts.has(4)),
+            (Some(true), Some(false), None)
+        );
         assert!(parts.take(1).unwrap().is_empty());
         let last = parts.take(2).unwrap();
         let thread = std::thread::spawn(move || {
@@ -140,7 +172,7 @@ mod tests {
     #[test]
     fn memory_returns_when_the_last_user_is_done() {
         let (buffer, budget) = frame(100);
-        let parts = Arc::new(Parts::new(buffer, [0..50, 50..100]).unwrap());
+        let parts = Arc::new(Parts::new(buffer, [Some(0..100)]).unwrap());
         let part = parts.take(0).unwrap();
         drop(parts);
         assert!(budget.used() > 0);
@@ -151,7 +183,7 @@ mod tests {
     #[test]
     fn parts_do_not_overlap_and_stay_inside() {
         for ranges in [[0..10, 9..12], [5..6, 0..1], [0..0, 90..101]] {
-            assert!(Parts::new(frame(100).0, ranges).is_none());
+            assert!(Parts::new(frame(100).0, ranges.map(Some)).is_none());
         }
     }
 }

@@ -24,8 +24,6 @@ pub struct Asked {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct ProduceRequest {
     parts: Arc<Parts>,
-    /// For each partition, the number of its part; None if it has no records.
-    records: Vec<Option<usize>>,
     #[pyo3(get)]
     acks: i16,
     #[pyo3(get)]
@@ -40,7 +38,7 @@ pub struct ProduceRequest {
 #[pymethods]
 impl ProduceRequest {
     fn __len__(&self) -> usize {
-        self.records.len()
+        self.parts.len()
     }
 
     /// Copies a partition's records: for what is not on the hot path.
@@ -49,10 +47,10 @@ impl ProduceRequest {
         py: Python<'py>,
         index: usize,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        match self.records.get(index) {
+        match self.parts.has(index) {
             None => Err(PyIndexError::new_err("no such partition in the request")),
-            Some(None) => Ok(None),
-            Some(Some(_)) => Ok(Some(PyBytes::new(py, &self.records(index)?))),
+            Some(false) => Ok(None),
+            Some(true) => Ok(Some(PyBytes::new(py, &self.records(index)?))),
         }
     }
 }
@@ -60,10 +58,11 @@ impl ProduceRequest {
 impl ProduceRequest {
     /// The records of one partition for the log to stamp and write, on any thread, by one user at a time.
     pub fn records(&self, index: usize) -> PyResult<Part> {
-        let part = self.records.get(index).copied().flatten();
-        let part = part.ok_or_else(|| PyIndexError::new_err("no records of that number"))?;
+        if self.parts.has(index) != Some(true) {
+            return Err(PyIndexError::new_err("no records of that number"));
+        }
         self.parts
-            .take(part)
+            .take(index)
             .ok_or_else(|| PyRuntimeError::new_err("these records are being appended already"))
     }
 }
@@ -89,8 +88,6 @@ pub fn decode(
     };
     let mut last: Option<(&Range<usize>, Range<usize>, Bound<'_, PyAny>)> = None;
     let mut tuples = Vec::with_capacity(request.partitions.len());
-    let mut records = Vec::with_capacity(request.partitions.len());
-    let mut ranges = Vec::with_capacity(request.partitions.len());
     for data in &request.partitions {
         if last
             .as_ref()
@@ -106,21 +103,19 @@ pub fn decode(
             asked.partitions.push((name_at.clone(), data.partition));
             tuples.push((name, data.partition, data.records.is_some()).into_pyobject(py)?);
         }
-        records.push(data.records.as_ref().map(|range| {
-            ranges.push(body_start + range.start..body_start + range.end);
-            ranges.len() - 1
-        }));
     }
     let transactional_id = request
         .transactional_id
         .map(|range| text(&body[range]).to_owned());
     let partitions = PyTuple::new(py, tuples)?.unbind();
+    let ranges = request.partitions.into_iter().map(|data| data.records);
+    let ranges =
+        ranges.map(|range| range.map(|range| body_start + range.start..body_start + range.end));
     let parts = Parts::new(frame, ranges)
         .ok_or_else(|| PyValueError::new_err("the records of two partitions overlap"))?;
     Ok((
         ProduceRequest {
             parts: Arc::new(parts),
-            records,
             acks: request.acks,
             timeout_ms: request.timeout_ms,
             transactional_id,
@@ -173,35 +168,40 @@ impl Result {
     }
 }
 
-/// The body of the answer; `results` in the order of the request's partitions.
-pub fn encode(asked: &Asked, results: &Bound<'_, PyList>, throttle_ms: i32) -> PyResult<Vec<u8>> {
-    if results.len() != asked.partitions.len() {
-        return Err(PyValueError::new_err(format!(
-            "{} results for {} partitions",
-            results.len(),
-            asked.partitions.len()
-        )));
+/// The results as Python gives them, in the order of the request's partitions.
+pub struct Results(Vec<Result>);
+
+impl Results {
+    pub fn take(asked: &Asked, results: &Bound<'_, PyList>) -> PyResult<Self> {
+        if results.len() != asked.partitions.len() {
+            return Err(PyValueError::new_err(format!(
+                "{} results for {} partitions",
+                results.len(),
+                asked.partitions.len()
+            )));
+        }
+        let results = results.iter().map(|result| Result::take(&result));
+        Ok(Self(results.collect::<PyResult<_>>()?))
     }
-    let results = results
-        .iter()
-        .map(|result| Result::take(&result))
-        .collect::<PyResult<Vec<_>>>()?;
-    let results: Vec<PartitionResult<'_>> = asked
-        .partitions
-        .iter()
-        .zip(&results)
-        .map(|((topic, partition), result)| PartitionResult {
-            topic: &asked.names[topic.clone()],
-            partition: *partition,
-            error_code: result.error_code,
-            base_offset: result.base_offset,
-            log_append_time_ms: result.append_time_ms,
-            log_start_offset: result.log_start_offset,
-            record_errors: &result.record_errors,
-            error_message: result.message.as_deref(),
-        })
-        .collect();
-    let mut body = Vec::with_capacity(16 + asked.names.len() + 48 * results.len());
-    produce::encode_response(&mut body, asked.api_version, &results, throttle_ms);
-    Ok(body)
+
+    /// Appends the body of the answer.
+    pub fn encode(&self, asked: &Asked, throttle_ms: i32, to: &mut Vec<u8>) {
+        let results: Vec<PartitionResult<'_>> = asked
+            .partitions
+            .iter()
+            .zip(&self.0)
+            .map(|((topic, partition), result)| PartitionResult {
+                topic: &asked.names[topic.clone()],
+                partition: *partition,
+                error_code: result.error_code,
+                base_offset: result.base_offset,
+                log_append_time_ms: result.append_time_ms,
+                log_start_offset: result.log_start_offset,
+                record_errors: &result.record_errors,
+                error_message: result.message.as_deref(),
+            })
+            .collect();
+        to.reserve(16 + asked.names.len() + 48 * results.len());
+        produce::encode_response(to, asked.api_version, &results, throttle_ms);
+    }
 }

@@ -168,9 +168,9 @@ impl Request {
     fn reply_produce(&self, results: &Bound<'_, PyList>, throttle_ms: i32) -> PyResult<()> {
         let asked = self.produced.get();
         let asked = asked.ok_or_else(|| PyTypeError::new_err("produce() comes first"))?;
-        let body = produce::encode(asked, results, throttle_ms)?;
+        let results = produce::Results::take(asked, results)?;
         self.answered();
-        let write = |to: &mut Vec<u8>| to.extend_from_slice(&body);
+        let write = |to: &mut Vec<u8>| results.encode(asked, throttle_ms, to);
         self.hub.lock().reply(self.ticket, write, Vec::new());
         Ok(())
     }
