@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients.worker import DEADLINE_S, Record, by_place, eventually, read_records, write_records
 from tests.peers.apache import need_java
+from tests.peers.processes import die_with_parent
 from tests.peers.segments import Batch, batches
 from tests.peers.skips import require
 
@@ -84,6 +85,7 @@ class Worker:
                 stderr=errors,
                 text=True,
                 env={**os.environ, **JVM},
+                preexec_fn=die_with_parent(),
             )
 
     def ask(self, command: str, **fields: object) -> dict[str, str]:

@@ -4,15 +4,32 @@ Nothing here sleeps for a guessed time: readiness is a question asked of the ser
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 STARTED: list["Server"] = []  # in the order of their start; conftest shows their output when a test fails
+
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> Callable[[], None] | None:
+    """A `preexec_fn` that has Linux kill the child when this process is gone, even by SIGKILL; exec keeps it.
+
+    None off the main thread: there the signal would come when the thread ends.
+    """
+    if _LIBC is None or threading.current_thread() is not threading.main_thread():
+        return None
+    return lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def free_port() -> int:
@@ -58,6 +75,7 @@ class Server:
                 stdout=subprocess.PIPE if pipe_stdout else output,
                 stderr=output,
                 env={**os.environ, **(environment or {})},
+                preexec_fn=die_with_parent(),
             )
         STARTED.append(self)
 

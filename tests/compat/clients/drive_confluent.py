@@ -21,6 +21,7 @@ class Confluent:
                 "enable.idempotence": idempotent,
                 "linger.ms": 20,
                 "message.max.bytes": 1_048_588,
+                "batch.num.messages": 1000,
                 "queue.buffering.max.messages": 1_000_000,
                 "retry.backoff.ms": 20,
                 "reconnect.backoff.ms": 10,

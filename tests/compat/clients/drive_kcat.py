@@ -14,7 +14,18 @@ from tempfile import TemporaryDirectory
 from worker import DEADLINE_S, Record, Start, serve
 
 FORMAT = r"%p %o %T %K %S %h\n%k%s\n"
-COMMON = ["kcat", "-E", "-X", "message.max.bytes=1048588", "-X", "reconnect.backoff.ms=10", "-X", "retry.backoff.ms=20"]
+COMMON = [
+    "kcat",
+    "-E",
+    "-X",
+    "message.max.bytes=1048588",
+    "-X",
+    "batch.num.messages=1000",
+    "-X",
+    "reconnect.backoff.ms=10",
+    "-X",
+    "retry.backoff.ms=20",
+]
 COMMON += ["-X", "reconnect.backoff.max.ms=100", "-X", "fetch.wait.max.ms=20", "-X", "check.crcs=true"]
 
 

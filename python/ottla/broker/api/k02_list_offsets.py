@@ -61,7 +61,9 @@ def handle(broker: Broker, request: Request) -> None:
                 partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
                 if partition is None:
                     raise UnknownTopicOrPartition(f"{topic.name}-{wanted.partition_index}")
-                row.offset, row.timestamp, row.leader_epoch = _find(partition, asked, wanted)
+                row.offset, row.timestamp, epoch = _find(partition, asked, wanted)
+                if version >= 4:
+                    row.leader_epoch = epoch
             except OffsetNotAvailable as error:
                 row.error_code = error.code if version >= 5 else LeaderNotAvailable.code
             except KafkaError as error:
