@@ -408,7 +408,9 @@ def encode_produce_request(
     acks: int,
     timeout_ms: int,
     partitions: Sequence[tuple[str, int, Buffer | None]],
-) -> bytes: ...
+) -> bytes:
+    """The body for (topic, partition, records), in this order; neighbours of one topic share its entry."""
+
 def decode_produce_response(buffer: Buffer, version: int, start: int = 0) -> ProduceResponse: ...
 def encode_fetch_request(
     version: int,
@@ -424,8 +426,14 @@ def encode_fetch_request(
     replica_id: int = ...,
     rack_id: str = "",
     cluster_id: str | None = None,
-) -> bytes: ...
-def decode_fetch_response(buffer: Buffer, version: int, start: int = 0) -> FetchResponse: ...
+) -> bytes:
+    """The body. A partition is (topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log
+    start offset), -1 for what is unknown; what a version lacks is left out. Forgotten are (topic, partition) of a session.
+    """
+
+def decode_fetch_response(buffer: Buffer, version: int, start: int = 0) -> FetchResponse:
+    """The response whose body begins at byte `start`; its records are views of the buffer, and keep it alive."""
+
 def request_frame(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Buffer
 ) -> bytes: ...

@@ -83,6 +83,19 @@ def test_errors_name_the_field_with_its_index() -> None:
         METADATA.decode_response(0, damaged)
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_text_has_at_most_32767_bytes_in_both_encodings(version: int) -> None:
+    longest = MetadataResponse(cluster_id="c" * 32_767)
+    encoded = METADATA.encode_response(version, longest)
+    assert METADATA.decode_response(version, encoded) == longest
+    with pytest.raises(LocalProtocolError, match="cluster_id: too long"):
+        METADATA.encode_response(version, MetadataResponse(cluster_id="c" * 32_768))
+    if version >= METADATA.flexible_from:
+        # Throttle time, no brokers, then one byte more than there may be.
+        with pytest.raises(RemoteProtocolError, match="cluster_id at byte 5: the text is longer than 32,767 bytes"):
+            METADATA.decode_response(version, bytes(4) + b"\1" + b"\x81\x80\x02" + b"c" * 32_768)
+
+
 def test_what_a_version_lacks_is_dropped_only_if_it_may_be() -> None:
     # Kafka marks the software's name as ignorable, the instance id of a group member not.
     assert API_VERSIONS.encode_request(0, ApiVersionsRequest("name", "1")) == b""

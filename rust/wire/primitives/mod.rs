@@ -12,3 +12,6 @@ mod writer;
 
 pub use reader::{ITEMS_MAX, Reader};
 pub use writer::Writer;
+
+/// The longest text, in both encodings: Kafka refuses longer ones even where the length field could say more.
+const TEXT_BYTES_MAX: usize = i16::MAX as usize;

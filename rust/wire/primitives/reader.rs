@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::TEXT_BYTES_MAX;
 use crate::wire::error::{Fault, Problem, WireError};
 
 /// The longest form of a 32-bit varint.
@@ -160,6 +161,10 @@ impl<'a> Reader<'a> {
         let Some(length) = self.length(flexible, wide)? else {
             return Ok(None);
         };
+        if !wide && length > TEXT_BYTES_MAX {
+            self.position = start;
+            return self.fault(Problem::Other("the text is longer than 32,767 bytes"));
+        }
         // The fault belongs to the field, which begins at its length.
         self.range(length).map(Some).map_err(|fault| Fault {
             position: start,

@@ -1,5 +1,6 @@
 //! Writing.
 
+use super::TEXT_BYTES_MAX;
 use crate::wire::error::Problem;
 
 /// Appends to a vector; what does not fit its length field is an error that the caller names with the field.
@@ -65,10 +66,10 @@ impl Writer {
     }
 
     fn length(&mut self, flexible: bool, wide: bool, length: Option<usize>) -> Result<(), Problem> {
-        let max = if flexible || wide {
+        let max = if wide {
             i32::MAX as usize - 1
         } else {
-            i16::MAX as usize
+            TEXT_BYTES_MAX
         };
         match length {
             Some(length) if length > max => {
@@ -117,8 +118,8 @@ impl Writer {
     /// Text that is cut (between characters) if it does not fit its length field: names that came in by the same length field, and messages.
     pub fn clipped(&mut self, flexible: bool, text: Option<&[u8]>) {
         let mut text = text;
-        if let Some(long) = text.filter(|text| text.len() > i16::MAX as usize) {
-            let mut end = i16::MAX as usize;
+        if let Some(long) = text.filter(|text| text.len() > TEXT_BYTES_MAX) {
+            let mut end = TEXT_BYTES_MAX;
             while end > 0 && long[end] & 0xC0 == 0x80 {
                 end -= 1;
             }
