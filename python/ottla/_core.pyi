@@ -427,8 +427,8 @@ def encode_fetch_request(
     rack_id: str = "",
     cluster_id: str | None = None,
 ) -> bytes:
-    """The body. A partition is (topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log
-    start offset), -1 for what is unknown; what a version lacks is left out. Forgotten are (topic, partition) of a session.
+    """The body. A partition is (topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch,
+    log start offset), -1 for what is unknown; what a version lacks is left out. Forgotten are (topic, partition) pairs.
     """
 
 def decode_fetch_response(buffer: Buffer, version: int, start: int = 0) -> FetchResponse:
