@@ -13,14 +13,20 @@ trio.
 Both connections drive `protocol.Protocol`, which has the state and no I/O.
 """
 
-from ottla.client.admin import Admin, Partition, Setting, Topic
-from ottla.client.blocking import BlockingConnection
-from ottla.client.cluster import Address, Cluster, TopicPartition
-from ottla.client.connection import Connection
-from ottla.client.consumer import At, Consumer, Record
-from ottla.client.errors import ConnectionLost
-from ottla.client.offsets import EARLIEST, LATEST
-from ottla.client.producer import Producer
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.client.admin import Admin, Partition, Setting, Topic
+    from ottla.client.blocking import BlockingConnection
+    from ottla.client.cluster import Address, Cluster, TopicPartition
+    from ottla.client.connection import Connection
+    from ottla.client.consumer import At, Consumer, Record
+    from ottla.client.errors import ConnectionLost
+    from ottla.client.offsets import EARLIEST, LATEST
+    from ottla.client.producer import Producer
 
 __all__ = [
     "EARLIEST",
@@ -40,3 +46,31 @@ __all__ = [
     "Topic",
     "TopicPartition",
 ]
+
+# Imported when first used: a broker needs nothing but connections, and its start is budgeted.
+_FILES = {
+    "Address": "cluster",
+    "Admin": "admin",
+    "At": "consumer",
+    "BlockingConnection": "blocking",
+    "Cluster": "cluster",
+    "Connection": "connection",
+    "ConnectionLost": "errors",
+    "Consumer": "consumer",
+    "EARLIEST": "offsets",
+    "LATEST": "offsets",
+    "Partition": "admin",
+    "Producer": "producer",
+    "Record": "consumer",
+    "Setting": "admin",
+    "Topic": "admin",
+    "TopicPartition": "cluster",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"ottla.client.{_FILES[name]}"), name)
+    globals()[name] = value
+    return value

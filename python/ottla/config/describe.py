@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ottla.config.broker import BrokerConfig, Source
-from ottla.config.documentation import broker_documentation, topic_documentation
 from ottla.config.names import base_setting
 from ottla.config.table import BROKER_SETTINGS, DYNAMIC_SETTINGS, SYNONYMS, TOPIC_SETTINGS
 from ottla.config.topic import TopicConfig
@@ -66,6 +65,8 @@ def describe_topic(broker: BrokerConfig, topic: TopicConfig, names: Iterable[str
 
 
 def _broker(broker: BrokerConfig, name: str) -> Described:
+    from ottla.config.documentation import broker_documentation
+
     setting = base_setting(name)
     is_sensitive = setting is None or setting.is_sensitive
     synonyms = _synonyms(broker, name, is_sensitive)
@@ -82,6 +83,8 @@ def _broker(broker: BrokerConfig, name: str) -> Described:
 
 
 def _topic(broker: BrokerConfig, topic: TopicConfig, name: str) -> Described:
+    from ottla.config.documentation import topic_documentation
+
     setting = TOPIC_SETTINGS[name]
     value = topic.text(name)
     synonyms = [] if setting.broker_name is None else _synonyms(broker, setting.broker_name, False)
