@@ -44,6 +44,8 @@ use crate::wire::headers::{RequestHeader, response_header_version};
 use crate::wire::piece::Piece;
 
 const PRODUCE: i16 = 0;
+/// LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: nobody but a broker sends them.
+const BETWEEN_BROKERS: std::ops::RangeInclusive<i16> = 4..=7;
 /// What epoll reports for descriptors that are not connections; listeners count down from below these.
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
@@ -102,6 +104,7 @@ pub struct Figures {
     pub queued_bytes: usize,
     pub pooled_bytes: usize,
     pub accepted_total: u64,
+    pub turns_total: u64,
     pub cold_reads_total: u64,
 }
 
@@ -206,6 +209,7 @@ impl<T> Hub<T> {
             connections: self.connections.len(),
             queued_bytes: self.budget.used(),
             pooled_bytes: self.pool.kept_bytes(),
+            turns_total: self.turn,
             ..self.figures
         }
     }
@@ -893,6 +897,7 @@ impl Connection {
         if id != self.client_id.as_deref().map(str::as_bytes) {
             self.client_id = client_id(&header, &frame).map(Arc::from);
         }
+        self.is_broker |= BETWEEN_BROKERS.contains(&header.api_key);
         let sequence = self.slots.start(header.api_key == PRODUCE, frame.len());
         Incoming {
             ticket: Ticket {

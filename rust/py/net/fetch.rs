@@ -13,7 +13,7 @@ use crate::wire::piece::Piece;
 
 #[pyclass(frozen, get_all, module = "ottla._core")]
 pub struct FetchRequest {
-    replica_id: i32,
+    pub replica_id: i32,
     max_wait_ms: i32,
     min_bytes: i32,
     max_bytes: i32,

@@ -160,6 +160,11 @@ impl Hub {
     }
 
     #[getter]
+    fn turns_total(&self) -> u64 {
+        self.hub.lock().figures().turns_total
+    }
+
+    #[getter]
     fn cold_reads_total(&self) -> u64 {
         self.hub.lock().figures().cold_reads_total
     }

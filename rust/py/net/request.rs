@@ -184,6 +184,9 @@ impl Request {
         let (request, asked) =
             fetch::decode(py, &frame[self.body_start..], self.ticket.api_version)?;
         let _ = self.fetched.set(asked);
+        if request.replica_id >= 0 {
+            self.hub.lock().mark_broker(self.ticket.connection);
+        }
         Ok(request)
     }
 
