@@ -234,7 +234,7 @@ class FileSlice:
 
 @final
 class ReadInfo:
-    """What a fetch gets: batches from the one that contains the offset on, the last perhaps cut. Nothing is read yet."""
+    """What a fetch gets: batches from the one with the offset on, the last perhaps cut. Nothing is read yet."""
 
     @property
     def slice(self) -> FileSlice | None: ...
@@ -278,7 +278,7 @@ class Log:
     def segments(self) -> list[tuple[int, int]]: ...  # (base offset, bytes), ascending
     @property
     def config(self) -> Self: ...
-    def append(  # None: it runs on an I/O thread, a Completion(token) with an AppendInfo follows (LogDirectory.report_to)
+    def append(  # None: it runs on an I/O thread, a Completion(token) with an AppendInfo follows (see report_to)
         self, request: ProduceRequest, index: int, leader_epoch: int, token: int
     ) -> AppendInfo | None: ...
     def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla import _core
-from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
 from ottla.replication.partition import Partition, PartitionState
 
 ME = 1
@@ -107,3 +107,12 @@ def test_with_followers_the_high_watermark_waits_for_them(partition: Partition) 
     append(partition)
     partition.advance_high_watermark()
     assert partition.log.high_watermark == 0
+
+
+def test_a_failed_directory_fails_whoever_waits_and_says_so_from_then_on(partition: Partition) -> None:
+    partition.apply(state(0))
+    answers: list[int] = []
+    partition.wait_durable(append(partition), answers.append)
+    partition.go_offline()
+    assert answers == [StorageError.code]
+    assert partition.leader_error(-1) == partition.leader_error(0) == StorageError.code

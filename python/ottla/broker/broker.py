@@ -27,6 +27,7 @@ from ottla.controller.controller import Controller
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
 from ottla.coordination.tree import Tree
+from ottla.errors import StorageError
 from ottla.net import Server
 from ottla.replication.delayed import Deadlines
 from ottla.replication.log_manager import LogManager
@@ -108,6 +109,7 @@ class Broker:
             nursery.start_soon(self.registration.run)
             nursery.start_soon(self.controller.run)
             await self._until_ready()
+            nursery.start_soon(self._until_failed)
             try:
                 yield
             finally:
@@ -126,6 +128,10 @@ class Broker:
         if limit.cancelled_caught:
             late = sorted(expected - partitions.keys())
             self.log.warning("serving without %d of %d partitions, among them %s", len(late), len(expected), late[0])
+
+    async def _until_failed(self) -> None:
+        await self.replicas.failed.wait()
+        raise StorageError(f"the log directory {self.logs.path} cannot be used any more: {self.logs.failure}")
 
     async def _serve(self, requests: Requests, served: trio.Event) -> None:
         await self.server.run(requests.handle)

@@ -77,8 +77,13 @@ class LogManager:
         await manager._close()
 
     async def _close(self) -> None:
-        clean = self._directory.failure is None
+        clean = self.failure is None
         await trio.to_thread.run_sync(lambda: self._directory.close(clean=clean))
+
+    @property
+    def failure(self) -> str | None:
+        """Why the directory went out of use; None while it is in use."""
+        return self._directory.failure
 
     # --- identity ---
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -66,6 +66,7 @@ class Partition:
         "flush_on_acks_all",
         "index",
         "is_leader",
+        "is_offline",
         "leader_epoch",
         "leader_epoch_start",
         "log",
@@ -79,6 +80,8 @@ class Partition:
         self.index = index
         self.log = log
         self.is_leader = False
+        #: The log's directory failed.
+        self.is_offline = False
         self.leader_epoch = NO_EPOCH
         self.leader_epoch_start = 0
         self.state: PartitionState | None = None
@@ -121,16 +124,23 @@ class Partition:
         self.is_leader = False
         self._fail_waiting()
 
+    def go_offline(self) -> None:
+        """The log can no longer be used."""
+        self.is_offline = True
+        self.resign()
+
     def _fail_waiting(self) -> None:
         waiting, self._durable = self._durable, deque()
         for durable in waiting:
-            durable.done(NotLeaderOrFollower.code)
+            durable.done(StorageError.code if self.is_offline else NotLeaderOrFollower.code)
         self._wake_fetches()
 
     def leader_error(self, current_leader_epoch: int) -> int:
         """0 if a client that believes in `current_leader_epoch` (-1: it does not say) may be served here, else the
         error code.
         """
+        if self.is_offline:
+            return StorageError.code
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             return FencedLeaderEpoch.code if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch.code
         return 0 if self.is_leader else NotLeaderOrFollower.code

@@ -22,6 +22,8 @@ class Replicas:
 
     def __init__(self, broker_id: int, logs: LogManager, server: Server) -> None:
         self.partitions: dict[tuple[str, int], Partition] = {}
+        #: Set when the log directory went out of use.
+        self.failed = trio.Event()
         self._broker_id = broker_id
         self._logs = logs
         self._server = server
@@ -78,15 +80,21 @@ class Replicas:
             if error is None:
                 partition.flushed()
             else:
-                self.directory_failed(partition, error)
+                self.storage_error(partition, error)
 
         partition.log.flush_async(self._completions, self._server.expect(flushed))
 
-    def directory_failed(self, partition: Partition, error: BaseException) -> None:
-        """The log directory failed: what is in memory can no longer be trusted to be what is on disk, so no partition
-        of it is served.
+    def storage_error(self, partition: Partition, error: BaseException) -> None:
+        """An operation on a partition's log failed at the disk.
+
+        A full disk fails the request alone. Anything else takes the directory out of use: what is in memory can no
+        longer be trusted to be what is on disk, so none of its partitions is served, and a broker without a directory
+        ends.
         """
-        if partition.is_leader:
+        if self._logs.failure is None:
+            logger.warning("%s: %s", partition, error)
+        elif not self.failed.is_set():
             logger.error("the log directory failed at %s, its partitions are offline: %s", partition, error)
-        for other in self.partitions.values():
-            other.resign()
+            for other in self.partitions.values():
+                other.go_offline()
+            self.failed.set()

@@ -16,7 +16,6 @@ from ottla.errors import (
     KafkaError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
-    NotLeaderOrFollower,
     OutOfOrderSequenceNumber,
     RequestTimedOut,
     StorageError,
@@ -53,7 +52,7 @@ def handle(broker: Broker, request: Request) -> None:
             results.append(_error(UnknownTopicOrPartition))
             continue
         if not partition.is_leader:
-            results.append(_error(NotLeaderOrFollower))
+            results.append((partition.leader_error(-1), -1, -1, -1))
             continue
         if not has_records:
             results.append(_error(InvalidRecord))
@@ -154,7 +153,7 @@ def _error(error: type[KafkaError]) -> tuple[int, int, int, int]:
 
 def _refused(broker: Broker, partition: Partition, error: KafkaError) -> ProduceResult:
     if isinstance(error, StorageError):
-        broker.replicas.directory_failed(partition, error)
+        broker.replicas.storage_error(partition, error)
     start = partition.log.start_offset if error.code in _WITH_LOG_START else -1
     return (error.code, -1, -1, start)
 

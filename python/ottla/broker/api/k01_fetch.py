@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.errors import (
     FetchSessionIdNotFound,
     KafkaError,
+    NotLeaderOrFollower,
     StorageError,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
@@ -64,7 +65,7 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[R
             continue
         error = partition.leader_error(epoch) or (_unreadable(version, partition) if version < 10 else 0)
         if error:
-            rows.append(_failed(index, error))
+            rows.append(_failed(index, _known_to(version, error)))
             failed = True
             continue
         log = partition.log
@@ -76,8 +77,8 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[R
             info = log.read(offset, min(bytes_max, left), bound, read == 0)
         except KafkaError as refused:
             if isinstance(refused, StorageError):
-                broker.replicas.directory_failed(partition, refused)
-            rows.append(_failed(index, refused.code))
+                broker.replicas.storage_error(partition, refused)
+            rows.append(_failed(index, _known_to(version, refused.code)))
             failed = True
             continue
         size = info.length
@@ -90,6 +91,11 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[R
 
 def _failed(index: int, error: int) -> Row:
     return (index, error, -1, -1, -1, None, -1, None, None)
+
+
+def _known_to(version: int, error: int) -> int:
+    """Clients before version 6 have not heard of failed directories; what makes them ask elsewhere is another error."""
+    return NotLeaderOrFollower.code if version < 6 and error == StorageError.code else error
 
 
 def _unreadable(version: int, partition: Partition) -> int:
