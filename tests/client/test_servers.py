@@ -1,4 +1,4 @@
-"""The client against Apache Kafka 2.7.2."""
+"""The client against real servers: Apache Kafka 2.7.2 and our own broker."""
 
 import pytest
 import trio
@@ -26,13 +26,12 @@ from ottla.errors import (
 )
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.apache import Kafka
+from tests.peers.ottla import Broker
 
-pytestmark = pytest.mark.java
 
-
-def test_pipelined_calls(apache_kafka: Kafka) -> None:
+def test_pipelined_calls(server: Kafka | Broker) -> None:
     async def main() -> None:
-        async with await Connection.connect("127.0.0.1", apache_kafka.port) as connection:
+        async with await Connection.connect("127.0.0.1", server.port) as connection:
             ports = []
 
             async def call(version: int) -> None:
@@ -42,22 +41,22 @@ def test_pipelined_calls(apache_kafka: Kafka) -> None:
             async with trio.open_nursery() as nursery:
                 for number in range(50):
                     nursery.start_soon(call, 1 + number % 9)
-            assert ports == [apache_kafka.port] * 50
+            assert ports == [server.port] * 50
 
     trio.run(main)
 
 
-def test_blocking_calls(apache_kafka: Kafka) -> None:
-    with BlockingConnection.connect("127.0.0.1", apache_kafka.port) as connection:
-        assert connection.call(METADATA, MetadataRequest(topics=[])).brokers[0].port == apache_kafka.port
+def test_blocking_calls(server: Kafka | Broker) -> None:
+    with BlockingConnection.connect("127.0.0.1", server.port) as connection:
+        assert connection.call(METADATA, MetadataRequest(topics=[])).brokers[0].port == server.port
         for _ in range(10):
             connection.send(METADATA, MetadataRequest(topics=[]))
-        assert [connection.receive().brokers[0].node_id for _ in range(10)] == [1] * 10
+        assert [connection.receive().brokers[0].node_id for _ in range(10)] == [server.id] * 10
 
 
-def test_the_life_of_a_topic(apache_kafka: Kafka) -> None:
+def test_the_life_of_a_topic(server: Kafka | Broker) -> None:
     async def main() -> None:
-        async with Cluster(apache_kafka.bootstrap) as cluster:
+        async with Cluster(server.bootstrap) as cluster:
             admin = Admin(cluster)
             await admin.create_topic("life", partitions=3, replicas=1, settings={"retention.ms": "12345"})
             with pytest.raises(TopicAlreadyExists, match="life"):
@@ -65,9 +64,9 @@ def test_the_life_of_a_topic(apache_kafka: Kafka) -> None:
             assert "life" in await admin.list_topics()
             (topic,) = await admin.describe_topics(["life"])
             assert [(each.number, each.leader, each.replicas) for each in topic.partitions] == [
-                (n, 1, (1,)) for n in range(3)
+                (n, server.id, (server.id,)) for n in range(3)
             ]
-            assert await cluster.leader(TopicPartition("life", 2)) == ("127.0.0.1", apache_kafka.port)
+            assert await cluster.leader(TopicPartition("life", 2)) == ("127.0.0.1", server.port)
 
             await admin.create_partitions("life", 5)
             assert await cluster.partitions("life") == [0, 1, 2, 3, 4]
@@ -95,7 +94,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_produced_is_consumed(apache_kafka: Kafka, codec: str, acks: int) -> None:
+def test_what_is_produced_is_consumed(server: Kafka | Broker, codec: str, acks: int) -> None:
     topic = f"records-{codec}-{acks}"
     sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]] = [
         (
@@ -108,7 +107,7 @@ def test_what_is_produced_is_consumed(apache_kafka: Kafka, codec: str, acks: int
     ]
 
     async def main() -> None:
-        async with Cluster(apache_kafka.bootstrap) as cluster:
+        async with Cluster(server.bootstrap) as cluster:
             await Admin(cluster).create_topic(topic, partitions=3, replicas=1)
             async with Producer(cluster, acks=acks, compression=codec, batch_bytes=5000) as producer:
                 for key, value, headers, timestamp_ms in sent:
@@ -130,9 +129,9 @@ def test_what_is_produced_is_consumed(apache_kafka: Kafka, codec: str, acks: int
     trio.run(main)
 
 
-def test_where_to_start(apache_kafka: Kafka) -> None:
+def test_where_to_start(server: Kafka | Broker) -> None:
     async def main() -> None:
-        async with Cluster(apache_kafka.bootstrap) as cluster:
+        async with Cluster(server.bootstrap) as cluster:
             await Admin(cluster).create_topic("starts", partitions=1, replicas=1)
             here = TopicPartition("starts", 0)
             async with Producer(cluster) as producer:
@@ -150,6 +149,7 @@ def test_where_to_start(apache_kafka: Kafka) -> None:
     trio.run(main)
 
 
+@pytest.mark.java
 def test_aborted_transactions_are_not_seen(apache_kafka: Kafka) -> None:
     """Judged by the flag alone: the same records with and without read_committed."""
     confluent = pytest.importorskip("confluent_kafka")
@@ -184,9 +184,9 @@ def test_aborted_transactions_are_not_seen(apache_kafka: Kafka) -> None:
     assert trio.run(values, False) == [b"%d-%d" % (number, part) for number in range(5) for part in range(3)]
 
 
-def test_a_record_too_large_is_the_senders_problem(apache_kafka: Kafka) -> None:
+def test_a_record_too_large_is_the_senders_problem(server: Kafka | Broker) -> None:
     async def main() -> None:
-        async with Cluster(apache_kafka.bootstrap) as cluster:
+        async with Cluster(server.bootstrap) as cluster:
             await Admin(cluster).create_topic("small", partitions=1, replicas=1, settings={"max.message.bytes": "1000"})
             producer = Producer(cluster, linger_ms=0)
             async with producer:
@@ -199,9 +199,9 @@ def test_a_record_too_large_is_the_senders_problem(apache_kafka: Kafka) -> None:
     trio.run(main)
 
 
-def test_an_error_in_the_block_stays_itself(apache_kafka: Kafka) -> None:
+def test_an_error_in_the_block_stays_itself(server: Kafka | Broker) -> None:
     async def main() -> None:
-        async with Cluster(apache_kafka.bootstrap) as cluster:
+        async with Cluster(server.bootstrap) as cluster:
             with pytest.raises(KeyError):
                 async with Producer(cluster):
                     raise KeyError
