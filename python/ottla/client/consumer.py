@@ -5,24 +5,17 @@ Each `poll` asks every leader once for all partitions it leads, without fetch se
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import trio
 
 from ottla import _core
 from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.errors import KafkaError, RemoteProtocolError, error
-from ottla.wire.k01_fetch import (
-    FETCH,
-    AbortedTransaction,
-    FetchablePartitionResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-)
 
-CONSUMER = -1
 WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024
 PARTITION_BYTES = 1024 * 1024
@@ -115,7 +108,7 @@ class Consumer:
             OffsetOutOfRange: a position is not (or no longer) in its partition; set another one.
             KafkaError: what else a broker answers and is not worth a retry.
         """
-        answers: list[tuple[TopicPartition, FetchablePartitionResponse]] = []
+        answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
         try:
             groups = await self.cluster.by_leader(self.positions)
         except (KafkaError, OSError, RemoteProtocolError) as problem:
@@ -155,7 +148,7 @@ class Consumer:
         self,
         leader: Address,
         partitions: list[TopicPartition],
-        answers: list[tuple[TopicPartition, FetchablePartitionResponse]],
+        answers: list[tuple[TopicPartition, _core.FetchedPartition]],
     ) -> None:
         topics: dict[str, list[FetchPartition]] = {}
         for topic, number in partitions:
@@ -178,12 +171,11 @@ class Consumer:
             self.cluster.forget(topics)
             await trio.sleep(RETRY_MS / 1000)
             return
-        for found in answer.responses:
-            answers += [(TopicPartition(found.topic, each.partition), each) for each in found.partition_responses]
+        answers += [(TopicPartition(each.topic, each.partition), each) for each in answer.partitions]
 
-    def _records(self, partition: TopicPartition, answer: FetchablePartitionResponse) -> Iterator[Record]:
+    def _records(self, partition: TopicPartition, answer: _core.FetchedPartition) -> Iterator[Record]:
         """The answer's records from the position on; moves it."""
-        data = memoryview(answer.record_set or b"")
+        data = answer.records or memoryview(b"")
         aborted = _Aborted(answer.aborted_transactions or []) if self.read_committed else None
         for batch in _core.read_batches(data):
             start, self.positions[partition] = self.positions[partition], batch.last_offset + 1
@@ -199,13 +191,13 @@ class _Aborted:
     marker.
     """
 
-    def __init__(self, transactions: list[AbortedTransaction]) -> None:
-        self._later = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+    def __init__(self, transactions: list[tuple[int, int]]) -> None:
+        self._later = sorted(transactions, key=itemgetter(1), reverse=True)
         self._now: set[int] = set()
 
     def drops(self, batch: _core.BatchInfo, data: memoryview) -> bool:
-        while self._later and self._later[-1].first_offset <= batch.last_offset:
-            self._now.add(self._later.pop().producer_id)
+        while self._later and self._later[-1][1] <= batch.last_offset:
+            self._now.add(self._later.pop()[0])
         if batch.is_control:
             (marker,) = _core.RecordReader(data, with_control=True)
             if int.from_bytes((marker.key or b"")[2:4], "big") == ABORT:

@@ -19,7 +19,6 @@ from ottla.spark.columns import Columns
 from ottla.spark.fetching import Fetcher
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
-from ottla.wire.k01_fetch import FetchablePartitionResponse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +125,7 @@ def _read_range(
             fetcher.moved(part.partition)
             asked = False
             continue
-        batches = list(columns.decode(answer.record_set or b"", _aborted(options, answer)))
+        batches = list(columns.decode(answer.records or b"", answer.aborted_transactions or ()))
         if not columns.done:
             # If this fails, the next round's ask fails too, where it is handled.
             with suppress(OSError):
@@ -152,9 +151,3 @@ def _skip(fetcher: Fetcher, options: ReadOptions, part: Range, columns: Columns,
             "With failOnDataLoss=false what is missing is left out"
         ) from problem
     columns.skip_to(first)
-
-
-def _aborted(options: ReadOptions, answer: FetchablePartitionResponse) -> list[tuple[int, int]]:
-    if not options.read_committed:
-        return []
-    return [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]

@@ -4,13 +4,13 @@ is now.
 
 import trio
 
+from ottla import _core
 from ottla.client import BlockingConnection, Cluster, TopicPartition
+from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import EARLIEST, list_offsets
 from ottla.errors import error
 from ottla.spark.options import ReadOptions
-from ottla.wire.k01_fetch import FETCH, FetchablePartitionResponse, FetchPartition, FetchRequest, FetchTopic
 
-CONSUMER = -1
 FETCH_BYTES = 8 * 1024 * 1024
 FETCH_WAIT_MS = 500
 
@@ -48,7 +48,7 @@ class Fetcher:
         )
         self._connection(self._leaders.setdefault(partition, leader)).send(FETCH, message)
 
-    def answer(self, partition: TopicPartition) -> FetchablePartitionResponse:
+    def answer(self, partition: TopicPartition) -> _core.FetchedPartition:
         """The answer to the last `ask` about this partition.
 
         Raises:
@@ -58,7 +58,7 @@ class Fetcher:
         answer = self._connections[self._leaders[partition]].receive(timeout_ms=self.options.poll_timeout_ms)
         if answer.error_code:
             raise error(answer.error_code, f"fetching {partition}")
-        found: FetchablePartitionResponse = answer.responses[0].partition_responses[0]
+        found: _core.FetchedPartition = answer.partitions[0]
         if found.error_code:
             raise error(found.error_code, f"fetching {partition}")
         return found
