@@ -24,6 +24,7 @@ from ottla.client.cluster import Address, Cluster, TopicPartition
 from ottla.client.partitioner import keyed
 from ottla.errors import KafkaError, NetworkException, RemoteProtocolError, error
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.k03_metadata import MetadataResponseTopic
 
 ACKS_ALL = -1
 BATCH_BYTES = 256 * 1024
@@ -86,6 +87,8 @@ class Producer:
         self._open: dict[TopicPartition, _Batch] = {}
         self._closed: dict[TopicPartition, deque[_Batch]] = {}
         self._sticky: dict[str, TopicPartition] = {}
+        # Per topic, made anew when its metadata are: building a tuple per record would cost a quarter of `send`.
+        self._partitions: dict[str, tuple[MetadataResponseTopic, tuple[TopicPartition, ...]]] = {}
         self._busy: set[Address] = set()
         self._bytes = 0
         self._sends = 0
@@ -115,7 +118,11 @@ class Producer:
             self._close_all()
             await self._progress.wait()
             self._raise()
-        to = await self._partition(topic, key, partition)
+        to = self._partition(topic, key, partition)
+        if to is None:
+            await self.cluster.topic(topic, create=True)
+            to = self._partition(topic, key, partition)
+            assert to is not None
         batch = self._open.get(to)
         if batch is None:
             batch = self._open[to] = _Batch(to, _core.BatchBuilder(compression=self.compression))
@@ -123,12 +130,17 @@ class Producer:
                 self._wake.set()
         builder = batch.builder
         assert builder is not None
-        builder.append(
-            int(time.time() * 1000) if timestamp_ms is None else timestamp_ms,
-            key,
-            value,
-            [(name, content) for name, content in headers] if headers else (),
-        )
+        try:
+            builder.append(
+                int(time.time() * 1000) if timestamp_ms is None else timestamp_ms,
+                key,
+                value,
+                [(name, content) for name, content in headers] if headers else (),
+            )
+        except BaseException:
+            if not batch.records:
+                del self._open[to]
+            raise
         size = builder.size_bytes
         self._bytes += size - batch.bytes
         batch.bytes = size
@@ -151,14 +163,21 @@ class Producer:
             await self._progress.wait()
         self._raise()
 
-    async def _partition(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
+    def _partition(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
+        """Where a record goes; None while the topic's metadata are not known."""
         if partition is not None:
             return TopicPartition(topic, partition)
-        known = self.cluster.metadata.topics.get(topic) or await self.cluster.topic(topic, create=True)
+        known = self.cluster.metadata.topics.get(topic)
+        if known is None:
+            return None
+        described, all_of_it = self._partitions.get(topic, (None, ()))
+        if described is not known:
+            all_of_it = tuple(TopicPartition(topic, number) for number in range(len(known.partitions)))
+            self._partitions[topic] = known, all_of_it
         if key is not None:
-            return TopicPartition(topic, keyed(key, len(known.partitions)))
+            return all_of_it[keyed(key, len(all_of_it))]
         if (sticky := self._sticky.get(topic)) is None:
-            sticky = self._sticky[topic] = TopicPartition(topic, random.randrange(len(known.partitions)))
+            sticky = self._sticky[topic] = random.choice(all_of_it)
         return sticky
 
     def _close(self, partition: TopicPartition) -> None:

@@ -11,7 +11,7 @@ from ottla.client.offsets import EARLIEST, list_offsets
 from ottla.errors import error
 from ottla.spark.options import ReadOptions
 
-FETCH_BYTES = 8 * 1024 * 1024
+FETCH_BYTES = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
 
 Address = tuple[str, int]

@@ -1,0 +1,99 @@
+"""Tasks that fetch from brokers, without Spark: the reader as Spark calls it."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.client import Admin, Cluster, Producer
+from ottla.spark import fetching
+from ottla.spark.bounds import DataLoss
+from ottla.spark.options import parse
+from ottla.wire.k21_delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.peers.apache import Apache
+from tests.peers.ottla import Broker, Brokers
+from tests.peers.skips import require
+
+try:
+    from ottla.spark.source import BatchReader
+except ImportError:
+    require("spark", "pyspark is not installed")
+
+pytestmark = pytest.mark.spark
+RECORDS = 5000
+
+
+def fill(bootstrap: str) -> None:
+    async def main() -> None:
+        async with Cluster(bootstrap) as cluster:
+            await Admin(cluster).create_topic("t", 1, 1)
+            async with Producer(cluster, batch_bytes=1000) as producer:
+                for number in range(RECORDS):
+                    await producer.send("t", b"%d" % number)
+
+    trio.run(main)
+
+
+def reader(bootstrap: str, **options: str) -> BatchReader:
+    return BatchReader(parse({"kafka.bootstrap.servers": bootstrap, "subscribe": "t", **options}), ("offset", "value"))
+
+
+@pytest.fixture
+def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 4000)
+    monkeypatch.setattr("ottla.spark.columns.ROWS_MAX", 100)
+
+
+@pytest.mark.usefixtures("small_fetches")
+def test_a_task_survives_the_restart_of_its_broker(brokers: Brokers) -> None:
+    broker = brokers()
+    fill(broker.bootstrap)
+    source = reader(broker.bootstrap)
+    (task,) = source.partitions()
+    rows: list[tuple[int, bytes]] = []
+    for number, batch in enumerate(source.read(task)):
+        rows += zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+        if number == 10:
+            broker.kill()
+            brokers.restart(broker)
+    assert rows == [(number, b"%d" % number) for number in range(RECORDS)]
+
+
+@pytest.mark.usefixtures("small_fetches")
+def test_a_limit_leaves_no_connection_behind(broker: Broker) -> None:
+    fill(broker.bootstrap)
+    source = reader(broker.bootstrap)
+    (task,) = source.partitions()
+    batches = source.read(task)
+    assert next(batches).num_rows == 100
+    batches.close()  # type: ignore[attr-defined]  # Spark drops the generator when a LIMIT is reached
+
+
+@pytest.mark.java
+@pytest.mark.usefixtures("small_fetches")
+def test_records_that_are_deleted_while_they_are_read(tmp_path: Path) -> None:
+    def delete_before(bootstrap: str, offset: int) -> None:
+        async def main() -> None:
+            async with Cluster(bootstrap) as cluster:
+                partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+                topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
+                answer = await cluster.call_any(DELETE_RECORDS, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+                assert answer.topics[0].partitions[0].error_code == 0
+
+        trio.run(main)
+
+    with Apache(tmp_path) as apache:
+        broker = apache.broker("2.7.2", zookeeper=apache.zookeeper())
+        fill(broker.bootstrap)
+        strict, lenient = reader(broker.bootstrap), reader(broker.bootstrap, failOnDataLoss="false")
+        tasks = strict.partitions()
+        delete_before(broker.bootstrap, 3210)
+        with pytest.raises(DataLoss, match="t-0 begins at offset 3210 by now, and 0 is to be read next"):
+            list(strict.read(tasks[0]))
+        found = [offset for batch in lenient.read(tasks[0]) for offset in batch["offset"].to_pylist()]
+        assert found == list(range(3210, RECORDS))
