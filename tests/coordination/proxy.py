@@ -5,12 +5,14 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
 
 class LossyProxy:
-    """Relays to `target`. While `deaf`, what the server answers is thrown away; `cut` ends all connections.
+    """Relays to `target`. While `deaf`, what the server answers is thrown away; `cut` ends all connections, and
+    deafness.
 
     `refuse` makes it unreachable until it is false again. Runs in a thread, because kazoo's connection does.
     """
@@ -21,6 +23,9 @@ class LossyProxy:
         self.refuse = False
         self.lost_bytes = 0
         self.lost = threading.Event()
+        self.times_lost = 0
+        self._budgets: Iterator[int] = iter(())
+        self._left = -1
         self._cut = False
         self._stop = False
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -34,8 +39,21 @@ class LossyProxy:
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
 
+    def lose_after(self, budgets: Iterable[int]) -> None:
+        """From now on, lose an answer and its connection after so many answers, then after so many, and so on.
+
+        A connection's first answer is that to its own opening, so a budget of 2 lets one more through.
+        """
+        self._budgets = iter(budgets)
+        self._left = next(self._budgets)
+
+    def stop_losing(self) -> None:
+        self._left = -1
+
     def cut(self) -> None:
-        """End every connection now."""
+        """End every connection now. Only then are answers relayed again: TCP loses the end of a stream, never its
+        middle.
+        """
         self._cut = True
         self._wake.send(b"x")
 
@@ -67,6 +85,7 @@ class LossyProxy:
                 self._cut = False
                 for sock in list(self._peers):
                     self._close(sock)
+                self.deaf = False
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -84,6 +103,12 @@ class LossyProxy:
             data = sock.recv(65536)
             if not data:
                 raise ConnectionError
+            if from_server and self._left == 0:
+                self._left = next(self._budgets, -1)
+                self.times_lost += 1
+                raise ConnectionError
+            if from_server and self._left > 0:
+                self._left -= 1
             if from_server and self.deaf:
                 self.lost_bytes += len(data)
                 self.lost.set()

@@ -51,12 +51,10 @@ async def tree(zookeeper: str, proxy: LossyProxy, direct: ZooKeeperTree) -> Asyn
 
 async def lose_answer_of(tree: ZooKeeperTree, proxy: LossyProxy, direct: ZooKeeperTree, path: str) -> None:
     """Let the server apply the write of `path` that is about to be started; then lose the answer and the connection."""
-    proxy.lost.clear()
     with trio.fail_after(10):
         while await direct.exists(path) is None:
             pass
         await trio.to_thread.run_sync(proxy.lost.wait, 10)
-    proxy.deaf = False
     proxy.cut()
 
 
@@ -99,7 +97,6 @@ async def test_reads_are_repeated_over_lost_connections(tree: ZooKeeperTree, pro
 
         async def lose() -> None:
             await trio.to_thread.run_sync(proxy.lost.wait, 10)
-            proxy.deaf = False
             proxy.cut()
 
         async with trio.open_nursery() as nursery:
@@ -189,3 +186,31 @@ async def test_no_data_is_null_as_kafka_makes_it(direct: ZooKeeperTree, zookeepe
 
     # kazoo gives b"" for an empty string and None for null.
     assert await trio.to_thread.run_sync(sizes) == [None, None, None]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_connection_that_ends_for_good_is_said(
+    tree: ZooKeeperTree, proxy: LossyProxy, direct: ZooKeeperTree
+) -> None:
+    """An answer out of order is an error from which kazoo does not recover: nobody may wait for it for ever."""
+    await direct.create("/a", b"x")
+    states: list[SessionState] = []
+    tree.listen(states.append)
+    proxy.deaf = True
+    async with trio.open_nursery() as nursery:
+
+        async def lose_only_one() -> None:
+            await trio.to_thread.run_sync(proxy.lost.wait, 10)
+            proxy.deaf = False
+            nursery.start_soon(expect_the_end)
+
+        async def expect_the_end() -> None:
+            with pytest.raises(Unavailable):
+                await tree.get("/a")
+
+        nursery.start_soon(lose_only_one)
+        nursery.start_soon(expect_the_end)
+    assert states[-1] is SessionState.CLOSED
+    assert SessionState.EXPIRED not in states
+    with pytest.raises(Unavailable):
+        await tree.wait_connected()

@@ -113,7 +113,8 @@ class Apache:
         command = [str(SCRIPT), "zookeeper", "run", "--version", version, "--port", str(port), "--dir", str(directory)]
         server = Server(f"zookeeper-{port}", command, directory / "log.txt", environment=environment(128))
         self._stack.callback(server.kill)
-        server.wait_until(lambda: ask(port, b"ruok") == b"imok")
+        # Not "ruok": a server says that it is well before it serves, and a client that comes then is never answered.
+        server.wait_until(lambda: b"Mode: " in ask(port, b"srvr"))
         return server, port
 
     def broker(

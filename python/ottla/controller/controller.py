@@ -15,7 +15,6 @@ the tree, instead of going on with a copy that may be wrong.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -31,9 +30,7 @@ from ottla.controller.requests import ControlRequest, RequestBatch
 from ottla.controller.store import ControllerMoved, FencedTree, Written
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
-    ConnectionLoss,
     Delete,
-    NodeExists,
     NoNode,
     SessionExpired,
     SessionState,
@@ -41,6 +38,7 @@ from ottla.coordination.tree import (
     TreeError,
     Unavailable,
     Watch,
+    ensure_one,
     get_or_none,
 )
 from ottla.coordination.znodes import BrokerRegistration, PartitionState, TopicAssignment
@@ -115,7 +113,7 @@ class Controller:
                         await self._wait_for_change()
                     else:
                         await self._serve(elected)
-                except (ControllerMoved, SessionExpired, ConnectionLoss) as error:
+                except (ControllerMoved, SessionExpired) as error:
                     logger.info("broker %d is not the controller: %s", self._broker_id, error)
                 except Unavailable:
                     raise
@@ -273,8 +271,7 @@ class _Term:
 
     async def _make_feature_node(self) -> None:
         if await get_or_none(self._tree, znodes.FEATURE) is None:
-            with contextlib.suppress(NodeExists):
-                await self._tree.create(znodes.FEATURE, znodes.EMPTY_FEATURE)
+            await ensure_one(self._tree, znodes.FEATURE, znodes.EMPTY_FEATURE)
 
     async def _discard_notifications(self, path: str, event: Event) -> None:
         """What they told is read from the states themselves."""

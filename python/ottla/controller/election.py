@@ -8,6 +8,7 @@ lost, the nodes tell: `/controller` owned by our session with the epoch that we 
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 from ottla.coordination import znodes
@@ -17,6 +18,7 @@ from ottla.coordination.tree import (
     Create,
     Node,
     NodeExists,
+    NoNode,
     Set,
     Tree,
     Watch,
@@ -44,8 +46,15 @@ async def elect(tree: Tree, broker_id: int, watch: Watch) -> tuple[Elected | Non
     while True:
         if await tree.exists(znodes.CONTROLLER, watch) is not None:
             current = await get_or_none(tree, znodes.CONTROLLER)
-            if current is not None:
+            if current is None:
+                continue
+            if current.stat.ephemeral_owner != tree.session_id:
                 return None, znodes.decode_controller(current.data)
+            # Ours, and yet nobody serves: a term that ended on an error and could not give its place back. Without this
+            # the cluster would have no controller for as long as our session lives.
+            with contextlib.suppress(NoNode, BadVersion, ConnectionLoss):
+                await tree.delete(znodes.CONTROLLER, current.stat.version)
+            await tree.wait_connected()
             continue
         await ensure_one(tree, znodes.CONTROLLER_EPOCH, znodes.encode_epoch(0))
         counter = await tree.get(znodes.CONTROLLER_EPOCH)

@@ -22,6 +22,7 @@ import trio
 
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
+    BadVersion,
     ConnectionLoss,
     Create,
     NodeExists,
@@ -65,6 +66,7 @@ class Registration:
         self._describe = describe
         self._on_epoch = on_epoch
         self._own_sessions: set[int] = set()
+        self._session_id = 0
         self._epoch = -1
 
     @property
@@ -75,16 +77,15 @@ class Registration:
     async def register(self, *, wait_ms: int = WAIT_MS) -> int:
         """Make the registration and return the broker epoch.
 
-        Raises AlreadyRegistered if another process still holds the id after `wait_ms`.
+        Raises AlreadyRegistered if another process still holds the id after `wait_ms`, SessionExpired if the session
+        ended meanwhile. While the tree is away it waits.
         """
         path = znodes.broker_path(self._broker_id)
         stat: Stat | None = None
-        with trio.move_on_after(wait_ms / 1000):
-            while stat is None:
-                stat = await self._try(path)
-        if stat is None:
-            raise AlreadyRegistered(path, f"another process is broker {self._broker_id}")
-        self._own_sessions.add(self._tree.session_id)
+        while stat is None:
+            stat = await self._try(path, wait_ms)
+        self._session_id = stat.ephemeral_owner
+        self._own_sessions.add(stat.ephemeral_owner)
         self._epoch = stat.czxid
         logger.info("broker %d is registered with epoch %d", self._broker_id, stat.czxid)
         if self._on_epoch is not None:
@@ -95,18 +96,14 @@ class Registration:
         """Register again whenever a new session began. Until cancelled."""
         changed = trio.Event()
         remove = self._tree.listen(lambda _: changed.set())
-        session = self._tree.session_id
         try:
             while True:
+                if self._tree.state is SessionState.CONNECTED and self._tree.session_id != self._session_id:
+                    with contextlib.suppress(SessionExpired):
+                        await self.register()
+                    continue
                 await changed.wait()
                 changed = trio.Event()
-                if self._tree.state is not SessionState.CONNECTED or self._tree.session_id == session:
-                    continue
-                try:
-                    await self.register()
-                except SessionExpired:
-                    continue
-                session = self._tree.session_id
         finally:
             remove()
 
@@ -114,7 +111,7 @@ class Registration:
         """Write again what the broker says of itself: its endpoints changed."""
         await self._tree.set(znodes.broker_path(self._broker_id), self._describe().encode())
 
-    async def _try(self, path: str) -> Stat | None:
+    async def _try(self, path: str, wait_ms: int) -> Stat | None:
         data = self._describe().encode()
         try:
             # The second operation is there for its Stat, which a creation does not give.
@@ -133,11 +130,14 @@ class Registration:
         if owner == self._tree.session_id:
             return node.stat
         if owner in self._own_sessions:
-            with contextlib.suppress(NoNode):
+            with contextlib.suppress(NoNode, BadVersion, ConnectionLoss):
                 await self._tree.delete(path, node.stat.version)
             return None
         logger.warning("broker %d is still registered by session 0x%x, waiting for its end", self._broker_id, owner)
-        await self._until_gone(path)
+        with trio.move_on_after(wait_ms / 1000) as scope:
+            await self._until_gone(path)
+        if scope.cancelled_caught:
+            raise AlreadyRegistered(path, f"another process is broker {self._broker_id}, in session 0x{owner:x}")
         return None
 
     async def _until_gone(self, path: str) -> None:
@@ -154,8 +154,7 @@ class Registration:
 
 async def prepare(tree: Tree) -> None:
     """Make the nodes that a cluster always has, so that they can be watched."""
-    for path in znodes.PERSISTENT_PATHS:
-        await tree.ensure(path)
+    await tree.ensure(*znodes.PERSISTENT_PATHS)
 
 
 async def get_or_create_cluster_id(tree: Tree) -> str:

@@ -220,14 +220,20 @@ class Tree(abc.ABC):
         """Remove a node without children. Raises NoNode, BadVersion, NotEmpty."""
         await self._single(Delete(path, version))
 
-    async def ensure(self, path: str) -> None:
-        """Make the node and its parents, empty, where they are missing."""
-        missing = []
-        while path != "/" and await self.exists(path) is None:
-            missing.append(path)
-            path = parent_of(path)
-        for absent in reversed(missing):
-            await ensure_one(self, absent)
+    async def ensure(self, *paths: str) -> None:
+        """Make the nodes and their parents, empty, where they are missing: what is missing in one transaction."""
+        wanted = sorted({ancestor for path in paths for ancestor in _with_parents(path)})
+        while True:
+            nodes = await self.get_many(wanted)
+            missing: list[Operation] = [Create(path) for path, node in zip(wanted, nodes, strict=True) if node is None]
+            if not missing:
+                return
+            try:
+                await self.multi(missing)
+            except NodeExists:
+                continue
+            except ConnectionLoss:
+                await self.wait_connected()
 
     async def delete_all(self, path: str) -> None:
         """Remove a node and everything below it; nothing to do if it is not there. Not atomic."""
@@ -270,6 +276,12 @@ def join(parent: str, name: str) -> str:
 
 def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
+
+
+def _with_parents(path: str) -> list[str]:
+    """The path and all above it but the root."""
+    parts = path.split("/")
+    return ["/".join(parts[: length + 1]) for length in range(1, len(parts))] if path != "/" else []
 
 
 _PATH = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)+")

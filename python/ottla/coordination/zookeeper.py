@@ -34,7 +34,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.serialization import Create as KazooCreate
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -193,6 +193,7 @@ class ZooKeeperTree(Tree):
         self._token = trio.lowlevel.current_trio_token()
         self._state = SessionState.SUSPENDED
         self._session_id = 0
+        self._stopped = False
         self._listeners: dict[object, SessionListener] = {}
         self._arrived: deque[Callable[[], None]] = deque()
         self._waiting: deque[_Request] = deque()
@@ -340,6 +341,8 @@ class ZooKeeperTree(Tree):
             if self._state is not SessionState.CLOSED:
                 self._change_state(SessionState.CLOSED)
                 self._fail_all(Unavailable("/", "the tree is closed"))
+            if not self._stopped:
+                self._stopped = True
                 await trio.to_thread.run_sync(self._stop)
 
     def _stop(self) -> None:
@@ -403,7 +406,9 @@ class ZooKeeperTree(Tree):
         self._hand_over(functools.partial(self._answered, request, result))
 
     def _on_kazoo_state(self, state: str) -> None:
-        self._hand_over(functools.partial(self._session_changed, state, self._client._session_id or 0))
+        client = self._client
+        over = client.client_state == KeeperState.EXPIRED_SESSION
+        self._hand_over(functools.partial(self._session_changed, state, client._session_id or 0, is_expired=over))
 
     def _hand_over(self, call: Callable[[], None]) -> None:
         self._arrived.append(call)
@@ -428,6 +433,15 @@ class ZooKeeperTree(Tree):
 
     def _answered(self, request: _Request, result: Any) -> None:
         error = result.exception
+        if error is not None and not isinstance(error, kazoo_errors.KazooException):
+            # kazoo's thread met bytes that it does not understand, and gives the error to whose answer they seemed to
+            # be.
+            logger.error("kazoo failed: %r", error)
+            error = kazoo_errors.ConnectionLoss()
+        if isinstance(error, kazoo_errors.ConnectionLoss) and self._state is SessionState.CONNECTED:
+            # kazoo fails what was under way before it says that the connection is gone; nobody may see it that way
+            # round.
+            self._change_state(SessionState.SUSPENDED)
         if error is None:
             self._finish(request, outcome.Value(result.value))
         elif request.is_read and isinstance(error, kazoo_errors.ConnectionLoss) and request in self._in_flight:
@@ -437,7 +451,7 @@ class ZooKeeperTree(Tree):
             self._finish(request, outcome.Error(_error(error, request.path)))
         self._pump()
 
-    def _session_changed(self, state: str, session_id: int) -> None:
+    def _session_changed(self, state: str, session_id: int, *, is_expired: bool) -> None:
         if self._state is SessionState.CLOSED:
             return
         if state == KazooState.CONNECTED:
@@ -446,9 +460,15 @@ class ZooKeeperTree(Tree):
             self._pump()
         elif state == KazooState.SUSPENDED:
             self._change_state(SessionState.SUSPENDED)
-        else:
+        elif is_expired:
             self._fail_all(SessionExpired("/", "the ZooKeeper session is over"))
             self._change_state(SessionState.EXPIRED)
+        else:
+            # Nobody here asked for it: authentication failed, or kazoo's thread ended on an error of its own. It will
+            # not come back, so whoever uses this tree must know.
+            logger.critical("the connection to ZooKeeper ended for good")
+            self._fail_all(Unavailable("/", "the connection to ZooKeeper ended for good"))
+            self._change_state(SessionState.CLOSED)
 
     def _change_state(self, state: SessionState) -> None:
         if state is self._state:

@@ -1,0 +1,197 @@
+"""A broker's place in the tree, over sessions that end in every way; and the controller when answers are lost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from pytest_trio import trio_fixture
+
+from ottla.controller import (
+    AlreadyRegistered,
+    Controller,
+    NewTopic,
+    ProducerIds,
+    Registration,
+    create_partitions,
+    create_topic,
+    delete_topics,
+    get_or_create_cluster_id,
+    prepare,
+    set_config,
+)
+from ottla.coordination import znodes
+from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
+from ottla.coordination.znodes import BrokerRegistration, Endpoint
+from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.controller.fakes import FakeBroker
+from tests.coordination.conftest import end_session
+from tests.coordination.proxy import LossyProxy
+
+HERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))
+
+
+@trio_fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStore]:
+    opened = await EmbeddedStore.open(str(tmp_path / "tree"))
+    tree = await opened.session()
+    await prepare(tree)
+    yield opened
+    await opened.aclose()
+
+
+def registration(tree: EmbeddedTree | ZooKeeperTree, broker_id: int = 1) -> Registration:
+    return Registration(tree, broker_id, lambda: HERE)
+
+
+@pytest.mark.trio
+async def test_the_epoch_is_the_czxid(store: EmbeddedStore) -> None:
+    tree = await store.session()
+    epochs: list[int] = []
+    registered = Registration(tree, 1, lambda: HERE, on_epoch=epochs.append)
+    assert registered.epoch == -1
+    epoch = await registered.register()
+    node = await tree.get(znodes.broker_path(1))
+    assert node.stat.czxid == epoch == registered.epoch
+    assert epochs == [epoch]
+    assert node.stat.ephemeral_owner == tree.session_id
+    assert json.loads(node.data)["endpoints"] == ["PLAINTEXT://h:1"]
+
+
+@pytest.mark.trio
+async def test_a_second_process_with_the_same_id_is_refused(store: EmbeddedStore) -> None:
+    one, two = await store.session(), await store.session()
+    await registration(one).register()
+    with pytest.raises(AlreadyRegistered, match="another process is broker 1"):
+        await registration(two).register(wait_ms=50)
+    await registration(two, 2).register()
+
+
+@pytest.mark.trio
+async def test_a_killed_brokers_old_session_is_waited_for(store: EmbeddedStore) -> None:
+    one, two = await store.session(), await store.session()
+    first = await registration(one).register()
+    async with trio.open_nursery() as nursery:
+        again = registration(two)
+        nursery.start_soon(again.register)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert again.epoch == -1
+        await one.aclose()
+    assert again.epoch > first
+
+
+@pytest.mark.trio
+async def test_a_new_session_registers_again(store: EmbeddedStore) -> None:
+    tree, other = await store.session(), await store.session()
+    changed = trio.Event()
+    registered = Registration(tree, 1, lambda: HERE, on_epoch=lambda _: changed.set())
+    first = await registered.register()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(registered.run)
+        changed = trio.Event()
+        await tree.expire()
+        with trio.fail_after(10):
+            await changed.wait()
+        nursery.cancel_scope.cancel()
+    assert registered.epoch > first
+    assert (await other.get(znodes.broker_path(1))).stat.czxid == registered.epoch
+
+
+@pytest.mark.trio
+async def test_what_the_dead_session_of_this_process_left_is_replaced(store: EmbeddedStore) -> None:
+    """ZooKeeper may remove it late (ZOOKEEPER-2985): two sessions of one process stand for the two."""
+    late, tree = await store.session(), await store.session()
+    first = await registration(late).register()
+    again = registration(tree)
+    again._own_sessions.add(late.session_id)
+    assert await again.register(wait_ms=0) > first
+
+
+@pytest.mark.trio
+async def test_the_cluster_id_is_made_once(store: EmbeddedStore) -> None:
+    trees = [await store.session() for _ in range(5)]
+    ids: set[str] = set()
+
+    async def get(tree: EmbeddedTree) -> None:
+        ids.add(await get_or_create_cluster_id(tree))
+
+    async with trio.open_nursery() as nursery:
+        for tree in trees:
+            nursery.start_soon(get, tree)
+    assert len(ids) == 1
+    (cluster_id,) = ids
+    assert len(cluster_id) == 22
+    assert json.loads((await trees[0].get(znodes.CLUSTER_ID)).data) == {"version": "1", "id": cluster_id}
+
+
+@pytest.fixture
+def proxy(zookeeper: str) -> Iterator[LossyProxy]:
+    host, _, port = zookeeper.partition("/")[0].partition(":")
+    with LossyProxy((host, int(port))) as relay:
+        yield relay
+
+
+@pytest.mark.trio
+@pytest.mark.zookeeper
+async def test_every_step_survives_lost_answers(zookeeper: str, proxy: LossyProxy) -> None:
+    """Registration, election, creation, growth, settings, ids and deletion while answers are lost all along."""
+    chroot = zookeeper.partition("/")[2]
+    async with (
+        await ZooKeeperTree.connect(zookeeper) as direct,
+        await ZooKeeperTree.connect(f"127.0.0.1:{proxy.port}/{chroot}", session_timeout_ms=10_000) as tree,
+        trio.open_nursery() as nursery,
+    ):
+        broker = FakeBroker(1)
+        await nursery.start(broker.serve)
+        proxy.lose_after(itertools.cycle([2, 3, 4, 5, 7, 11]))
+        with trio.fail_after(60):
+            await prepare(tree)
+            await get_or_create_cluster_id(tree)
+            epoch = await broker.register(tree)
+            assert (await direct.get(znodes.broker_path(1))).stat.czxid == epoch
+            controller = Controller(tree, 1)
+            nursery.start_soon(controller.run)
+            await create_topic(tree, NewTopic("t", 5, 1))
+            await broker.until(lambda: len(broker.metadata("t")) == 5)
+            await create_partitions(tree, "t", 9)
+            await broker.until(lambda: len(broker.metadata("t")) == 9)
+            await set_config(tree, "topics", "t", {"retention.ms": "1"})
+            ids = [await ProducerIds(tree, 1).next() for _ in range(5)]
+            assert len(set(ids)) == 5
+            gone = trio.Event()
+            await direct.exists(znodes.topic_path("t"), lambda _: gone.set())
+            assert await delete_topics(tree, ["t"]) == {"t": None}
+            await gone.wait()
+        assert proxy.times_lost > 10
+        proxy.stop_losing()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+@pytest.mark.zookeeper
+async def test_a_session_that_the_server_ended(zookeeper: str) -> None:
+    """The controller resigns, the broker registers again with a larger epoch, and everything goes on."""
+    async with await ZooKeeperTree.connect(zookeeper) as tree, trio.open_nursery() as nursery:
+        await prepare(tree)
+        broker = FakeBroker(1)
+        await nursery.start(broker.serve)
+        first = await broker.register(tree)
+        assert broker.registration is not None
+        nursery.start_soon(broker.registration.run)
+        controller = Controller(tree, 1)
+        nursery.start_soon(controller.run)
+        await create_topic(tree, NewTopic("t", 2, 1))
+        await broker.until(lambda: len(broker.metadata("t")) == 2)
+        broker.received.clear()
+        await trio.to_thread.run_sync(end_session, zookeeper, tree._client.client_id)
+        await broker.until(lambda: len(broker.metadata("t")) == 2 and broker.metadata("t")[0].leader == 1)
+        assert controller.epoch == 2
+        assert broker.registration.epoch > first
+        await create_topic(tree, NewTopic("u", 1, 1))
+        await broker.until(lambda: len(broker.metadata("u")) == 1)
+        nursery.cancel_scope.cancel()
