@@ -89,7 +89,7 @@ def test_what_is_not_there(ottla: Ottla, bootstrap: str, topic: str) -> None:
     at = ("-b", bootstrap)
     error = ottla("consume", topic, "--offset", "4", *at, code=1).err
     assert "-0 has no offset 4: it begins at 0 and ends before 3" in error
-    assert "has no partition 2, but 0 to 1" in ottla("consume", topic, "-p", "2", *at, code=1).err
+    assert "has no partition 2; its last is 1" in ottla("consume", topic, "-p", "2", *at, code=1).err
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("consume", "nowhere", *at, code=1).err
     assert "no time such as" in ottla("consume", topic, "-t", "noon", *at, code=2).err
     assert "only one of" in ottla("consume", topic, "-t", "1", "--from-beginning", *at, code=2).err

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import ottla
+from ottla.cli._errors import explained
 from ottla.cli.main import ottla as command
+from ottla.errors import InvalidConfig, RequestTimedOut, UnknownTopicOrPartition
 
 from .conftest import Ottla
 
@@ -66,6 +69,34 @@ def test_settings_that_cannot_work_stop_the_start(ottla: Ottla, arguments: tuple
     assert message in error
     assert error.startswith("Error: cannot start the broker: ")
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            UnknownTopicOrPartition("topic 'a'"),
+            "doing 'a': `ottla topic list` shows which there are (UNKNOWN_TOPIC_OR_PARTITION)",
+        ),
+        (InvalidConfig("topic 'a': x=1: it must be 2"), "doing 'a': x=1: it must be 2 (INVALID_CONFIG)"),
+        (InvalidConfig("topic 'b': why"), "doing 'a': topic 'b': why (INVALID_CONFIG)"),
+        (RequestTimedOut("late"), "doing 'a': late (REQUEST_TIMED_OUT)"),
+        (FileNotFoundError(2, "No such file", "/x"), "doing 'a': /x: No such file"),
+        (TimeoutError("127.0.0.1:1 did not answer"), "doing 'a': 127.0.0.1:1 did not answer"),
+        (ExceptionGroup("of one", [OSError(98, "Address already in use")]), "doing 'a': Address already in use"),
+    ],
+)
+def test_errors_are_one_line(error: Exception, line: str) -> None:
+    with pytest.raises(click.ClickException) as caught, explained("doing 'a'"):
+        raise error
+    assert caught.value.message == line
+
+
+def test_mistakes_of_ours_keep_their_traceback() -> None:
+    with pytest.raises(ZeroDivisionError), explained("doing"):
+        raise ZeroDivisionError
+    with pytest.raises(ExceptionGroup), explained("doing"):
+        raise ExceptionGroup("two", [OSError("a"), ValueError("b")])
 
 
 def test_nobody_listening_is_said_at_once(ottla: Ottla, free_port: int) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
+
+# What to do about errors that brokers answer without a word, or without this one.
+_ADVICE = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`ottla topic list` shows which there are",
+    "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 letters, digits, dots, underlines and hyphens",
+    "MESSAGE_TOO_LARGE": "`ottla topic alter --set max.message.bytes=N` admits larger ones",
+}
 
 
 @contextmanager
@@ -30,6 +38,12 @@ def explained(doing: str, *expected: type[Exception]) -> Iterator[None]:
         raise explanation from None
 
 
+def _without_repetition(doing: str, why: str) -> str:
+    """Clients say which topic an error is about; where `doing` has said it, that is enough."""
+    found = re.match(r"topic '([^']*)'(: |$)", why)
+    return why[found.end() :] if found and found[1] in doing else why
+
+
 def _only(error: BaseException) -> BaseException:
     """The error inside groups of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -47,7 +61,10 @@ def _explanation(
     if isinstance(error, (ConfigError, *expected)):
         return click.ClickException(f"{doing}: {error}")
     if isinstance(error, KafkaError):
-        return click.ClickException(f"{doing}: {error} ({error.name})" if str(error) else f"{doing}: {error.name}")
+        why = _without_repetition(doing, str(error))
+        if advice := _ADVICE.get(error.name):
+            why = f"{why}; {advice}" if why else advice
+        return click.ClickException(f"{doing}: {why} ({error.name})" if why else f"{doing}: {error.name}")
     # A broken pipe is that nobody reads our output any more: click ends quietly.
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         name = f" {error.filename}:" if error.filename else ""

@@ -105,9 +105,7 @@ async def _partitions(cluster: Cluster, topic: str, numbers: Iterable[int]) -> l
     existing = await cluster.partitions(topic)
     for number in numbers:
         if number not in existing:
-            raise UnknownTopicOrPartition(
-                f"topic '{topic}' has no partition {number}, but {existing[0]} to {existing[-1]}"
-            )
+            raise UnknownTopicOrPartition(f"topic '{topic}' has no partition {number}; its last is {existing[-1]}")
     return [TopicPartition(topic, number) for number in sorted(set(numbers)) or existing]
 
 

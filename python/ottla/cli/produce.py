@@ -127,7 +127,7 @@ async def _send_lines(
         record = parse(line)
         to = record.partition if partition is None else partition
         if to is not None and to not in existing:
-            raise BadLine(f"topic '{topic}' has no partition {to}, but {existing[0]} to {existing[-1]}")
+            raise BadLine(f"topic '{topic}' has no partition {to}; its last is {existing[-1]}")
         await producer.send(
             topic, record.value, key=record.key, headers=record.headers, timestamp_ms=record.timestamp_ms, partition=to
         )
