@@ -93,3 +93,11 @@ def _of_brokers() -> frozenset[str]:
 
 EFFECTIVE: Final = _of_brokers()
 """The settings of brokers that do something, also those that are only the default of a topic's."""
+
+PARTIAL: Final = {
+    "cleanup.policy": "with compact, records need keys and nothing is deleted; nothing is compacted yet.",
+    "compression.type": "batches are stored as the producer compressed them, whatever it says.",
+    "log.dirs": "one directory is possible.",
+    "max.compaction.lag.ms": "it closes segments in time; nothing is compacted yet.",
+}
+"""What some settings do less than their description says."""

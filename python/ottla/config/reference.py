@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ottla.config.documentation import broker_documentation, topic_documentation
-from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS
+from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS, PARTIAL
 from ottla.config.table import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
@@ -89,6 +89,9 @@ def _topics() -> Iterator[str]:
 def _row(setting: Setting | TopicSetting, effective: frozenset[str], change: str, words: str) -> str:
     name = f"**`{setting.name}`**" if setting.name in effective else f"`{setting.name}`"
     possible = str(setting.valid) if setting.valid else ""
+    topic_name = next((topic.name for topic in TOPIC if topic.broker_name == setting.name), setting.name)
+    if partly := PARTIAL.get(topic_name):
+        words += f" **In this version** {partly}"
     cells = (name, setting.type.label, _shown(setting.default), possible, change, words)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
