@@ -234,7 +234,7 @@ class FileSlice:
 
 @final
 class ReadInfo:
-    """What a fetch gets: batches from the one with the offset on, the last perhaps cut. Nothing is read yet."""
+    """What a fetch gets: batches from the one that contains the offset on, the last perhaps cut; none is read yet."""
 
     @property
     def slice(self) -> FileSlice | None: ...
@@ -277,8 +277,8 @@ class Log:
     @property
     def segments(self) -> list[tuple[int, int]]: ...  # (base offset, bytes), ascending
     @property
-    def config(self) -> Self: ...
-    def append(  # None: it runs on an I/O thread, a Completion(token) with an AppendInfo follows (see report_to)
+    def config(self) -> LogConfig: ...
+    def append(  # None: an I/O thread does it, a Completion(token) with an AppendInfo follows (LogDirectory.report_to)
         self, request: ProduceRequest, index: int, leader_epoch: int, token: int
     ) -> AppendInfo | None: ...
     def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...

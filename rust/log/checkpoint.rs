@@ -53,6 +53,13 @@ pub fn read<T>(
         problem: format!("line {line}: {problem}"),
     };
     let text = String::from_utf8(bytes).map_err(|error| corrupt(0, error.to_string()))?;
+    // Without this, the beginning of a last line that a power cut tore could pass for a smaller number.
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err(corrupt(
+            text.lines().count(),
+            "the line is not ended".to_owned(),
+        ));
+    }
     let mut lines = text.lines().enumerate();
     let Some((_, version)) = lines.next() else {
         return Ok(Vec::new());

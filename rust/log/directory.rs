@@ -88,6 +88,13 @@ impl LogDirectory {
             stop: Arc::new(AtomicBool::new(false)),
             checkpointer: Mutex::new(None),
         });
+        let this = Arc::downgrade(&directory);
+        directory
+            .home
+            .set_checkpoint(move || match Weak::upgrade(&this) {
+                Some(directory) => directory.checkpoint_recovery_points(),
+                None => Ok(()),
+            });
         directory.start_checkpointer(interval)?;
         Ok(directory)
     }

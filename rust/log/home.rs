@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
@@ -15,10 +15,14 @@ use crate::storage::{RealStorage, Storage};
 /// A write into the page cache takes microseconds, and less than 4 ns a byte; longer than this beyond that, the kernel made it wait for the disk.
 const SLOW_WRITE: Duration = Duration::from_millis(2);
 
+type Checkpoint = Box<dyn Fn() -> Result<()> + Send + Sync>;
+
 pub struct Home {
     pub storage: Arc<dyn Storage>,
     pub cache: Arc<FileCache>,
     pub path: PathBuf,
+    /// Writes the recovery points of all logs; set by whoever keeps them in a file.
+    checkpoint: OnceLock<Checkpoint>,
     failed: AtomicBool,
     reason: Mutex<String>,
     /// Threads may be started for work that nobody waits for. Not in tests that must be repeatable.
@@ -51,6 +55,7 @@ impl Home {
             storage,
             cache,
             path: path.to_owned(),
+            checkpoint: OnceLock::new(),
             failed: AtomicBool::new(false),
             reason: Mutex::new(String::new()),
             slow: AtomicBool::new(false),
@@ -62,6 +67,17 @@ impl Home {
     /// The operating system's files under the process's limit.
     pub fn real(path: &Path) -> Arc<Self> {
         Self::new(Arc::new(RealStorage), Arc::clone(FileCache::global()), path)
+    }
+
+    /// Sets what [`recovery_point_moved_back`](Self::recovery_point_moved_back) does. Once.
+    pub fn set_checkpoint(&self, write: impl Fn() -> Result<()> + Send + Sync + 'static) {
+        let _ = self.checkpoint.set(Box::new(write));
+    }
+
+    /// A log was truncated. What is appended next may lie before the recovery point in the file, and a recovery that starts there would not look
+    /// at it: so the file is written first.
+    pub fn recovery_point_moved_back(&self) -> Result<()> {
+        self.checkpoint.get().map_or(Ok(()), |write| write())
     }
 
     /// An error once the directory was taken out of use.

@@ -29,6 +29,8 @@ pub mod time_index;
 pub mod truncate;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 pub use append::{AppendInfo, Origin};

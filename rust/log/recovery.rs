@@ -97,13 +97,16 @@ impl Opening<'_> {
             Err(error) if is_damaged(&error) => None,
             other => Some(other?),
         };
-        // Without the table it has to be rebuilt from all batches.
+        // The table is replaced without an fsync each time: a power cut may leave an empty file in its place. A table that does not reach back to
+        // the log's start is rebuilt from all batches.
+        let whole = epochs.as_ref().is_some_and(|epochs| {
+            epochs
+                .entries()
+                .first()
+                .is_some_and(|first| first.start_offset <= start_offset)
+        });
         let clean = clean && epochs.is_some();
-        let recovery_point = if epochs.is_some() {
-            self.hints.recovery_point
-        } else {
-            0
-        };
+        let recovery_point = if whole { self.hints.recovery_point } else { 0 };
         let mut recovered = Recovered {
             end_offset: start_offset,
             epochs: epochs.unwrap_or_default(),
@@ -377,10 +380,15 @@ impl Opening<'_> {
             base_offset,
         )?;
         recovered.end_offset = base_offset;
+        // The file may be older than the batches, from before a truncation: from here on they say which epoch wrote what.
+        recovered.epochs.truncate_from_end(base_offset);
         let mut damaged = None;
         for (at, segment) in segments.iter().enumerate().skip(first) {
-            if segment.base_offset < recovered.end_offset {
-                // It begins before its predecessor ends: nothing from here on can be right.
+            // It begins before its predecessor ends: nothing from here on can be right. Or after it: what was in between had not reached the disk
+            // when the power went, and a log is a prefix of what was appended or it is none. Compaction leaves such gaps too.
+            let gap =
+                at > first && segment.base_offset > recovered.end_offset && !self.config.compact;
+            if segment.base_offset < recovered.end_offset || gap {
                 damaged = Some(at);
                 break;
             }

@@ -46,10 +46,14 @@ impl Log {
         self.note_truncated(offset);
         *self.segments.write() = Arc::new(segments[..kept].to_vec());
         self.remove_later(&segments[kept..])?;
+        // A power cut must not bring back a later segment behind the cut.
+        self.sync_folder()?;
         active.truncate_to(offset)?;
         let end_offset = active.next_offset()?.max(self.start_offset().min(offset));
         self.start_offset.fetch_min(end_offset, Ordering::AcqRel);
         self.publish(end_offset, &active);
+        // Batches go whole: the end may be before what was asked for.
+        self.flushed_offset.fetch_min(end_offset, Ordering::AcqRel);
         self.high_watermark.fetch_min(end_offset, Ordering::AcqRel);
         self.recount();
         if self.epochs.write().truncate_from_end(end_offset) {
@@ -57,7 +61,8 @@ impl Log {
         }
         self.reload_producers(writer, end_offset)?;
         // The cut must be durable before anything is written over it: else a power cut could leave a mixture of both.
-        active.sync()
+        active.sync()?;
+        self.home.recovery_point_moved_back()
     }
 
     /// Drops everything and starts anew at `offset`: a follower whose leader's log starts after its own ends.
@@ -87,7 +92,16 @@ impl Log {
             self.remove_snapshot(snapshot)?;
         }
         writer.producers = ProducerState::starting_at(offset);
-        Ok(())
+        self.sync_folder()?;
+        self.home.recovery_point_moved_back()
+    }
+
+    fn sync_folder(&self) -> Result<()> {
+        let path = self.folder.path();
+        self.folder
+            .storage
+            .sync_directory(&path)
+            .context("sync", &path)
     }
 
     fn reload_producers(&self, writer: &mut Writer, end_offset: i64) -> Result<()> {
