@@ -184,6 +184,16 @@ class ColumnDecoder:
 
 # --- log ---
 
+def verify_log(
+    path: str | os.PathLike[str],
+) -> tuple[list[tuple[str, int, str]], tuple[int, int, int, int, tuple[int, int] | None]]: ...
+def repair_log(path: str | os.PathLike[str], config: LogConfig) -> tuple[int, int]: ...
+def scan_segment(
+    path: str | os.PathLike[str], position: int, batches_max: int
+) -> tuple[list[BatchInfo], str | None]: ...
+def read_index(data: Buffer, base_offset: int, kind: str) -> list[tuple[int, int]]: ...
+def read_producer_snapshot(data: Buffer) -> list[tuple[int, int, int, int, int, int, int]]: ...
+
 @final
 class LogConfig:
     """Kafka's topic settings, its names with `_` for `.`, its defaults (2.7). A retention of -1 is no limit."""
@@ -253,6 +263,10 @@ class ReadInfo:
 class Log:
     """One partition's log. Safe from any thread. Errors are those of `ottla.errors`; a broken disk is StorageError."""
 
+    @staticmethod
+    def open_to_read(path: str | os.PathLike[str]) -> Log: ...
+    @staticmethod
+    def open_to_append(path: str | os.PathLike[str], config: LogConfig) -> Log: ...
     @property
     def directory(self) -> str: ...
     @property

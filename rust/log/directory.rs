@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ pub struct LogDirectory {
 
 struct State {
     logs: BTreeMap<TopicPartition, Arc<Log>>,
+    /// Closed cleanly since the directory was opened.
+    closed: HashSet<TopicPartition>,
     /// What the checkpoint files said of partitions that are not open: kept when they are written.
     high_watermarks: Offsets,
     recovery_points: Offsets,
@@ -68,6 +70,7 @@ impl LogDirectory {
         };
         let state = State {
             logs: BTreeMap::new(),
+            closed: HashSet::new(),
             high_watermarks: read(HIGH_WATERMARKS)?,
             recovery_points: read(RECOVERY_POINTS)?,
             start_offsets: read(START_OFFSETS)?,
@@ -175,7 +178,7 @@ impl LogDirectory {
             }
             let get = |offsets: &Offsets| offsets.get(partition).copied().unwrap_or(0);
             let hints = Hints {
-                clean: self.was_clean,
+                clean: self.was_clean || state.closed.contains(partition),
                 recovery_point: get(&state.recovery_points),
                 start_offset: get(&state.start_offsets),
             };
@@ -253,6 +256,60 @@ impl LogDirectory {
         }
     }
 
+    /// Reads a partition from its first byte, cuts it at the first damage and rebuilds what is derived from its batches, whatever the checkpoints say.
+    /// The log is open afterwards.
+    pub fn repair(&self, partition: &TopicPartition, config: LogConfig) -> Result<Arc<Log>> {
+        let start_offset = self
+            .state
+            .lock()
+            .start_offsets
+            .get(partition)
+            .copied()
+            .unwrap_or(0);
+        let hints = Hints {
+            start_offset,
+            ..Hints::default()
+        };
+        // Gaps between offsets may be compaction's: they are no damage here.
+        let config = LogConfig {
+            compact: true,
+            ..config
+        };
+        let log = Log::open(
+            &self.home,
+            &partition.folder_name(),
+            config,
+            hints,
+            OpenMode::Append,
+        )?;
+        self.state
+            .lock()
+            .logs
+            .insert(partition.clone(), Arc::clone(&log));
+        Ok(log)
+    }
+
+    /// Closes one log and keeps the directory open: the partition may be loaded again.
+    pub fn close_log(&self, partition: &TopicPartition) -> Result<()> {
+        let Some(log) = self.get(partition) else {
+            return Ok(());
+        };
+        log.close(true)?;
+        let mut state = self.state.lock();
+        state.logs.remove(partition);
+        state.closed.insert(partition.clone());
+        state
+            .high_watermarks
+            .insert(partition.clone(), log.high_watermark());
+        state
+            .recovery_points
+            .insert(partition.clone(), log.flushed_offset());
+        if let Some(start_offset) = explicit_start(&log) {
+            state.start_offsets.insert(partition.clone(), start_offset);
+        }
+        Ok(())
+    }
+
     /// Writes `recovery-point-offset-checkpoint`: what was flushed of each log.
     pub fn checkpoint_recovery_points(&self) -> Result<()> {
         let offsets = {
@@ -267,10 +324,7 @@ impl LogDirectory {
     pub fn checkpoint_start_offsets(&self) -> Result<()> {
         let offsets = {
             let state = self.state.lock();
-            state.table(&state.start_offsets, |log| {
-                let first = log.segments().first().map_or(0, |first| first.base_offset);
-                (log.start_offset() > first).then(|| log.start_offset())
-            })
+            state.table(&state.start_offsets, explicit_start)
         };
         self.write(START_OFFSETS, &offsets)
     }
@@ -351,7 +405,8 @@ impl LogDirectory {
         self.checkpoint_start_offsets()?;
         self.checkpoint_high_watermarks()?;
         // Partitions that were not opened are only as clean as they were.
-        let open: HashSet<&TopicPartition> = logs.iter().map(|log| &log.partition).collect();
+        let mut open = self.state.lock().closed.clone();
+        open.extend(logs.iter().map(|log| log.partition.clone()));
         let whole = self
             .contents()?
             .partitions
@@ -372,6 +427,12 @@ impl LogDirectory {
     }
 }
 
+/// The start offset, if a deletion of records put it inside the log; else it is the first segment's and needs no note.
+fn explicit_start(log: &Log) -> Option<i64> {
+    let first = log.segments().first().map_or(0, |first| first.base_offset);
+    (log.start_offset() > first).then(|| log.start_offset())
+}
+
 impl Drop for LogDirectory {
     fn drop(&mut self) {
         let _ = self.close(false, 1);
@@ -380,6 +441,7 @@ impl Drop for LogDirectory {
 
 impl State {
     fn forget(&mut self, partition: &TopicPartition) {
+        self.closed.remove(partition);
         self.high_watermarks.remove(partition);
         self.recovery_points.remove(partition);
         self.start_offsets.remove(partition);
@@ -435,8 +497,121 @@ fn in_parallel<T: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The data directories that this process has open, for openers that share them.
-pub fn shared() -> &'static Mutex<BTreeMap<PathBuf, Weak<LogDirectory>>> {
-    static SHARED: OnceLock<Mutex<BTreeMap<PathBuf, Weak<LogDirectory>>>> = OnceLock::new();
-    SHARED.get_or_init(Mutex::default)
+/// One log of a directory, for a program that wants no more than that. Such programs in one process share the directory and its lock; the last
+/// that closes its log closes the directory.
+pub struct Borrowed {
+    pub log: Arc<Log>,
+    directory: Arc<LogDirectory>,
+    /// Its log is closed.
+    returned: bool,
+}
+
+type Shared = BTreeMap<PathBuf, (Arc<LogDirectory>, usize)>;
+
+static SHARED: Mutex<Shared> = Mutex::new(BTreeMap::new());
+
+/// See [`LogDirectory::repair`]; for the folder of one partition whose data directory nobody uses. Returns its start and end offset.
+pub fn repair(path: &Path, config: LogConfig) -> Result<(i64, i64)> {
+    let (parent, partition) = split(path)?;
+    let directory = LogDirectory::open(Home::real(&parent), Duration::from_secs(1))?;
+    let repaired = directory
+        .repair(&partition, config)
+        .map(|log| (log.start_offset(), log.end_offset()));
+    directory.close(true, 1)?;
+    repaired
+}
+
+/// The data directory and the partition of a folder.
+fn split(path: &Path) -> Result<(PathBuf, TopicPartition)> {
+    let absolute = std::path::absolute(path).context("find", path)?;
+    let name = absolute
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let partition = TopicPartition::from_folder_name(name);
+    let (Some(partition), Some(parent)) = (partition, absolute.parent()) else {
+        return Err(LogError::NotAPartition(path.to_owned()));
+    };
+    Ok((
+        std::fs::canonicalize(parent).context("find", parent)?,
+        partition,
+    ))
+}
+
+impl Borrowed {
+    /// Opens the partition in the folder `path` for appends, and creates it if it does not exist; its parent must. Locks the parent, as a broker does.
+    /// `Locked` if the log is open in this process already.
+    pub fn open(path: &Path, config: LogConfig) -> Result<Self> {
+        let (parent, partition) = split(path)?;
+        let mut shared = SHARED.lock();
+        let directory = match shared.get(&parent) {
+            Some((directory, _)) => Arc::clone(directory),
+            None => LogDirectory::open(Home::real(&parent), Duration::from_millis(200))?,
+        };
+        let opened = if directory.get(&partition).is_some() {
+            Err(LogError::Locked(path.to_owned()))
+        } else if directory
+            .home
+            .storage
+            .exists(path)
+            .context("look at", path)?
+        {
+            directory.load(&partition, config)
+        } else {
+            directory
+                .create(std::slice::from_ref(&partition), &config, 1)
+                .and_then(|logs| {
+                    logs.into_iter()
+                        .next()
+                        .ok_or_else(|| LogError::NotAPartition(path.to_owned()))
+                })
+        };
+        match opened {
+            Ok(log) => {
+                shared
+                    .entry(parent)
+                    .or_insert_with(|| (Arc::clone(&directory), 0))
+                    .1 += 1;
+                Ok(Self {
+                    log,
+                    directory,
+                    returned: false,
+                })
+            }
+            Err(error) => {
+                if !shared.contains_key(&parent) {
+                    // Nothing was changed: as clean as it was.
+                    let _ = directory.close(directory.was_clean, 1);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the log cleanly.
+    pub fn close(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.returned, true) {
+            return Ok(());
+        }
+        let mut shared = SHARED.lock();
+        let closed = self.directory.close_log(&self.log.partition);
+        let last = match shared.get_mut(self.directory.path()) {
+            Some((_, count)) => {
+                *count -= 1;
+                *count == 0
+            }
+            None => false,
+        };
+        if last {
+            shared.remove(self.directory.path());
+            return closed.and(self.directory.close(true, 1));
+        }
+        closed
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
 }

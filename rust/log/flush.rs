@@ -141,8 +141,9 @@ impl Log {
     ) -> Result<()> {
         let from = self.flushed_offset();
         let segments = self.segments();
+        // The segment before `from`, even if it ends there: it may have been closed since, which changed its indexes.
         let first = segments
-            .partition_point(|segment| segment.base_offset <= from)
+            .partition_point(|segment| segment.base_offset < from)
             .saturating_sub(1);
         for segment in &segments[first..] {
             if segment.base_offset > target.segment {
@@ -151,11 +152,11 @@ impl Log {
             if segment.base_offset == target.segment && from >= target.end_offset && !created {
                 break;
             }
-            segment.sync()?;
             if segment.base_offset < target.segment {
                 // Recovery does not look at segments before the recovery point: their indexes must be whole on disk.
-                segment.offset_index.sync()?;
-                segment.time_index.sync()?;
+                segment.sync_closed()?;
+            } else {
+                segment.sync()?;
             }
         }
         if epochs_changed {

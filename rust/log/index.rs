@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::error::{Context, LogError, Result};
+use super::error::{Context, Result};
 use super::files::Folder;
 use super::names::{Kind, Suffix};
 use crate::storage::{Mode, Storage};
@@ -120,31 +120,25 @@ impl<E: Entry> Index<E> {
         Ok(())
     }
 
-    /// The valid entries of the file. Reading stops, as Kafka's own checks do, at a tail of zeros; an error names an entry out of order.
+    /// The valid entries of the file: up to a tail of zeros, or to an entry that is out of order (a page that a power cut left half written).
+    /// An index is a hint, so what is missing costs a longer scan and nothing else.
     fn read_stored(&self) -> Result<Vec<E>> {
         let path = self.path();
         let bytes = self
             .storage()
             .read(&path, FILE_BYTES_MAX)
             .context("read", &path)?;
-        self.decode(&bytes)
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Vec<E>> {
         let mut entries: Vec<E> = Vec::new();
         for chunk in bytes.chunks_exact(E::BYTES) {
             if !entries.is_empty() && chunk.iter().all(|byte| *byte == 0) {
                 break;
             }
             let entry = E::decode(chunk, self.base_offset);
-            if let Some(last) = entries.last()
-                && (entry.key() <= last.key() || entry.offset() < last.offset())
+            if entries
+                .last()
+                .is_some_and(|last| entry.key() <= last.key() || entry.offset() < last.offset())
             {
-                return Err(LogError::Corrupt {
-                    path: self.path(),
-                    position: (entries.len() * E::BYTES) as u64,
-                    problem: format!("the entry {entry:?} after {last:?}"),
-                });
+                break;
             }
             entries.push(entry);
         }

@@ -27,6 +27,7 @@ pub mod scan;
 pub mod segment;
 pub mod time_index;
 pub mod truncate;
+pub mod verify;
 
 #[cfg(test)]
 mod model;

@@ -53,3 +53,20 @@ pub fn fits(base_offset: i64, offset: i64) -> bool {
         .checked_sub(base_offset)
         .is_some_and(|relative| (0..=i64::from(i32::MAX)).contains(&relative))
 }
+
+/// The (offset, position) pairs in a file's bytes, without the zeros of a preallocated tail. Nothing is checked.
+pub fn entries(bytes: &[u8], base_offset: i64) -> Vec<(i64, i64)> {
+    let zeros = bytes.len() > OffsetPosition::BYTES && bytes.iter().all(|byte| *byte == 0);
+    let chunks = if zeros {
+        [].chunks_exact(1)
+    } else {
+        bytes.chunks_exact(OffsetPosition::BYTES)
+    };
+    let used = chunks
+        .enumerate()
+        .take_while(|(at, chunk)| *at == 0 || chunk.iter().any(|byte| *byte != 0));
+    let decoded = used.map(|(_, chunk)| OffsetPosition::decode(chunk, base_offset));
+    decoded
+        .map(|entry| (entry.offset, i64::from(entry.position)))
+        .collect()
+}

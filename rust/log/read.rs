@@ -35,7 +35,7 @@ thread_local! {
 }
 
 impl Log {
-    /// The batches from `offset` on: at most `bytes_max` bytes, none that starts at `upper_bound` or later, from one segment. With
+    /// The batches from `offset` on: at most `bytes_max` bytes, none that reaches `upper_bound`, from one segment. With
     /// `at_least_one` the first batch comes whole, however large. Below the log's start or beyond its end: `OffsetOutOfRange`.
     pub fn read(
         &self,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::checkpoint::{START_OFFSETS, read_offsets};
 use super::config::LogConfig;
 use super::deletion::remove_folder;
 use super::error::{Context, LogError, Result};
@@ -64,18 +65,36 @@ impl Log {
             mode,
         };
         match opening.open(hints.clean) {
-            // The marker lied, or a disk did: read everything.
-            Err(LogError::Corrupt { .. }) if hints.clean => Opening {
-                hints: Hints {
-                    recovery_point: 0,
-                    ..hints
-                },
-                ..opening
-            }
-            .open(false),
+            // The marker lied, or a disk did.
+            Err(LogError::Corrupt { .. }) if hints.clean => opening.open(false),
             other => other,
         }
     }
+}
+
+/// Opens the partition in the folder `path` for reading: see the module.
+pub fn open_to_read(path: &Path) -> Result<Arc<Log>> {
+    let absolute = std::path::absolute(path).context("find", path)?;
+    let not_a_partition = || LogError::NotAPartition(path.to_owned());
+    let name = absolute
+        .file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(not_a_partition)?;
+    let home = Home::real(absolute.parent().ok_or_else(not_a_partition)?);
+    let partition = TopicPartition::from_folder_name(name).ok_or_else(not_a_partition)?;
+    // A deletion of records shows only in the directory's table. One that a writer is replacing right now is the old or the new.
+    let table = read_offsets(&*home.storage, &home.path.join(START_OFFSETS)).unwrap_or_default();
+    let start_offset = table.get(&partition).copied().unwrap_or(0);
+    Log::open(
+        &home,
+        name,
+        LogConfig::default(),
+        Hints {
+            start_offset,
+            ..Hints::default()
+        },
+        OpenMode::Read,
+    )
 }
 
 struct Opening<'a> {
@@ -98,31 +117,31 @@ impl Opening<'_> {
             other => Some(other?),
         };
         // The table is replaced without an fsync each time: a power cut may leave an empty file in its place. A table that does not reach back to
-        // the log's start is rebuilt from all batches.
+        // the log's start is rebuilt from the batches.
         let whole = epochs.as_ref().is_some_and(|epochs| {
             epochs
                 .entries()
                 .first()
                 .is_some_and(|first| first.start_offset <= start_offset)
         });
-        let clean = clean && epochs.is_some();
-        let recovery_point = if whole { self.hints.recovery_point } else { 0 };
         let mut recovered = Recovered {
+            start_offset,
             end_offset: start_offset,
             epochs: epochs.unwrap_or_default(),
             producers: ProducerState::starting_at(start_offset),
         };
         if !writable {
             self.look(&segments, &mut recovered)?;
-        } else if clean {
+        } else if clean && (whole || end_is_start(&segments)) {
             self.trust(&segments, newest_snapshot, &mut recovered)?;
         } else {
-            self.recover(&mut segments, recovery_point, start_offset, &mut recovered)?;
+            self.recover(&mut segments, whole, &mut recovered)?;
         }
         let Recovered {
             mut end_offset,
             mut epochs,
             mut producers,
+            ..
         } = recovered;
         if end_offset < start_offset && writable {
             // Segments were taken away from under the checkpoint: what is left may not be read.
@@ -339,12 +358,12 @@ impl Opening<'_> {
     fn recover(
         &self,
         segments: &mut Vec<Arc<Segment>>,
-        recovery_point: i64,
-        start_offset: i64,
+        epochs_are_whole: bool,
         recovered: &mut Recovered,
     ) -> Result<()> {
+        // The one before it too if it ends there: its indexes may not have been on disk when it was closed.
         let first = segments
-            .partition_point(|segment| segment.base_offset <= recovery_point)
+            .partition_point(|segment| segment.base_offset < self.hints.recovery_point)
             .saturating_sub(1);
         for segment in &segments[..first.min(segments.len())] {
             for kind in [Kind::OffsetIndex, Kind::TimeIndex] {
@@ -376,18 +395,22 @@ impl Opening<'_> {
         recovered.producers = load_producers(
             &self.folder,
             &segments[..first],
-            start_offset.min(base_offset),
+            recovered.start_offset.min(base_offset),
             base_offset,
         )?;
         recovered.end_offset = base_offset;
         // The file may be older than the batches, from before a truncation: from here on they say which epoch wrote what.
         recovered.epochs.truncate_from_end(base_offset);
+        if !epochs_are_whole {
+            recovered.epochs = read_epochs(&segments[..first])?;
+        }
         let mut damaged = None;
         for (at, segment) in segments.iter().enumerate().skip(first) {
-            // It begins before its predecessor ends: nothing from here on can be right. Or after it: what was in between had not reached the disk
-            // when the power went, and a log is a prefix of what was appended or it is none. Compaction leaves such gaps too.
-            let gap =
-                at > first && segment.base_offset > recovered.end_offset && !self.config.compact;
+            // It begins before its predecessor ends: nothing from here on can be right. Or after it, and the offsets in between were never flushed: they
+            // had not reached the disk when the power went, and a log is a prefix of what was appended. Compaction leaves such gaps too.
+            let unflushed =
+                segment.base_offset > recovered.end_offset.max(self.hints.recovery_point);
+            let gap = unflushed && at > first && !self.config.compact;
             if segment.base_offset < recovered.end_offset || gap {
                 damaged = Some(at);
                 break;
@@ -534,6 +557,7 @@ impl Opening<'_> {
 
 /// What recovery learns about the content.
 struct Recovered {
+    start_offset: i64,
     end_offset: i64,
     epochs: LeaderEpochs,
     producers: ProducerState,
@@ -544,9 +568,37 @@ impl Recovered {
         if header.leader_epoch > self.epochs.latest() {
             self.epochs.assign(header.leader_epoch, header.base_offset);
         }
-        self.producers.update(header, end_marker(bytes, header));
         self.end_offset = header.last_offset() + 1;
+        // Records before the log's start were deleted: they say nothing about their producers any more.
+        if self.end_offset > self.start_offset {
+            self.producers.update(header, end_marker(bytes, header));
+        } else {
+            self.producers.end_offset = self.end_offset;
+        }
     }
+}
+
+fn end_is_start(segments: &[Arc<Segment>]) -> bool {
+    segments.iter().all(|segment| segment.is_empty())
+}
+
+/// The leader epochs of segments, from their batches' headers. Damage ends the search in a segment: it is not for us to cut there.
+fn read_epochs(segments: &[Arc<Segment>]) -> Result<LeaderEpochs> {
+    let mut epochs = LeaderEpochs::default();
+    for segment in segments {
+        let mut scan = Scan::new(&segment.file, 0, segment.size_bytes(), SCAN_BYTES)?;
+        loop {
+            match scan.next_header() {
+                Ok(Some(batch)) if batch.header.leader_epoch > epochs.latest() => {
+                    epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(LogError::Corrupt { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(epochs)
 }
 
 /// The indexes of a segment as its batches come by.

@@ -1,12 +1,12 @@
 //! Walking over the batches of a segment file, by header or whole.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{Context, LogError, Result};
 use super::files::SegmentFile;
 use crate::records::{BatchHeader, HEADER_BYTES, check_crc};
-use crate::storage::File;
+use crate::storage::{File, Mode, Storage};
 
 /// What a lookup reads at once: a batch's header and, where batches are small, its neighbours'.
 pub const LOOKUP_BYTES: usize = 4096;
@@ -48,15 +48,26 @@ impl Scan {
     ) -> Result<Self> {
         let path = file.path();
         let handle = file.file().context("open", &path)?;
-        Ok(Self {
-            file: handle,
+        Ok(Self::over(handle, path, position, end, chunk_bytes))
+    }
+
+    /// The same for a file that is open.
+    pub fn over(
+        file: Arc<dyn File>,
+        path: PathBuf,
+        position: u64,
+        end: u64,
+        chunk_bytes: usize,
+    ) -> Self {
+        Self {
+            file,
             path,
             position,
             end,
             buffer: Vec::new(),
             buffer_start: 0,
             chunk_bytes,
-        })
+        }
     }
 
     /// Where the next batch starts.
@@ -148,4 +159,26 @@ impl Scan {
         self.position += size as u64;
         Ok(Some((located, &self.buffer[start..start + size])))
     }
+}
+
+/// Up to `count` batches of the file at `path` from `position` on, and what is wrong behind them if they ended early.
+pub fn headers(
+    storage: &dyn Storage,
+    path: &Path,
+    position: u64,
+    count: usize,
+) -> Result<(Vec<Located>, Option<String>)> {
+    let file = storage.open(path, Mode::Read).context("open", path)?;
+    let end = file.length().context("look at", path)?;
+    let mut scan = Scan::over(file, path.to_owned(), position, end, LOOKUP_BYTES);
+    let mut found = Vec::new();
+    while found.len() < count {
+        match scan.next_header() {
+            Ok(Some(batch)) => found.push(batch),
+            Ok(None) => break,
+            Err(LogError::Corrupt { problem, .. }) => return Ok((found, Some(problem))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((found, None))
 }

@@ -4,12 +4,12 @@
 //! before index entries, so that an index never points behind the data.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::config::LogConfig;
-use super::error::{Context, Result};
+use super::error::{Context, LogError, Result};
 use super::files::{FileCache, Folder, SegmentFile};
 use super::index::Entry;
 use super::names::{Kind, Suffix};
@@ -27,6 +27,8 @@ pub struct Segment {
     pub time_index: TimeIndex,
     folder: Arc<Folder>,
     size_bytes: AtomicU64,
+    /// It left its log: its files are renamed, or gone.
+    removed: AtomicBool,
     times: Mutex<Times>,
 }
 
@@ -71,6 +73,7 @@ impl Segment {
             time_index: TimeIndex::create(Arc::clone(folder), base_offset),
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
             times: Mutex::new(times),
         }))
     }
@@ -91,6 +94,7 @@ impl Segment {
             time_index: TimeIndex::open(Arc::clone(folder), base_offset),
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(size_bytes),
+            removed: AtomicBool::new(false),
             times: Mutex::new(Times {
                 created_ms: now_ms,
                 ..Times::default()
@@ -284,14 +288,24 @@ impl Segment {
         Scan::new(&self.file, from, end, LOOKUP_BYTES)
     }
 
+    /// The position in the index for `offset`. An index is a hint: without it (it went with its segment, or cannot be read) all is scanned.
+    fn indexed(&self, offset: i64) -> u64 {
+        let entry = self.offset_index.lookup(offset).ok().flatten();
+        entry.map_or(0, |entry| u64::from(entry.position))
+    }
+
     /// The batch that contains `offset`, or else the first after it, among those before position `end`.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Located>> {
-        // Offsets are relative to the base: a lookup beyond 2^31 of them finds the last entry, which is right.
-        let from = self
-            .offset_index
-            .lookup(offset)?
-            .map_or(0, |entry| u64::from(entry.position));
-        let mut scan = self.scan(from.min(end), end)?;
+        let from = self.indexed(offset).min(end);
+        match self.find_from(from, offset, end) {
+            // The index was wrong: do without it.
+            Err(LogError::Corrupt { .. }) if from > 0 => self.find_from(0, offset, end),
+            other => other,
+        }
+    }
+
+    fn find_from(&self, from: u64, offset: i64, end: u64) -> Result<Option<Located>> {
+        let mut scan = self.scan(from, end)?;
         while let Some(batch) = scan.next_header()? {
             if batch.header.last_offset() >= offset {
                 return Ok(Some(batch));
@@ -308,14 +322,8 @@ impl Segment {
         end: u64,
     ) -> Result<Option<Located>> {
         // An entry names the first batch that reached its timestamp: nothing before that batch is as young.
-        let older = self
-            .time_index
-            .lookup(timestamp_ms)?
-            .map_or(self.base_offset, |entry| entry.offset);
-        let from = self
-            .offset_index
-            .lookup(older.max(start_offset))?
-            .map_or(0, |entry| u64::from(entry.position));
+        let older = self.time_index.lookup(timestamp_ms).ok().flatten();
+        let from = self.indexed(older.map_or(start_offset, |entry| entry.offset.max(start_offset)));
         let mut scan = self.scan(from.min(end), end)?;
         while let Some(batch) = scan.next_header()? {
             if batch.header.max_timestamp >= timestamp_ms
@@ -387,17 +395,35 @@ impl Segment {
         };
     }
 
-    /// Makes the batches durable. The caller must know that writing them has ended.
+    /// Makes the batches durable. Of a segment that leaves the log meanwhile there is nothing to keep.
     pub fn sync(&self) -> Result<()> {
         let path = self.file.path();
-        self.file
-            .file()
-            .and_then(|file| file.sync_data())
-            .context("sync", &path)
+        let synced = self.file.file().and_then(|file| file.sync_data());
+        self.unless_removed(synced.context("sync", &path))
+    }
+
+    /// Makes batches and indexes of a closed segment durable.
+    pub fn sync_closed(&self) -> Result<()> {
+        self.sync()?;
+        self.unless_removed(
+            self.offset_index
+                .sync()
+                .and_then(|()| self.time_index.sync()),
+        )
+    }
+
+    fn unless_removed(&self, result: Result<()>) -> Result<()> {
+        if self.removed.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            result
+        }
     }
 
     /// Renames all files of the segment that exist.
     pub fn set_suffix(&self, suffix: Suffix) -> Result<()> {
+        self.removed
+            .store(suffix == Suffix::Deleted, Ordering::Release);
         let path = self.file.path();
         self.file.set_suffix(suffix).context("rename", &path)?;
         for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TransactionIndex] {

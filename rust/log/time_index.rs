@@ -47,3 +47,20 @@ impl Entry for TimestampOffset {
 }
 
 pub type TimeIndex = Index<TimestampOffset>;
+
+/// The (timestamp, offset) pairs in a file's bytes, without the zeros of a preallocated tail. Nothing is checked.
+pub fn entries(bytes: &[u8], base_offset: i64) -> Vec<(i64, i64)> {
+    let zeros = bytes.len() > TimestampOffset::BYTES && bytes.iter().all(|byte| *byte == 0);
+    let chunks = if zeros {
+        [].chunks_exact(1)
+    } else {
+        bytes.chunks_exact(TimestampOffset::BYTES)
+    };
+    let used = chunks
+        .enumerate()
+        .take_while(|(at, chunk)| *at == 0 || chunk.iter().any(|byte| *byte != 0));
+    let decoded = used.map(|(_, chunk)| TimestampOffset::decode(chunk, base_offset));
+    decoded
+        .map(|entry| (entry.timestamp_ms, entry.offset))
+        .collect()
+}

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -10,9 +11,12 @@ use pyo3::types::PyBytes;
 use super::buffer::Input;
 use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
+use super::records::BatchInfo;
 use crate::io;
+use crate::log::directory::Borrowed;
 use crate::log::names::TopicPartition;
 use crate::log::{self, Home, LogError, Origin, TimestampType, home};
+use crate::storage::{RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogConfig>()?;
@@ -20,7 +24,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ReadInfo>()?;
     module.add_class::<FileSlice>()?;
     module.add_class::<Log>()?;
-    module.add_class::<LogDirectory>()
+    module.add_class::<LogDirectory>()?;
+    module.add_function(wrap_pyfunction!(verify_log, module)?)?;
+    module.add_function(wrap_pyfunction!(repair_log, module)?)?;
+    module.add_function(wrap_pyfunction!(scan_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(read_index, module)?)?;
+    module.add_function(wrap_pyfunction!(read_producer_snapshot, module)?)
 }
 
 impl From<LogError> for PyErr {
@@ -215,6 +224,8 @@ impl ReadInfo {
 pub struct Log {
     pub log: Arc<log::Log>,
     reports: Reports,
+    /// Of a log that was opened by itself: its share of the directory.
+    share: Mutex<Option<Borrowed>>,
 }
 
 /// Where the logs of a directory report appends that ran on an I/O thread; set once a loop is there.
@@ -232,6 +243,30 @@ fn origin(name: &str) -> PyResult<Origin> {
 
 #[pymethods]
 impl Log {
+    #[staticmethod]
+    fn open_to_read(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Self> {
+        let log = py.detach(|| log::recovery::open_to_read(&path))?;
+        Ok(Self {
+            log,
+            reports: Reports::default(),
+            share: Mutex::new(None),
+        })
+    }
+
+    #[staticmethod]
+    fn open_to_append(
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        config: &LogConfig,
+    ) -> PyResult<Self> {
+        let share = py.detach(|| Borrowed::open(&path, config.0.clone()))?;
+        Ok(Self {
+            log: Arc::clone(&share.log),
+            reports: Reports::default(),
+            share: Mutex::new(Some(share)),
+        })
+    }
+
     #[getter]
     fn directory(&self) -> String {
         self.log.directory().display().to_string()
@@ -446,7 +481,10 @@ impl Log {
 
     #[pyo3(signature = (*, flush=true))]
     fn close(&self, py: Python<'_>, flush: bool) -> PyResult<()> {
-        Ok(py.detach(|| self.log.close(flush))?)
+        Ok(py.detach(|| match self.share.lock().as_mut() {
+            Some(share) => share.close(),
+            None => self.log.close(flush),
+        })?)
     }
 
     fn __repr__(&self) -> String {
@@ -470,6 +508,7 @@ impl LogDirectory {
         Log {
             log,
             reports: Arc::clone(&self.reports),
+            share: Mutex::new(None),
         }
     }
 }
@@ -610,4 +649,99 @@ impl LogDirectory {
         let threads = threads.unwrap_or_else(self::threads);
         Ok(py.detach(|| self.directory.close(clean, threads))?)
     }
+}
+
+/// Path, position in bytes, problem.
+type Damage = (String, u64, String);
+/// Segments, batches, records, bytes, first and next offset.
+type Counts = (u64, u64, u64, u64, Option<(i64, i64)>);
+
+#[pyfunction]
+fn verify_log(py: Python<'_>, path: std::path::PathBuf) -> PyResult<(Vec<Damage>, Counts)> {
+    let storage: Arc<dyn Storage> = Arc::new(RealStorage);
+    let report = py.detach(|| log::verify::verify(&storage, &path))?;
+    let damage = report.damage.into_iter();
+    let damage = damage.map(|found| {
+        (
+            found.path.display().to_string(),
+            found.position,
+            found.problem,
+        )
+    });
+    let counts = (
+        report.segments,
+        report.batches,
+        report.records,
+        report.bytes,
+        report.offsets,
+    );
+    Ok((damage.collect(), counts))
+}
+
+#[pyfunction]
+fn read_index(
+    data: Input,
+    py: Python<'_>,
+    base_offset: i64,
+    kind: &str,
+) -> PyResult<Vec<(i64, i64)>> {
+    match kind {
+        "offset" => Ok(log::offset_index::entries(data.bytes(py), base_offset)),
+        "time" => Ok(log::time_index::entries(data.bytes(py), base_offset)),
+        other => Err(PyValueError::new_err(format!(
+            "kind {other:?}: offset or time"
+        ))),
+    }
+}
+
+/// Producer id, epoch, last sequence, last offset, last timestamp, coordinator epoch, start of its transaction or -1.
+type ProducerRow = (i64, i16, i32, i64, i64, i32, i64);
+
+#[pyfunction]
+fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<ProducerRow>> {
+    let state = log::producer_state::ProducerState::from_snapshot(data.bytes(py), 0)
+        .ok_or_else(|| PyValueError::new_err("not a producer snapshot, or a damaged one"))?;
+    let mut rows: Vec<ProducerRow> = state
+        .producers()
+        .map(|(id, producer)| {
+            let last = producer.last_batch();
+            (
+                id,
+                producer.epoch,
+                last.map_or(-1, |last| last.last_sequence),
+                last.map_or(-1, |last| last.last_offset),
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                producer.transaction_start.unwrap_or(-1),
+            )
+        })
+        .collect();
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+#[pyfunction]
+fn repair_log(
+    py: Python<'_>,
+    path: std::path::PathBuf,
+    config: &LogConfig,
+) -> PyResult<(i64, i64)> {
+    let config = config.0.clone();
+    Ok(py.detach(|| log::directory::repair(&path, config))?)
+}
+
+/// Up to `batches_max` batches of a `.log` from `position` on, by their headers; and what ended them, if it was damage.
+#[pyfunction]
+fn scan_segment(
+    py: Python<'_>,
+    path: std::path::PathBuf,
+    position: u64,
+    batches_max: usize,
+) -> PyResult<(Vec<BatchInfo>, Option<String>)> {
+    let (found, damage) =
+        py.detach(|| log::scan::headers(&RealStorage, &path, position, batches_max))?;
+    let infos = found
+        .into_iter()
+        .map(|batch| BatchInfo::new(batch.header, batch.position as usize));
+    Ok((infos.collect(), damage))
 }

@@ -6,6 +6,8 @@ mod decoder;
 mod memory;
 mod reader;
 
+pub use reader::BatchInfo;
+
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

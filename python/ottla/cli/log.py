@@ -1,0 +1,142 @@
+"""`ottla log`: look into a log's files, find damage, repair it. For files of Apache Kafka as for ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+existing = click.argument("path", metavar="PATH", type=click.Path(exists=True))
+
+
+@click.group()
+def command() -> None:
+    """Look into log files, find damage, and repair it. PATH is a data directory, a partition's folder or one file."""
+
+
+@command.command()
+@existing
+@click.option("--records", is_flag=True, help="Show every record too, not only the batches.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per batch, record, index entry or line.")
+def dump(path: str, records: bool, as_json: bool) -> None:
+    """Print what the files hold. Works beside a running broker, and changes nothing."""
+    from ottla.log.dump import files, rows
+
+    found = files(path)
+    if not found:
+        raise click.ClickException(f"there is no log file in {path}")
+    for file in found:
+        content = rows(file, records=records)
+        if as_json:
+            _print_json(content)
+        else:
+            _print_file(file, content)
+
+
+@command.command()
+@existing
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def verify(path: str, as_json: bool) -> None:
+    """Read everything and report every damage with file and position. Changes nothing; exit code 1 if there is any.
+
+    Beside a running broker the end of a log may look torn: that is a batch on its way.
+    """
+    from ottla.log import verify
+
+    report = verify(path)
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps(asdict(report)))
+    else:
+        for damage in report.damage:
+            click.echo(str(damage))
+        click.echo(
+            f"{_count(report.partitions, 'partition')}, {_count(report.segments, 'segment')}, "
+            f"{_count(report.batches, 'batch', 'batches')}, {_count(report.records, 'record')}, "
+            f"{report.bytes:,} bytes: {_damages(len(report.damage)) if report.damage else 'all whole'}"
+        )
+    if report.damage:
+        raise SystemExit(1)
+
+
+@command.command()
+@existing
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def repair(path: str, yes: bool) -> None:
+    """Cut each log at its first damaged batch and rebuild indexes and producer state. What is behind the cut is lost!
+
+    On a replica whose partition has others, it is better to delete the partition's folder and let the broker copy it
+    again. No broker may run on the data directory; `ottla log verify` says beforehand what is damaged.
+    """
+    from ottla import _core
+    from ottla.errors import KafkaError
+    from ottla.log import LogConfig, verify
+    from ottla.log.verify import partitions
+
+    damaged = [folder for folder in partitions(path) if verify(folder).damage]
+    if not damaged:
+        click.echo("nothing is damaged")
+        return
+    names = ", ".join(os.path.basename(folder) for folder in damaged)
+    if not yes:
+        click.confirm(f"Cut and rebuild {names}?", abort=True)
+    for folder in damaged:
+        before = verify(folder)
+        try:
+            start, end = _core.repair_log(folder, LogConfig())
+        except KafkaError as error:
+            raise click.ClickException(str(error)) from None
+        after = verify(folder)
+        lost = before.records - after.records
+        click.echo(
+            f"{os.path.basename(folder)}: offsets {start} to {end}, "
+            f"{_count(lost, 'readable record')} behind the damage lost, {_damages(len(after.damage))} left"
+        )
+
+
+def _print_file(file: str, content: Iterable[dict[str, Any]]) -> None:
+    click.secho(f"\n{file}", bold=True)
+    for row in content:
+        del row["file"]
+        if "damage" in row:
+            click.secho(f"  DAMAGED at byte {row.get('position', 0)}: {row['damage']}", fg="red")
+        elif "value" in row and "key" in row:
+            headers = "".join(f" {name}={value}" for name, value in row["headers"])
+            click.echo(f"    {row['offset']} at {row['timestamp_ms']}: {row['key']!r} = {row['value']!r}{headers}")
+        elif "line" in row:
+            click.echo(f"  {row['line']}")
+        elif "size_bytes" in row:
+            click.echo(f"  {_batch(row)}")
+        else:
+            click.echo("  " + "  ".join(f"{name} {value}" for name, value in row.items()))
+
+
+def _batch(row: dict[str, Any]) -> str:
+    producer = ""
+    if row["producer_id"] >= 0:
+        producer = f", producer {row['producer_id']} epoch {row['producer_epoch']} from sequence {row['base_sequence']}"
+    flags = "".join(f", {flag}" for flag in row["flags"])
+    return (
+        f"byte {row['position']}: offsets {row['base_offset']}-{row['last_offset']}, {row['records']} records, "
+        f"{row['size_bytes']} bytes, {row['compression']}, to {row['max_timestamp_ms']}, epoch {row['leader_epoch']}"
+        f"{producer}{flags}"
+    )
+
+
+def _print_json(content: Iterable[dict[str, Any]]) -> None:
+    import json
+
+    for row in content:
+        click.echo(json.dumps(row, ensure_ascii=False))
+
+
+def _count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _damages(number: int) -> str:
+    return _count(number, "damage", "damages")

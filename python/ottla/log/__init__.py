@@ -1,0 +1,19 @@
+"""The log as a library: one partition's records in Apache Kafka's files, without a broker.
+
+    from ottla.log import Log
+
+    with Log.open("data/orders-0", mode="a") as log:
+        log.append(b"three apples", key=b"alice")
+    with Log.open("data/orders-0") as log:
+        for record in log:
+            print(record.offset, record.key, record.value)
+
+`Log` opens a partition's folder; `verify` looks for damage in one, or in a whole data directory. The broker and the
+command `ottla log` use the same code.
+"""
+
+from ottla._core import AppendInfo, LogConfig
+from ottla.log.log import Log
+from ottla.log.verify import Damage, Report, verify
+
+__all__ = ["AppendInfo", "Damage", "Log", "LogConfig", "Report", "verify"]

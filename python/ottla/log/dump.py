@@ -1,0 +1,154 @@
+"""The content of a log's files as plain rows (dicts), file by file, for people and for programs.
+
+Rows have `file` and, by the file's kind:
+
+| file | rows |
+|---|---|
+| `.log` | one per batch: position, size_bytes, base_offset, last_offset, records, compression, max_timestamp_ms, leader_epoch, producer_id, producer_epoch, base_sequence, flags, crc |
+| | with records: one per record after its batch: offset, timestamp_ms, key, value, headers |
+| `.index` | offset, position |
+| `.timeindex` | timestamp_ms, offset |
+| `.snapshot` | producer_id, producer_epoch, last_sequence, last_offset, last_timestamp_ms, coordinator_epoch, transaction_start |
+| a checkpoint | its lines, as `line` |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ottla import _core
+from ottla.errors import KafkaError
+
+Row = dict[str, Any]
+
+BATCHES_MAX = 10_000
+"""How many batches are listed at once."""
+
+CHECKPOINTS = (
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+    "partition.metadata",
+    "meta.properties",
+)
+
+
+def files(path: str) -> list[str]:
+    """What `rows` can show below a file or a folder, in reading order."""
+    if not os.path.isdir(path):
+        return [path]
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        suffixes = (".log", ".index", ".timeindex", ".snapshot")
+        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(suffixes)]
+        found += [os.path.join(folder, name) for name in CHECKPOINTS if name in names]
+    return found
+
+
+def rows(path: str, *, records: bool = False) -> Iterator[Row]:
+    """The content of one file. What cannot be read is a last row with `position` and `damage`."""
+    stem, suffix = os.path.splitext(os.path.basename(path))
+    if suffix == ".log":
+        yield from _batches(path, records)
+        return
+    with open(path, "rb") as file:
+        data = file.read()
+    match suffix:
+        case ".index":
+            for offset, position in _core.read_index(data, int(stem), "offset"):
+                yield {"file": path, "offset": offset, "position": position}
+        case ".timeindex":
+            for timestamp_ms, offset in _core.read_index(data, int(stem), "time"):
+                yield {"file": path, "timestamp_ms": timestamp_ms, "offset": offset}
+        case ".snapshot":
+            yield from _producers(path, data)
+        case _:
+            for line in data.decode(errors="replace").splitlines():
+                yield {"file": path, "line": line}
+
+
+def _batches(path: str, records: bool) -> Iterator[Row]:
+    position = 0
+    with open(path, "rb") as file:
+        while True:
+            batches, damage = _core.scan_segment(path, position, BATCHES_MAX)
+            for batch in batches:
+                yield _batch(path, batch)
+                position = batch.position + batch.size_bytes
+                if records:
+                    file.seek(batch.position)
+                    yield from _records(path, file.read(batch.size_bytes))
+            if damage is not None:
+                yield {"file": path, "position": position, "damage": damage}
+                return
+            if len(batches) < BATCHES_MAX:
+                return
+
+
+def _batch(path: str, batch: _core.BatchInfo) -> Row:
+    flags = [
+        name
+        for name, is_set in (
+            ("transactional", batch.is_transactional),
+            ("control", batch.is_control),
+            ("log-append-time", batch.is_log_append_time),
+        )
+        if is_set
+    ]
+    return {
+        "file": path,
+        "position": batch.position,
+        "size_bytes": batch.size_bytes,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "records": batch.record_count,
+        "compression": batch.compression,
+        "max_timestamp_ms": batch.max_timestamp_ms,
+        "leader_epoch": batch.leader_epoch,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "flags": flags,
+        "crc": batch.crc,
+    }
+
+
+def _records(path: str, batch: bytes) -> Iterator[Row]:
+    try:
+        for record in _core.RecordReader(batch, with_control=True):
+            yield {
+                "file": path,
+                "offset": record.offset,
+                "timestamp_ms": record.timestamp_ms,
+                "key": _text(record.key),
+                "value": _text(record.value),
+                "headers": [[name, _text(value)] for name, value in record.headers],
+            }
+    except KafkaError as error:
+        yield {"file": path, "damage": str(error)}
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def _producers(path: str, data: bytes) -> Iterator[Row]:
+    names = (
+        "producer_id",
+        "producer_epoch",
+        "last_sequence",
+        "last_offset",
+        "last_timestamp_ms",
+        "coordinator_epoch",
+        "transaction_start",
+    )
+    try:
+        for row in _core.read_producer_snapshot(data):
+            yield {"file": path, **dict(zip(names, row, strict=True))}
+    except ValueError as error:
+        yield {"file": path, "position": 0, "damage": str(error)}

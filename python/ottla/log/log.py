@@ -1,0 +1,321 @@
+"""`Log`: a partition's folder as an object."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from ottla import _core
+from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, LogConfig, RecordReader
+from ottla.log.verify import Report, verify
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ottla._core import Record
+
+__all__ = ["Log"]
+
+READ_BYTES = 4 << 20
+"""How much of a segment is read at once."""
+
+Text: TypeAlias = str | bytes | bytearray | memoryview
+Headers: TypeAlias = Mapping[str, Text | None] | Sequence[tuple[str, Text | None]]
+NewRecord: TypeAlias = Text | tuple[Text | None, Text | None] | tuple[Text | None, Text | None, Headers] | None
+
+
+class Log:
+    """The records of one partition, by offset: 0, 1, 2, ... in the order of their appends, never changed.
+
+    The folder's name says the topic and the number, as in `orders-0`; its files are Apache Kafka's, so that a broker
+    (ours or Kafka's) serves what is written here, and this reads what a broker wrote. A log is opened
+
+    * with `mode="r"` to read. It takes no lock and writes nothing, so it works beside a running broker: what is there
+      at that moment is read, up to the last whole batch. `refresh()` looks again.
+    * with `mode="a"` to read and append. It locks the folder's parent as a broker does, repairs what a crash left
+      (a batch that was half written is cut off), and creates the folder if there is none.
+
+    Keys and values are bytes; `str` is taken as UTF-8 on the way in. Times are milliseconds since 1970, or `datetime`.
+    Errors are those of `ottla.errors`: `StorageError` for a disk that fails or a folder that is in use,
+    `OffsetOutOfRange`, `InvalidRecord`, `MessageTooLarge`, `CorruptMessage`.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/orders-0"
+    >>> with Log.open(folder, mode="a") as log:
+    ...     log.append("three apples", key="alice", timestamp_ms=1_700_000_000_000)
+    ...     log.append_many([("bob", "a pear"), ("alice", "no more")], timestamp_ms=1_700_000_060_000)
+    0
+    range(1, 3)
+    >>> log = Log.open(folder)
+    >>> [record.value for record in log.records(start=1)]
+    [b'a pear', b'no more']
+    >>> log.find(1_700_000_030_000)
+    1
+    >>> log.verify().damage
+    []
+    >>> log.close()
+    """
+
+    def __init__(self, native: _core.Log, path: str, mode: Literal["r", "a"], config: LogConfig) -> None:
+        self._log = native
+        self._path = path
+        self._mode = mode
+        self._config = config
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", *, config: LogConfig | None = None
+    ) -> Self:
+        """Opens the partition in the folder `path`.
+
+        `config` (for appends): sizes and ages of segments, retention, and so on; Kafka's defaults without it.
+
+        Raises:
+            StorageError: mode "a" and the parent folder is locked by a broker or another program, or the disk fails.
+            InvalidRequest: the folder's name is not TOPIC-NUMBER.
+        """
+        path = os.fspath(path)
+        config = config or LogConfig()
+        if mode == "r":
+            return cls(_core.Log.open_to_read(path), path, mode, config)
+        if mode == "a":
+            return cls(_core.Log.open_to_append(path, config), path, mode, config)
+        raise ValueError(f"mode {mode!r}: 'r' to read, 'a' to read and append")
+
+    # --- what there is ---
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def topic(self) -> str:
+        return self._log.topic
+
+    @property
+    def partition(self) -> int:
+        return self._log.partition
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read; earlier ones were deleted."""
+        return self._log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._log.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all record batches, as stored."""
+        return self._log.size_bytes
+
+    @property
+    def segments(self) -> list[tuple[int, int]]:
+        """(first offset, bytes) of each `.log` file."""
+        return self._log.segments
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before it survives a power cut; what comes after it survives only a crash of the process."""
+        return self._log.flushed_offset
+
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """(leader epoch, its first offset), for logs that a broker wrote."""
+        return self._log.leader_epochs
+
+    def refresh(self) -> None:
+        """Mode "r": looks again at what is there. Offsets that were read before keep their records."""
+        if self._mode == "r":
+            self._log, old = _core.Log.open_to_read(self._path), self._log
+            old.close()
+
+    # --- reading ---
+
+    def records(self, start: int | None = None, end: int | None = None) -> Iterator[Record]:
+        """The records with `start` <= offset < `end`; by default all that are there now.
+
+        A record has `offset`, `timestamp_ms`, `key`, `value` (bytes or None) and `headers` ((name, value) pairs). For
+        millions of records `columns` is many times faster.
+
+        Raises:
+            OffsetOutOfRange: `start` is before `start_offset` or beyond `end_offset`.
+            CorruptMessage: a batch's checksum is wrong.
+        """
+        end = self.end_offset if end is None else min(end, self.end_offset)
+        for offset, data in self._read(start, end):
+            for record in RecordReader(data, start_offset=offset):
+                if record.offset >= end:
+                    return
+                yield record
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def columns(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        columns: Sequence[str] = ("offset", "timestamp", "key", "value", "headers"),
+        rows_max: int = 50_000,
+    ) -> Iterator[pa.RecordBatch]:
+        """The same records as `pyarrow.RecordBatch`es of at most `rows_max` rows (needs the extra `arrow`).
+
+        Types: offset int64, timestamp `timestamp[us, UTC]`, timestamp_type int32, key and value binary (nullable),
+        headers list<struct<name: string, value: binary>>. `pa.Table.from_batches(log.columns())` is a table.
+        """
+        from ottla.records import decode_buffers, to_arrow
+
+        end = self.end_offset if end is None else min(end, self.end_offset)
+        first = self.start_offset if start is None else start
+        decoder = ColumnDecoder(start_offset=first, end_offset=end, columns=columns, rows_max=rows_max)
+        for chunk in decode_buffers((data for _, data in self._read(start, end)), decoder):
+            yield to_arrow(chunk, columns)
+
+    def _read(self, start: int | None, end: int) -> Iterator[tuple[int, bytes]]:
+        offset = self.start_offset if start is None else start
+        while offset < end or start is not None:
+            # A start that is out of range is an error even if there is nothing to read.
+            start = None
+            piece = self._log.read(offset, READ_BYTES).slice
+            if piece is None:
+                return
+            data = piece.read()
+            batches = _core.read_batches(data, check_crc=False)
+            if not batches:
+                return  # truncated meanwhile
+            yield offset, data
+            offset = batches[-1].last_offset + 1
+
+    def find(self, when: int | datetime) -> int | None:
+        """The offset of the first record that is at least as young as `when`; None if all are older."""
+        timestamp_ms = when if isinstance(when, int) else int(when.timestamp() * 1000)
+        found = self._log.offset_for_timestamp(timestamp_ms)
+        return None if found is None else found[0]
+
+    def verify(self) -> Report:
+        """Reads every file and says what is damaged, where. Changes nothing."""
+        return verify(self._path)
+
+    # --- writing ---
+
+    def append(
+        self, value: Text | None, *, key: Text | None = None, headers: Headers = (), timestamp_ms: int | None = None
+    ) -> int:
+        """Appends one record and returns its offset. `value=None` is a tombstone: compaction removes its key.
+
+        One call is one batch of 70 bytes and more around the record: for many records use `append_many`.
+        """
+        record = (key, value, headers)
+        return self.append_many([record], timestamp_ms=timestamp_ms).start
+
+    def append_many(
+        self,
+        records: Iterable[NewRecord],
+        *,
+        timestamp_ms: int | None = None,
+        compression: str = "none",
+        batch_bytes: int = 256 * 1024,
+    ) -> range:
+        """Appends records, each a value, a (key, value) pair or a (key, value, headers) triple; returns their offsets.
+
+        They are packed into batches of about `batch_bytes`, compressed with `none`, `gzip`, `snappy`, `lz4` or `zstd`.
+        All get the same timestamp, the current time by default. A batch is appended whole or not at all; batches before
+        one that is refused stay.
+
+        Raises:
+            MessageTooLarge: a batch is larger than `max_message_bytes` of the config.
+            InvalidRecord: a record without key, and the config says `compact`.
+        """
+        first, end = self.end_offset, self.end_offset
+        builder = BatchBuilder(compression=compression)
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        for record in records:
+            key, value, headers = _parts(record)
+            builder.append(now_ms, key, value, headers)
+            if builder.size_bytes >= batch_bytes:
+                end = self._append(builder)
+        if builder.record_count:
+            end = self._append(builder)
+        return range(first, end)
+
+    def _append(self, builder: BatchBuilder) -> int:
+        info = self.append_batch(builder.finish())
+        builder.clear()
+        return info.last_offset + 1
+
+    def append_batch(self, batch: bytes) -> AppendInfo:
+        """Appends one batch as a producer would send it (see `ottla.records.encode_batch`). It is checked, its offsets
+        are set.
+
+        A batch of an idempotent producer that is one of its last five is recognised: nothing is written, and the answer
+        has the first append's offsets and `is_duplicate`.
+        """
+        info = self._log.append_bytes(batch, max(0, self._log.leader_epoch))
+        if info.flush_due:
+            self.flush()
+        return info
+
+    def flush(self) -> int:
+        """Returns when everything appended so far would survive a power cut; the offset up to which it would."""
+        return self._log.flush()
+
+    def roll(self) -> None:
+        """Closes the active segment; the next append starts a new one."""
+        self._log.roll()
+
+    def truncate(self, offset: int) -> None:
+        """Removes the records at and after `offset`, by whole batches: the log may end a little before it."""
+        self._log.truncate_to(offset)
+
+    def delete_before(self, offset: int) -> None:
+        """Removes the records before `offset`; the space of whole segments before it is given back.
+
+        Raises:
+            OffsetOutOfRange: `offset` is beyond the end.
+        """
+        self._log.high_watermark = self._log.end_offset
+        self._log.set_start_offset(offset)
+        self._log.delete_old_segments(time.time_ns() // 1_000_000)
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Flushes, and leaves the folder as after a clean stop. A closed log answers every call with StorageError."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic}-{self.partition} offsets {self.start_offset}..{self.end_offset} mode={self._mode!r}>"
+
+
+def _parts(record: NewRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+    headers: Headers = ()
+    if isinstance(record, tuple):
+        key, value = record[0], record[1]
+        if len(record) == 3:
+            headers = record[2]
+    else:
+        key, value = None, record
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return _bytes(key), _bytes(value), [(name, _bytes(header)) for name, header in pairs]
+
+
+def _bytes(text: Text | None) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
+    return text.encode() if isinstance(text, str) else bytes(text)

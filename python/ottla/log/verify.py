@@ -1,0 +1,65 @@
+"""`verify`: what is damaged in a partition's folder or a data directory, file by file."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+from ottla import _core
+
+PARTITION = re.compile(r"\S+-\d+")
+"""The name of a partition's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One thing that is wrong."""
+
+    path: str
+    position: int
+    """Bytes from the start of the file."""
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.position}: {self.problem}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found, and how much was looked at."""
+
+    damage: list[Damage] = field(default_factory=list)
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
+def partitions(path: str | os.PathLike[str]) -> list[str]:
+    """The partitions' folders in a data directory, or the folder itself if it is one. Raises FileNotFoundError."""
+    path = os.path.abspath(path)
+    if PARTITION.fullmatch(os.path.basename(path)) and any(name.endswith(".log") for name in os.listdir(path)):
+        return [path]
+    with os.scandir(path) as entries:
+        return sorted(entry.path for entry in entries if entry.is_dir() and PARTITION.fullmatch(entry.name))
+
+
+def verify(path: str | os.PathLike[str]) -> Report:
+    """Reads every file of a partition's folder, or of all in a data directory, and changes nothing.
+
+    Looked at: every batch's checksum, lengths, offsets and leader epoch, every record in it (unpacked if need be);
+    every index entry against the batches; producer snapshots; the leader-epoch table. The search goes on behind
+    damage. Beside a running broker the end of a log may look torn: that is a batch on its way.
+    """
+    report = Report()
+    for folder in partitions(path):
+        damage, (segments, batches, records, size, _) = _core.verify_log(folder)
+        report.partitions += 1
+        report.segments += segments
+        report.batches += batches
+        report.records += records
+        report.bytes += size
+        report.damage += [Damage(*found) for found in damage]
+    return report

@@ -1,0 +1,75 @@
+"""Apache Kafka's own tool reads every file that we write, and finds nothing wrong."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.log import Log, LogConfig
+from tests.peers.apache import SCRIPT, environment, need_java
+
+from .batches import batch
+
+pytestmark = pytest.mark.java
+
+
+def write(path: Path) -> None:
+    """Segments closed by size, time and hand, every codec, an idempotent producer, a truncation, a restart, a crash."""
+    config = LogConfig(segment_bytes=60_000, index_interval_bytes=1_000, segment_ms=1_000_000)
+    with Log.open(path, mode="a", config=config) as log:
+        for number, codec in enumerate(["none", "gzip", "snappy", "lz4", "zstd"] * 4):
+            records = [(f"k{at % 7}", f"value {at} " * 5, {"n": str(at)}) for at in range(200)]
+            log.append_many(records, compression=codec, timestamp_ms=1_000 * number, batch_bytes=5_000)
+        log.append_batch(batch(b"a", b"b", producer=(5, 0, 0), timestamp_ms=25_000))
+        log.append_batch(batch(b"c", producer=(5, 0, 2), timestamp_ms=20_000))
+        log.append("much younger", timestamp_ms=10_000_000)
+        log.truncate(log.end_offset - 150)
+        log.roll()
+        log.append_batch(batch(b"d", b"e", producer=(6, 1, 0), timestamp_ms=11_000_000))
+    (path.parent / ".kafka_cleanshutdown").unlink()
+    for index in path.glob("*.*index"):
+        index.unlink()
+    with Log.open(path, mode="a", config=config) as log:
+        log.append_many(["after the crash"] * 100, timestamp_ms=11_000_001, batch_bytes=500)
+
+
+def dump(version: str, *arguments: str, of: list[Path]) -> str:
+    """What dump-log prints; its complaints are on stderr."""
+    command = [str(SCRIPT), "tool", version, "dump-log", *arguments, "--files", ",".join(map(str, of))]
+    environ = {**os.environ, **environment(192)}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, timeout=120
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("version", ["2.7.2", "3.9.2"])
+def test_dump_log_accepts_every_file(tmp_path: Path, version: str) -> None:
+    need_java()
+    path = tmp_path / "orders-0"
+    write(path)
+    kinds = (".log", ".index", ".timeindex", ".snapshot")
+    files = sorted(file for file in path.iterdir() if file.suffix in kinds)
+    assert {file.suffix for file in files} == set(kinds)
+    deep = dump(version, "--deep-iteration", of=files)
+    for complaint in ("Mismatch", "Non-consecutive", "Found ", "isvalid: false", "orrupt", "out of order", "not found"):
+        assert complaint not in deep, deep[max(0, deep.index(complaint) - 500) :][:1500]
+    with Log.open(path) as log:
+        assert deep.count("| offset: ") == log.end_offset - log.start_offset
+        assert deep.count("isvalid: true") > 50
+    assert "producerId: 6 producerEpoch: 1" in deep
+    indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
+    assert dump(version, "--index-sanity-check", of=indexes).count("passed sanity check.") == len(indexes)
+
+
+def test_the_proof_would_notice(tmp_path: Path) -> None:
+    """The tool complains about an index that is wrong, on the stream that we look at."""
+    need_java()
+    path = tmp_path / "orders-0"
+    write(path)
+    index = max(path.glob("*.index"), key=lambda file: file.stat().st_size)
+    data = index.read_bytes()
+    index.write_bytes(data[:3] + bytes([data[3] - 1]) + data[4:])
+    assert "Mismatches in" in dump("2.7.2", "--deep-iteration", of=[index])
