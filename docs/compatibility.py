@@ -68,8 +68,8 @@ KAFKA = {
 NOTES = {
     0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised "
     "because old librdkafka stops compressing where they are missing.",
-    1: "Versions 0 to 3 (older formats) answer UNSUPPORTED_VERSION for each partition. Sessions are not kept: each answer "
-    "is whole (session id 0). Version 12's last fetched epoch is read, no diverging epoch is answered.",
+    1: "Versions 0 to 3 (older formats) answer UNSUPPORTED_VERSION for each partition. Sessions are not kept: each "
+    "answer is whole (session id 0). Version 12's last fetched epoch is read, no diverging epoch is answered.",
     2: "Version 0 answers UNSUPPORTED_VERSION for the partition.",
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",
