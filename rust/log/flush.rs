@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use super::checkpoint::LEADER_EPOCHS;
 use super::config::LogConfig;
 use super::error::{Context, LogError, Result};
+use super::home::now_ms;
 use super::log::{Log, Published};
 use crate::io::IoPool;
 use crate::storage::Mode;
@@ -29,6 +30,8 @@ pub struct FlushState {
     created: bool,
     /// The leader-epoch file changed since the last flush.
     epochs_changed: bool,
+    /// When the last flush ended, in milliseconds since 1970.
+    flushed_ms: i64,
 }
 
 /// Threads that wait for fsyncs; started at the first flush. Several, since fsyncs of different files share the disk's queue.
@@ -68,6 +71,12 @@ impl Log {
         receiver
             .recv()
             .unwrap_or_else(|_| Err(LogError::Closed(self.partition.to_string())))
+    }
+
+    /// Whether records wait for a flush, and `flush.ms` have passed since the last one.
+    pub fn is_flush_overdue(&self, now_ms: i64) -> bool {
+        self.end_offset() > self.flushed_offset()
+            && now_ms.saturating_sub(self.flush.lock().flushed_ms) >= self.config().flush_ms
     }
 
     /// Files were created or changed that a flush has to cover, whatever the offsets say.
@@ -123,7 +132,8 @@ impl Log {
             };
             self.home
                 .guard(self.sync_to(target, created, epochs_changed))?;
-            let state = self.flush.lock();
+            let mut state = self.flush.lock();
+            state.flushed_ms = now_ms();
             if state.truncations == truncations {
                 self.flushed_offset
                     .fetch_max(target.end_offset, Ordering::AcqRel);

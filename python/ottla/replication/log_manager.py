@@ -193,6 +193,7 @@ class LogManager:
         async with trio.open_nursery() as nursery:
             every = nursery.start_soon
             every(_every, config.get_int("log.retention.check.interval.ms"), self._delete_old)
+            every(_every, config.get_int("log.flush.scheduler.interval.ms"), self._flush_overdue)
             every(
                 _every, config.get_int("log.flush.offset.checkpoint.interval.ms"), directory.checkpoint_recovery_points
             )
@@ -202,11 +203,18 @@ class LogManager:
                 directory.checkpoint_start_offsets,
             )
 
+    def _flush_overdue(self) -> None:
+        self._directory.flush_overdue(_now_ms())
+
     def _delete_old(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = _now_ms()
         for log in tuple(self.logs.values()):
             log.delete_old_segments(now_ms)
             log.expire_producers(now_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def _every(interval_ms: int, work: Callable[[], Any]) -> None:
