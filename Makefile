@@ -119,6 +119,14 @@ clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, a
 soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds, whole matrices
 	$(BIN)/pytest -m soak
 
+bench: $(STAMPS)/test-tools clients-tools ## the figures of docs/benchmarks.md, on this machine
+	cargo bench --quiet --no-default-features --bench records
+	cargo bench --quiet --no-default-features --bench log
+	$(BIN)/python benches/wire.py
+	$(BIN)/python benches/net_hub.py
+	$(BIN)/python benches/broker.py
+	$(BIN)/python benches/spark_read.py
+
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
 	$(MATURIN) build --quiet --release --locked --out dist
 

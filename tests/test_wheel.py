@@ -1,0 +1,44 @@
+"""The wheel, as a user without Rust gets it: in an empty environment, with no compiler in reach."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(["make", "--silent", "wheel"], cwd=ROOT, check=True)
+    wheel = max((ROOT / "dist").glob("ottla-*.whl"), key=lambda path: path.stat().st_mtime)
+    assert "-abi3-" in wheel.name
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([folder / "bin/pip", "install", "--quiet", wheel], check=True)
+    return folder
+
+
+def run(environment: Path, *arguments: str) -> str:
+    without_rust = {**os.environ, "PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(environment)}
+    command = [environment / "bin" / arguments[0], *arguments[1:]]
+    done = subprocess.run(command, env=without_rust, cwd=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_runs(environment: Path) -> None:
+    assert "serve" in run(environment, "ottla", "--help")
+
+
+def test_the_library_writes_and_reads(environment: Path) -> None:
+    script = """
+from ottla.log import Log
+with Log.open("t-0", mode="a") as log:
+    log.append(key=b"k", value=b"v")
+with Log.open("t-0", mode="r") as log:
+    print([(record.key, record.value) for record in log])
+"""
+    assert run(environment, "python", "-c", script).strip() == "[(b'k', b'v')]"
