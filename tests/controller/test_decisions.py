@@ -65,30 +65,6 @@ def test_unclean_election_only_if_allowed_and_only_if_nobody_in_sync_is_there() 
     assert not decisions.needs_unclean_election(partition((1, 2), 1, (1, 2)), [2])
 
 
-def test_preferred_leader() -> None:
-    made = partition((1, 2), 2, (1, 2))
-    assert decisions.preferred_leader(made, [1, 2], EPOCH) == PartitionState(
-        1, 5, (1, 2), EPOCH, {"leader_recovery_state": 0}
-    )
-    assert decisions.preferred_leader(made, [2], EPOCH) is None
-    assert decisions.preferred_leader(partition((1, 2), 2, (2,)), [1, 2], EPOCH) is None
-    assert decisions.preferred_leader(partition((1, 2), 1, (1, 2)), [1, 2], EPOCH) is None
-    assert decisions.preferred_leader(Partition((1, 2)), [1, 2], EPOCH) is None
-
-
-def test_a_broker_that_shuts_down_hands_over() -> None:
-    def handed(made: Partition, broker: int, *online: int) -> tuple[int, tuple[int, ...]] | None:
-        state = decisions.without_broker(made, broker, online, EPOCH)
-        return None if state is None else (state.leader, state.isr)
-
-    assert handed(partition((1, 2, 3), 1, (1, 3, 2)), 1, 2, 3) == (2, (3, 2))
-    assert handed(partition((1, 2, 3), 1, (1, 2)), 2, 1, 3) == (1, (1,))
-    # Nobody can take it: it keeps the leadership to its end.
-    assert handed(partition((1, 2), 1, (1,)), 1, 2) is None
-    assert handed(partition((1, 2), 1, (1, 2)), 1) is None
-    assert handed(partition((1, 2), 2, (2,)), 1, 2) is None
-
-
 brokers = (1, 2, 3)
 subsets = [tuple(s) for s in chain.from_iterable(combinations(brokers, n) for n in range(4))]
 

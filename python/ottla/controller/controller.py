@@ -311,7 +311,6 @@ class _Term:
         logger.info("brokers left: %s", left)
         for broker in left:
             del self._cluster.brokers[broker]
-            self._cluster.shutting_down.discard(broker)
             self._cluster.failed_replicas.pop(broker, None)
             self._channels.pop(broker).close()
             for deletion in self._deletions.values():

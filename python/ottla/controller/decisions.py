@@ -57,34 +57,5 @@ def needs_unclean_election(partition: Partition, online: Collection[int]) -> boo
     return state is not None and bool(online) and not any(broker in online for broker in state.isr)
 
 
-def preferred_leader(partition: Partition, online: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """Give the leadership to the assignment's first replica, if it is in sync and does not have it."""
-    state = partition.state
-    preferred = partition.replicas[0]
-    if state is None or state.leader == preferred or preferred not in online or preferred not in state.isr:
-        return None
-    return _next(state, preferred, state.isr, controller_epoch)
-
-
-def without_broker(
-    partition: Partition, broker: int, online: Collection[int], controller_epoch: int
-) -> PartitionState | None:
-    """The state after `broker`, which is shutting down and still works, handed its role over to the others.
-
-    None where it has no role, or where nobody can take the leadership: then it keeps it to its end.
-    """
-    state = partition.state
-    if state is None or (broker not in state.isr and state.leader != broker):
-        return None
-    in_sync = tuple(member for member in state.isr if member != broker)
-    leader = state.leader
-    if leader == broker:
-        candidates = [member for member in partition.replicas if member in in_sync and member in online]
-        if not candidates:
-            return None
-        leader = candidates[0]
-    return _next(state, leader, in_sync, controller_epoch) if in_sync else None
-
-
 def _next(state: PartitionState, leader: int, isr: tuple[int, ...], controller_epoch: int) -> PartitionState:
     return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.extra)

@@ -72,7 +72,6 @@ class Cluster:
 
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
-        self.shutting_down: set[int] = set()
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """Replicas of live brokers whose log directory failed, by broker."""
         self.topics: dict[str, dict[int, Partition]] = {}
@@ -109,15 +108,11 @@ class Cluster:
         return [name for name, partition in self.partitions() if not wanted.isdisjoint(partition.replicas)]
 
     def online(self, name: TopicPartition, replicas: Iterable[int]) -> list[int]:
-        """Those of the replicas that could lead now: the broker lives and stays, and its log directory works."""
-        return [
-            broker
-            for broker in replicas
-            if broker in self.brokers and broker not in self.shutting_down and not self.has_failed(name, broker)
-        ]
+        """Those of the replicas that could lead now: the broker lives, and its log directory works."""
+        return [broker for broker in replicas if broker in self.brokers and not self.has_failed(name, broker)]
 
     def offline(self, name: TopicPartition, replicas: Iterable[int]) -> list[int]:
-        """Those of the replicas that nobody can reach; one that is shutting down still counts as there."""
+        """The other replicas: those that nobody can reach."""
         return [broker for broker in replicas if broker not in self.brokers or self.has_failed(name, broker)]
 
     def has_failed(self, name: TopicPartition, broker: int) -> bool:
