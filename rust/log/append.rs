@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
-use super::home::is_full;
+use super::home::{coarse_now, is_full};
 use super::log::{ANY_EPOCH, Log, Writer};
 pub use super::producer_state::Origin;
 use super::recovery::end_marker;
@@ -217,16 +216,19 @@ impl Log {
                 .guard(self.roll_at(writer, first.header.base_offset, now_ms))?;
         }
         for (_, batch) in batches {
-            self.assign_epoch(writer, batch.header.leader_epoch, batch.header.base_offset)?;
+            if batch.header.leader_epoch != writer.epoch {
+                self.assign_epoch(writer, batch.header.leader_epoch, batch.header.base_offset)?;
+            }
         }
         self.changed.store(true, Ordering::Release);
-        let started = Instant::now();
+        let started = coarse_now();
         let headers = |at: &(usize, Checked)| (at.0, at.1.header);
         let written = match batches {
             [only] => active.append(bytes, &[headers(only)], config),
             all => active.append(bytes, &all.iter().map(headers).collect::<Vec<_>>(), config),
         };
-        self.home.note_write(bytes.len(), started.elapsed());
+        self.home
+            .note_write(bytes.len(), coarse_now().saturating_sub(started));
         if let Err(failure) = written {
             return Err(self.append_failed(failure));
         }

@@ -20,6 +20,7 @@ use parking_lot::RwLock;
 use super::error::{Context, Result};
 use super::files::Folder;
 use super::names::{Kind, Suffix};
+use super::pages::{self, PAGE_BYTES, Page};
 use crate::storage::{Mode, Storage};
 
 /// One entry of an index of type `Self`.
@@ -36,7 +37,6 @@ pub trait Entry: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     fn offset(&self) -> i64;
 }
 
-const PAGE_BYTES: usize = 4096;
 /// When this many entries are in memory, those not yet on disk are written,
 const RECENT_MAX: usize = 512;
 /// and this many stay, since most reads are near the end.
@@ -52,6 +52,8 @@ pub struct Index<E> {
 }
 
 struct State<E> {
+    /// Names the content for the cache of pages.
+    content: u64,
     /// Entries in the file; None until it was looked at.
     stored: Option<usize>,
     /// The last entries of the index, some of them perhaps in the file too.
@@ -69,6 +71,7 @@ impl<E: Entry> Index<E> {
     /// The index of a segment that is being created: empty, its file not yet there.
     pub fn create(folder: Arc<Folder>, base_offset: i64) -> Self {
         let state = State {
+            content: pages::number(),
             stored: Some(0),
             recent: Vec::new(),
             older: 0,
@@ -87,6 +90,7 @@ impl<E: Entry> Index<E> {
     pub fn open(folder: Arc<Folder>, base_offset: i64) -> Self {
         let index = Self::create(folder, base_offset);
         *index.state.write() = State {
+            content: pages::number(),
             stored: None,
             recent: Vec::new(),
             older: 0,
@@ -152,6 +156,11 @@ impl<E: Entry> Index<E> {
 
     /// How many entries there are.
     pub fn len(&self) -> Result<usize> {
+        let state = self.state.read();
+        if state.stored.is_some() {
+            return Ok(state.older + state.recent.len());
+        }
+        drop(state);
         self.load()?;
         let state = self.state.read();
         Ok(state.older + state.recent.len())
@@ -169,7 +178,7 @@ impl<E: Entry> Index<E> {
     /// The greatest entry whose key is at most `key`.
     pub fn lookup(&self, key: i64) -> Result<Option<E>> {
         self.load()?;
-        let (page, stored) = {
+        let (page, older, content) = {
             let state = self.state.read();
             let recent = state.recent.partition_point(|entry| entry.key() <= key);
             if recent > 0 {
@@ -184,20 +193,21 @@ impl<E: Entry> Index<E> {
             else {
                 return Ok(None);
             };
-            (page, state.older.min(state.stored.unwrap_or(0)))
+            (
+                page,
+                state.older.min(state.stored.unwrap_or(0)),
+                state.content,
+            )
         };
         // No lock while the disk may be waited for. A truncation meanwhile gives an entry that is gone, as if it had come later.
         let first = page * Self::PER_PAGE;
-        let count = stored.saturating_sub(first).min(Self::PER_PAGE);
-        let mut buffer = [0; PAGE_BYTES];
-        let path = self.path();
-        let file = self
-            .storage()
-            .open(&path, Mode::Read)
-            .context("open", &path)?;
-        let read = file
-            .read_at(&mut buffer[..count * E::BYTES], (first * E::BYTES) as u64)
-            .context("read", &path)?;
+        let count = older.saturating_sub(first).min(Self::PER_PAGE);
+        let page = match pages::get(content, page, count * E::BYTES) {
+            Some(page) => page,
+            None => self.read_page(content, page, count)?,
+        };
+        let buffer = &page.bytes;
+        let read = buffer.len().min(count * E::BYTES);
         let entry = |at: usize| {
             E::decode(
                 &buffer[at * E::BYTES..(at + 1) * E::BYTES],
@@ -216,16 +226,43 @@ impl<E: Entry> Index<E> {
         Ok(low.checked_sub(1).map(entry))
     }
 
+    fn read_page(&self, content: u64, page: usize, count: usize) -> Result<Arc<Page>> {
+        let mut buffer = [0; PAGE_BYTES];
+        let path = self.path();
+        let file = self
+            .storage()
+            .open(&path, Mode::Read)
+            .context("open", &path)?;
+        let position = (page * Self::PER_PAGE * E::BYTES) as u64;
+        let read = file
+            .read_at(&mut buffer[..count * E::BYTES], position)
+            .context("read", &path)?;
+        Ok(pages::put(content, page, &buffer[..read]))
+    }
+
     /// Adds an entry at the end; the caller has checked that it is greater than the last. Writes to the file only now and then.
     pub fn append(&self, entry: E) -> Result<()> {
-        self.load()?;
-        let full = {
-            let mut state = self.state.write();
-            debug_assert!(state.last.is_none_or(|last| last.key() < entry.key()));
-            state.recent.push(entry);
-            state.last = Some(entry);
-            state.recent.len() >= RECENT_MAX
-        };
+        self.append_if(entry, |last| {
+            debug_assert!(last.is_none_or(|last| last.key() < entry.key()));
+            true
+        })
+    }
+
+    /// Adds an entry if it may follow the last, as `follows` says.
+    pub fn append_if(&self, entry: E, follows: impl FnOnce(Option<E>) -> bool) -> Result<()> {
+        let mut state = self.state.write();
+        if state.stored.is_none() {
+            drop(state);
+            self.load()?;
+            state = self.state.write();
+        }
+        if !follows(state.last) {
+            return Ok(());
+        }
+        state.recent.push(entry);
+        state.last = Some(entry);
+        let full = state.recent.len() >= RECENT_MAX;
+        drop(state);
         if full { self.write() } else { Ok(()) }
     }
 
@@ -333,6 +370,7 @@ impl<E: Entry> Index<E> {
             .context("open", &path)?;
         file.write_at(&bytes, 0).context("write", &path)?;
         *self.state.write() = State {
+            content: pages::number(),
             stored: Some(entries.len()),
             recent: Vec::new(),
             older: entries.len(),
@@ -345,6 +383,7 @@ impl<E: Entry> Index<E> {
     /// Makes `entries` the whole content, in memory only: what a reader that may not write does with an index it cannot use.
     pub fn replace_in_memory(&self, entries: Vec<E>) {
         *self.state.write() = State {
+            content: pages::number(),
             stored: Some(0),
             last: entries.last().copied(),
             recent: entries,

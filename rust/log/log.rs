@@ -81,6 +81,8 @@ pub(super) struct Writer {
     pub producers: ProducerState,
     /// What is taken off `segment.ms` for the active segment.
     pub jitter_ms: i64,
+    /// The epoch that the last append noted; -1 after anything else changed the table.
+    pub epoch: i32,
 }
 
 impl Log {
@@ -125,6 +127,7 @@ impl Log {
             writer: Mutex::new(Writer {
                 producers,
                 jitter_ms,
+                epoch: -1,
             }),
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
@@ -297,6 +300,7 @@ impl Log {
         epoch: i32,
         start_offset: i64,
     ) -> Result<()> {
+        writer.epoch = epoch;
         let changed = self.epochs.write().assign(epoch, start_offset);
         if changed {
             self.save_epochs(writer)

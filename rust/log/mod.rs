@@ -19,6 +19,7 @@ pub mod lock;
 pub mod log;
 pub mod names;
 pub mod offset_index;
+mod pages;
 pub mod pending;
 pub mod producer_state;
 pub mod read;

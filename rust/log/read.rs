@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::error::{LogError, Result};
+use super::error::{Context, LogError, Result};
 use super::files::FileSlice;
 use super::log::{Log, Published, Segments};
 use super::segment::Segment;
-use crate::records::{Batch, BatchHeader, Limits, Records, Scratch};
+use crate::records::{BatchHeader, Codec, HEADER_BYTES, Limits, Scratch, walk};
 
 /// What a fetch gets.
 #[derive(Clone)]
@@ -30,7 +30,12 @@ pub struct TimestampMatch {
     pub leader_epoch: i32,
 }
 
+/// What a search by time reads of an uncompressed batch first.
+const FIRST_BYTES: usize = 1024;
+const BUFFER_BYTES_KEPT: usize = 64 << 10;
+
 thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
@@ -173,32 +178,85 @@ fn find_in_batch(
             header.max_timestamp,
         )));
     }
-    let slice = FileSlice {
-        file: Arc::clone(&segment.file),
-        position: batch.position,
-        length: header.size_bytes() as u64,
-    };
-    let bytes = slice.read().map_err(|error| io_error(segment, error))?;
-    SCRATCH.with_borrow_mut(|scratch| {
-        let batch = Batch {
-            header,
-            bytes: &bytes,
-            position: 0,
+    let path = || segment.file.path();
+    let file = segment
+        .file
+        .file()
+        .or_else(|error| Err(error).context("open", &path()))?;
+    let size = header.size_bytes();
+    BUFFER.with_borrow_mut(|buffer| {
+        let mut walk = Walk {
+            header: &header,
+            timestamp_ms,
+            start_offset,
+            at: 0,
+            index: 0,
         };
-        for record in Records::new(&batch, &Limits::default(), scratch)? {
-            let record = record?;
-            if record.timestamp_ms >= timestamp_ms && record.offset >= start_offset {
-                return Ok(Some((record.offset, record.timestamp_ms)));
+        let plain = header.compression()? == Codec::None;
+        // Of an uncompressed batch no more is read than the search needs.
+        let mut length = if plain { FIRST_BYTES.min(size) } else { size };
+        loop {
+            if buffer.len() < length {
+                buffer.resize(length, 0);
             }
+            let read = file
+                .read_at(&mut buffer[..length], batch.position)
+                .or_else(|error| Err(error).context("read", &path()))?;
+            let found = if plain {
+                walk.over(
+                    buffer[..read].get(HEADER_BYTES..).unwrap_or_default(),
+                    length == size,
+                )?
+            } else {
+                SCRATCH.with_borrow_mut(|scratch| {
+                    let (records, _) =
+                        scratch.records(&buffer[..read], &header, &Limits::default())?;
+                    walk.over(records, true)
+                })?
+            };
+            if found.is_some() || length == size || read < length {
+                if buffer.len() > BUFFER_BYTES_KEPT {
+                    *buffer = Vec::new();
+                }
+                return Ok(found);
+            }
+            length = (length * 4).min(size);
         }
-        Ok(None)
     })
 }
 
-fn io_error(segment: &Segment, error: std::io::Error) -> LogError {
-    LogError::Io {
-        action: "read",
-        path: segment.file.path(),
-        source: Arc::new(error),
+/// A search through a batch's records for the first that is young enough.
+struct Walk<'a> {
+    header: &'a BatchHeader,
+    timestamp_ms: i64,
+    start_offset: i64,
+    at: usize,
+    index: i32,
+}
+
+impl Walk<'_> {
+    /// Goes on as far as `records` reach; the end of records that are not `whole` is no error.
+    fn over(&mut self, records: &[u8], whole: bool) -> Result<Option<(i64, i64)>> {
+        while self.index < self.header.record_count {
+            let record = match walk::read(records, self.at) {
+                Ok(record) if record.end <= records.len() => record,
+                Err(error) if whole => return Err(error.into()),
+                _ => return Ok(None),
+            };
+            let timestamp_ms = self
+                .header
+                .base_timestamp
+                .wrapping_add(record.timestamp_delta);
+            let offset = self
+                .header
+                .base_offset
+                .wrapping_add(i64::from(record.offset_delta));
+            if timestamp_ms >= self.timestamp_ms && offset >= self.start_offset {
+                return Ok(Some((offset, timestamp_ms)));
+            }
+            self.at = record.end;
+            self.index += 1;
+        }
+        Ok(None)
     }
 }

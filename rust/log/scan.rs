@@ -1,5 +1,6 @@
 //! Walking over the batches of a segment file, by header or whole.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,8 +9,32 @@ use super::files::SegmentFile;
 use crate::records::{BatchHeader, HEADER_BYTES, check_crc};
 use crate::storage::{File, Mode, Storage};
 
-/// What a lookup reads at once: a batch's header and, where batches are small, its neighbours'.
-pub const LOOKUP_BYTES: usize = 4096;
+/// Where the bytes come from: a name is only made for an error.
+enum Source {
+    Segment(Arc<SegmentFile>),
+    Path(PathBuf),
+}
+
+impl Source {
+    #[cold]
+    fn path(&self) -> PathBuf {
+        match self {
+            Source::Segment(file) => file.path(),
+            Source::Path(path) => path.clone(),
+        }
+    }
+}
+
+thread_local! {
+    /// The memory of the last scan on this thread.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a lookup reads first; each further read is twice as long, up to a page. Of large batches only headers are read, of small ones many at
+/// once.
+pub const LOOKUP_BYTES: usize = 256;
+const LOOKUP_BYTES_MAX: usize = 4096;
+const BUFFER_BYTES_KEPT: usize = 64 << 10;
 /// What a scan of everything reads at once.
 pub const SCAN_BYTES: usize = 1 << 20;
 
@@ -30,10 +55,12 @@ impl Located {
 /// the scan stays where it is.
 pub struct Scan {
     file: Arc<dyn File>,
-    path: PathBuf,
+    source: Source,
     position: u64,
     end: u64,
     buffer: Vec<u8>,
+    /// How much of it is the file's, from `buffer_start` on.
+    buffered: usize,
     buffer_start: u64,
     chunk_bytes: usize,
 }
@@ -46,25 +73,27 @@ impl Scan {
         end: u64,
         chunk_bytes: usize,
     ) -> Result<Self> {
-        let path = file.path();
-        let handle = file.file().context("open", &path)?;
-        Ok(Self::over(handle, path, position, end, chunk_bytes))
+        let handle = file
+            .file()
+            .or_else(|error| Err(error).context("open", &file.path()))?;
+        let source = Source::Segment(Arc::clone(file));
+        Ok(Self::over(handle, source, position, end, chunk_bytes))
     }
 
-    /// The same for a file that is open.
-    pub fn over(
+    fn over(
         file: Arc<dyn File>,
-        path: PathBuf,
+        source: Source,
         position: u64,
         end: u64,
         chunk_bytes: usize,
     ) -> Self {
         Self {
             file,
-            path,
+            source,
             position,
             end,
-            buffer: Vec::new(),
+            buffer: BUFFER.take(),
+            buffered: 0,
             buffer_start: 0,
             chunk_bytes,
         }
@@ -78,7 +107,7 @@ impl Scan {
     #[cold]
     fn corrupt(&self, problem: impl Into<String>) -> LogError {
         LogError::Corrupt {
-            path: self.path.clone(),
+            path: self.source.path(),
             position: self.position,
             problem: problem.into(),
         }
@@ -89,18 +118,22 @@ impl Scan {
         if length as u64 > self.end.saturating_sub(self.position) {
             return Ok(None);
         }
-        let buffered_to = self.buffer_start + self.buffer.len() as u64;
+        let buffered_to = self.buffer_start + self.buffered as u64;
         if self.position < self.buffer_start || self.position + length as u64 > buffered_to {
             let left = self.end - self.position;
             let wanted = (length.max(self.chunk_bytes) as u64).min(left) as usize;
-            self.buffer.resize(wanted, 0);
-            let read = self
+            if self.buffer.len() < wanted {
+                self.buffer.resize(wanted, 0);
+            }
+            self.buffered = self
                 .file
-                .read_at(&mut self.buffer, self.position)
-                .context("read", &self.path)?;
-            self.buffer.truncate(read);
+                .read_at(&mut self.buffer[..wanted], self.position)
+                .or_else(|error| Err(error).context("read", &self.source.path()))?;
             self.buffer_start = self.position;
-            if read < length {
+            if self.chunk_bytes < LOOKUP_BYTES_MAX {
+                self.chunk_bytes *= 2;
+            }
+            if self.buffered < length {
                 return Ok(None);
             }
         }
@@ -161,6 +194,15 @@ impl Scan {
     }
 }
 
+impl Drop for Scan {
+    fn drop(&mut self) {
+        // Not what a scan of everything used.
+        if self.buffer.len() <= BUFFER_BYTES_KEPT {
+            BUFFER.set(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
 /// Up to `count` batches of the file at `path` from `position` on, and what is wrong behind them if they ended early.
 pub fn headers(
     storage: &dyn Storage,
@@ -170,7 +212,13 @@ pub fn headers(
 ) -> Result<(Vec<Located>, Option<String>)> {
     let file = storage.open(path, Mode::Read).context("open", path)?;
     let end = file.length().context("look at", path)?;
-    let mut scan = Scan::over(file, path.to_owned(), position, end, LOOKUP_BYTES);
+    let mut scan = Scan::over(
+        file,
+        Source::Path(path.to_owned()),
+        position,
+        end,
+        LOOKUP_BYTES,
+    );
     let mut found = Vec::new();
     while found.len() < count {
         match scan.next_header() {

@@ -186,15 +186,10 @@ impl Segment {
     }
 
     fn note_time(&self, largest: TimestampOffset) -> Result<()> {
-        let newer = match self.time_index.last()? {
-            Some(last) => largest.timestamp_ms > last.timestamp_ms,
-            None => largest.timestamp_ms > NO_TIMESTAMP,
-        };
-        if newer {
-            self.time_index.append(largest)
-        } else {
-            Ok(())
-        }
+        let before =
+            |last: Option<TimestampOffset>| last.map_or(NO_TIMESTAMP, |last| last.timestamp_ms);
+        self.time_index
+            .append_if(largest, |last| largest.timestamp_ms > before(last))
     }
 
     /// Whether batches of `bytes` up to `last_offset` belong into the next segment (Kafka's rules).

@@ -18,6 +18,7 @@ impl Log {
         self.check_writable()?;
         let mut writer = self.writer.lock();
         let end_offset = self.end_offset();
+        writer.epoch = -1;
         if offset >= end_offset {
             if self.epochs.write().truncate_from_end(end_offset) {
                 self.save_epochs(&mut writer)?;
@@ -39,6 +40,7 @@ impl Log {
     }
 
     fn truncate_segments(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+        writer.epoch = -1;
         let segments = self.segments();
         let kept = segments.partition_point(|segment| segment.base_offset <= offset);
         let active = Arc::clone(&segments[kept - 1]);
@@ -74,6 +76,7 @@ impl Log {
     }
 
     fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+        writer.epoch = -1;
         let segments = self.segments();
         self.note_truncated(offset);
         // Renamed first: the new segment may need the name of an old one.
