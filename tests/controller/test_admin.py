@@ -24,7 +24,7 @@ from ottla.controller import (
 )
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
-from ottla.coordination.tree import Tree
+from ottla.coordination.tree import SessionExpired, Tree
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, TopicAssignment
 from ottla.errors import (
     InvalidConfig,
@@ -220,6 +220,27 @@ async def test_every_broker_hears_of_settings_in_order(tree: Tree) -> None:
     ]
     assert await get_config(tree, "topics", "a") == {"retention.ms": "2"}
     assert await get_config(tree, "users", "u/clients/c") == {"x": "z"}
+
+
+async def test_a_change_is_not_lost_with_the_session(tree: Tree) -> None:
+    heard: list[str] = []
+    twice = trio.Event()
+
+    async def on_change(_: str, entity_name: str) -> None:
+        heard.append(entity_name)
+        if len(heard) == 1:
+            assert isinstance(tree, EmbeddedTree)
+            await tree.expire()
+            raise SessionExpired("/", "while its settings were read")
+        twice.set()
+
+    await set_config(tree, "brokers", "1", {"x": "z"})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch_config_changes, tree, on_change)
+        with trio.fail_after(10):
+            await twice.wait()
+        nursery.cancel_scope.cancel()
+    assert heard == ["1", "1"]
 
 
 async def test_old_changes_are_removed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,10 @@ OnChange = Callable[[str, str], Awaitable[None]]
 async def watch_config_changes(
     tree: Tree, on_change: OnChange, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Call `on_change` for each change, in order, until cancelled. Started when what was there has been handled."""
+    """Call `on_change` for each change, in order, until cancelled. Started when what was there has been handled.
+
+    `on_change` may raise SessionExpired: it is called again for the same change once there is a new session.
+    """
     seen = -1
     started = False
     while True:
@@ -37,14 +40,15 @@ async def watch_config_changes(
 
         try:
             names = await tree.children(znodes.CONFIG_CHANGES, wake)
+            numbered = sorted((number, name) for name in names if (number := _number(name)) is not None)
+            for number, name in numbered:
+                if number > seen:
+                    await _handle(tree, f"{znodes.CONFIG_CHANGES}/{name}", on_change)
+                    seen = number
         except SessionExpired:
+            # What was not handled is looked at again in the next session.
             await tree.wait_connected()
             continue
-        numbered = sorted((number, name) for name in names if (number := _number(name)) is not None)
-        for number, name in numbered:
-            if number > seen:
-                await _handle(tree, f"{znodes.CONFIG_CHANGES}/{name}", on_change)
-                seen = number
         await _remove_old(tree, [name for _, name in numbered])
         if not started:
             started = True
@@ -63,7 +67,7 @@ async def _handle(tree: Tree, path: str, on_change: OnChange) -> None:
         entity_type, _, entity_name = znodes.decode_config_change(path, node.data).partition("/")
     except NoNode:
         return
-    except (SessionExpired, znodes.MalformedNode) as error:
+    except znodes.MalformedNode as error:
         logger.warning("a change of settings could not be read: %s", error)
         return
     await on_change(entity_type, entity_name)
