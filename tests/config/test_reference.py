@@ -56,8 +56,8 @@ def test_what_the_code_reads_is_marked_as_effective() -> None:
     marked = effective._READ | effective._DERIVED | effective.EFFECTIVE_OF_TOPICS
     read = names_in_code() | checked
     hint = "in python/ottla/config/effective.py; then run `make docs`"
-    assert not read - marked, f"these are read: add them {hint}"
-    assert not marked - read, f"nothing reads these: remove them {hint}"
+    assert sorted(read - marked) == [], f"these are read: add them {hint}"
+    assert sorted(marked - read) == [], f"nothing reads these: remove them {hint}"
 
 
 def test_the_properties_exist() -> None:
