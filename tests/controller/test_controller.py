@@ -330,3 +330,20 @@ async def test_a_changed_registration_is_told(cluster: TestCluster) -> None:
     assert broker.registration is not None
     await broker.registration.update()
     await broker.until(lambda: broker.of(UPDATE_METADATA)[-1].live_brokers[0].rack == "r1")
+
+
+async def test_nodes_that_nobody_understands_stop_nothing_else(cluster: TestCluster) -> None:
+    """Written by hand: a topic and a broker that are no JSON, before the election and after."""
+    await cluster.admin.create(znodes.topic_path("broken"), b"no json")
+    await cluster.admin.create(znodes.broker_path(7), b"no json")
+    broker = await cluster.broker(0)
+    controller = cluster.controller(broker)
+    await cluster.admin.create(znodes.topic_path("broken-too"), b"{}")
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (0,)}))
+    await broker.until(lambda: len(broker.metadata("t")) == 1)
+    assert broker.live_brokers() == [0]
+    assert controller.epoch == 1
+    # Put right, it is served.
+    await cluster.admin.delete(znodes.topic_path("broken"))
+    await create_topic(cluster.admin, NewTopic("broken", assignment={0: (0,)}))
+    await broker.until(lambda: len(broker.metadata("broken")) == 1)

@@ -8,6 +8,7 @@ messages, because tools show them.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -53,15 +54,15 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 async def broker_racks(tree: Tree) -> dict[int, str | None]:
-    """The registered brokers and their racks."""
+    """The registered brokers and their racks; without one whose registration cannot be understood."""
     ids = [int(name) for name in await tree.children(znodes.BROKER_IDS)]
     paths = [znodes.broker_path(broker_id) for broker_id in ids]
-    nodes = await tree.get_many(paths)
-    return {
-        broker_id: BrokerRegistration.decode(path, node.data).rack
-        for broker_id, path, node in zip(ids, paths, nodes, strict=True)
-        if node is not None
-    }
+    racks: dict[int, str | None] = {}
+    for broker_id, path, node in zip(ids, paths, await tree.get_many(paths), strict=True):
+        if node is not None:
+            with contextlib.suppress(znodes.MalformedNode):
+                racks[broker_id] = BrokerRegistration.decode(path, node.data).rack
+    return racks
 
 
 async def create_topics(

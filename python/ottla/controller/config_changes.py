@@ -65,12 +65,12 @@ async def _handle(tree: Tree, path: str, on_change: OnChange) -> None:
     try:
         node = await tree.get(path)
         entity_type, _, entity_name = znodes.decode_config_change(path, node.data).partition("/")
+        await on_change(entity_type, entity_name)
     except NoNode:
         return
     except znodes.MalformedNode as error:
-        logger.warning("a change of settings could not be read: %s", error)
-        return
-    await on_change(entity_type, entity_name)
+        # Written by hand, most likely. What was in force before stays in force.
+        logger.error("a change of settings cannot be understood: %s", error)
 
 
 async def _remove_old(tree: Tree, names: list[str]) -> None:

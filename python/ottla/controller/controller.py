@@ -41,7 +41,7 @@ from ottla.coordination.tree import (
     ensure_one,
     get_or_none,
 )
-from ottla.coordination.znodes import BrokerRegistration, PartitionState, TopicAssignment
+from ottla.coordination.znodes import BrokerRegistration, MalformedNode, PartitionState, TopicAssignment
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 
@@ -292,9 +292,12 @@ class _Term:
         path = znodes.broker_path(broker_id)
         try:
             node = await self._tree.get(path, self._watch(("broker", broker_id)))
+            return Broker.of(broker_id, node.stat.czxid, BrokerRegistration.decode(path, node.data))
         except NoNode:
             return None
-        return Broker.of(broker_id, node.stat.czxid, BrokerRegistration.decode(path, node.data))
+        except MalformedNode as error:
+            logger.error("a broker is left out: %s", error)
+            return None
 
     async def _on_brokers(self) -> None:
         now = await self._read_brokers()
@@ -377,9 +380,13 @@ class _Term:
         path = znodes.topic_path(topic)
         try:
             node = await self._tree.get(path, self._watch(("topic", topic)))
+            return TopicAssignment.decode(path, node.data)
         except NoNode:
             return None
-        return TopicAssignment.decode(path, node.data)
+        except MalformedNode as error:
+            # One topic that nobody can serve must not keep all others from being served.
+            logger.error("a topic is left out: %s", error)
+            return None
 
     async def _on_topics(self) -> None:
         names = await self._tree.children(znodes.TOPICS, self._watch(("topics",)))
