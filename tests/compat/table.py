@@ -50,6 +50,17 @@ def committed() -> str:
     return DOCUMENT.read_text().partition(START)[2].partition(END)[0].strip()
 
 
+def parsed(text: str) -> dict[tuple[str, str], str]:
+    """(client, row) -> what its cell says."""
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")
+    ]
+    if not lines:
+        return {}
+    clients = lines[0][1:]
+    return {(client, row): cell for row, *cells in lines[2:] for client, cell in zip(clients, cells, strict=True)}
+
+
 def write(text: str) -> None:
     before, _, rest = DOCUMENT.read_text().partition(START)
     after = rest.partition(END)[2]

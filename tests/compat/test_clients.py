@@ -4,6 +4,7 @@ Every cell that moves records moves at least 10,000 of them over three partition
 batches of several records, and compares record by record: partition, offset, timestamp, key, value, headers.
 """
 
+import os
 import random
 import zlib
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.compat import table
 from tests.compat.clients.worker import Record
 from tests.compat.matrix import (
     ACKS,
@@ -220,3 +222,10 @@ def test_topics_and_configurations(matrix: Matrix, client: Client) -> None:
         replace = []
     assert seen.split("; ") == [*begin, *incremental, *replace, "partitions none"]
     matrix.passes(client, "topics and configurations")
+
+
+@pytest.mark.skipif("OTTLA_WRITE_TABLE" in os.environ, reason="this run writes the table")
+def test_the_table_in_the_documentation_names_every_cell() -> None:
+    """What the tests above demand of each client is what docs/clients.md says of it, no more and no less."""
+    cells = {(client.name, row): "✓" for client in CLIENTS for row in table.ROWS}
+    assert table.parsed(table.committed()) == {**cells, **dict.fromkeys(table.ABSENT, "–")}
