@@ -5,7 +5,8 @@ directory that the log library wrote, and from a broker (our own, or the one nam
 figure is the median and the best of some runs after one to warm up; a count reads all seven columns, as Spark asks for
 them. The decoder alone is measured beside them, in this process.
 
-Absolute figures depend on the machine and on what else it does; the facts are printed first.
+Absolute figures depend on the machine and on what else it does; the facts are printed first. Rows per CPU second (of
+this process, the JVM and the workers; not of the broker) depend less on the rest.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
+import psutil
 import trio
 
 from ottla import _core
@@ -77,15 +79,24 @@ def produce(bootstrap: str, records: int) -> None:
     trio.run(main)
 
 
+def cpu_seconds() -> float:
+    """Of this process, and of the JVM and the Python workers below it."""
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
 def measure(name: str, rows: int, runs: int, work: Callable[[], int]) -> None:
     assert work() == rows, f"{name} found another number of records"
-    seconds = []
+    seconds, cpu = [], []
     for _ in range(runs):
-        started = time.perf_counter()
+        started, used = time.perf_counter(), cpu_seconds()
         work()
         seconds.append(time.perf_counter() - started)
+        cpu.append(cpu_seconds() - used)
     middle, best = rows / statistics.median(seconds) / 1e6, rows / min(seconds) / 1e6
-    print(f"{name:44} {middle:6.2f} M rows/s   best {best:6.2f}", flush=True)
+    per_cpu = rows / statistics.median(cpu) / 1e6
+    print(f"{name:44} {middle:6.2f} M rows/s   best {best:6.2f}   {per_cpu:6.2f} M rows per CPU second", flush=True)
 
 
 def decode(root: Path) -> int:

@@ -47,6 +47,7 @@ def test_more_tasks_only_when_they_would_be_too_large() -> None:
 
     assert count(TASK_BYTES) == 1
     assert count(TASK_BYTES + MIB) == 2
+    assert count(3 * TASK_BYTES) == 4, "a third task alone would leave a core without work"
     assert count(6 * TASK_BYTES) == 6
     assert count(6 * TASK_BYTES_MAX) == 6
     assert count(60 * TASK_BYTES_MAX) == 60

@@ -4,7 +4,7 @@ A task of a Python source costs Spark about 60 ms before its first row, so one t
 source does) or per segment loses seconds with thousands of partitions, and one large partition among small ones keeps
 one core busy while the others wait. Here the ranges are laid end to end and the whole is cut into equal parts: small
 ranges share a task, large ones are split between several. How many parts: one per 64 MiB, but not more than three per
-core until a part would exceed 256 MiB.
+core until a part would exceed 256 MiB, and as many for each core.
 """
 
 import math
@@ -46,9 +46,11 @@ def task_count(ranges: Sequence[Range], partitions_min: int | None, cores: int |
     count = max(
         min(math.ceil(total_bytes / TASK_BYTES), TASKS_PER_CORE * cores),
         math.ceil(total_bytes / TASK_BYTES_MAX),
-        partitions_min or 1,
     )
-    return min(count, offsets)
+    if count > cores:
+        # A last wave that leaves cores without work takes as long as a full one.
+        count = math.ceil(count / cores) * cores
+    return min(max(count, partitions_min or 1), offsets)
 
 
 def plan(
