@@ -17,12 +17,10 @@ from ottla.wire.k21_delete_records import (
 )
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.skips import require
 
-try:
-    from ottla.spark.source import BatchReader
-except ImportError:
-    require("spark", "pyspark is not installed")
+pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+
+from ottla.spark.source import BatchReader  # noqa: E402
 
 pytestmark = pytest.mark.spark
 RECORDS = 5000

@@ -7,25 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from ottla.client import TopicPartition
 from ottla.errors import KafkaError
 from ottla.spark import segments as files
 from ottla.spark.bounds import DataLoss
+from ottla.spark.options import parse
 from ottla.spark.schema import COLUMNS
-from tests.peers.skips import require
 from tests.spark.files import BASE_MS, a_batch, write_high_watermarks, write_segment
 
-try:
-    from pyspark.sql.datasource import InputPartition
+pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
 
-    from ottla.spark.source import BatchReader, Task
-except ImportError:
-    require("spark", "pyspark is not installed")
+import pyarrow as pa  # noqa: E402
+from pyspark.sql.datasource import InputPartition  # noqa: E402
 
-from ottla.spark.options import parse
+from ottla.spark.source import BatchReader, Task  # noqa: E402
 
 pytestmark = pytest.mark.spark
 HERE = TopicPartition("t", 0)
