@@ -243,6 +243,21 @@ impl LogDirectory {
             .collect()
     }
 
+    /// Applies retention to every log, and forgets producers that were idle for too long. A log that fails does not stop the others; the first
+    /// error is told in the end. The number of segments deleted.
+    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize> {
+        let logs: Vec<_> = self.state.lock().logs.values().cloned().collect();
+        let (mut deleted, mut failure) = (0, None);
+        for log in logs {
+            log.expire_producers(now_ms);
+            match log.delete_old_segments(now_ms) {
+                Ok(count) => deleted += count,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(deleted), Err)
+    }
+
     /// Flushes the logs whose records have waited for `flush.ms`.
     pub fn flush_overdue(&self, now_ms: i64) -> Result<usize> {
         let logs: Vec<_> = self.state.lock().logs.values().cloned().collect();

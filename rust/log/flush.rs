@@ -169,7 +169,8 @@ impl Log {
                 segment.sync()?;
             }
         }
-        if epochs_changed {
+        // A log that never had a leader has no such file.
+        if epochs_changed && self.leader_epoch() >= 0 {
             let path = self.folder.join(LEADER_EPOCHS);
             let file = self
                 .folder

@@ -632,6 +632,10 @@ impl LogDirectory {
         Ok(py.detach(|| self.directory.delete(&partition, high << 64 | low))?)
     }
 
+    fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
+        Ok(py.detach(|| self.directory.delete_old_segments(now_ms))?)
+    }
+
     fn flush_overdue(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
         Ok(py.detach(|| self.directory.flush_overdue(now_ms))?)
     }

@@ -207,10 +207,7 @@ class LogManager:
         self._directory.flush_overdue(_now_ms())
 
     def _delete_old(self) -> None:
-        now_ms = _now_ms()
-        for log in tuple(self.logs.values()):
-            log.delete_old_segments(now_ms)
-            log.expire_producers(now_ms)
+        self._directory.delete_old_segments(_now_ms())
 
 
 def _now_ms() -> int:

@@ -1,0 +1,116 @@
+"""The data directory of a broker: its identity, its logs, and what is done with them from time to time."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla import _core
+from ottla.config import BrokerConfig, ConfigError
+from ottla.errors import KafkaError
+from ottla.replication.log_manager import LogManager
+
+
+class Settings:
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.topics: dict[str, dict[str, str]] = {}
+
+    async def load_topic(self, topic: str) -> None:
+        self.topics.setdefault(topic, {})
+
+
+def config(path: Path, **settings: str) -> BrokerConfig:
+    return BrokerConfig.load(None, {"log.dirs": str(path), **settings})
+
+
+def append(log: _core.Log, value: bytes) -> None:
+    builder = _core.BatchBuilder()
+    builder.append(1, None, value)
+    log.append_bytes(builder.finish(), 0)
+
+
+@pytest.mark.trio
+async def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
+    async with LogManager.open(config(tmp_path)) as logs:
+        assert logs.identity() == {}
+        logs.claim(7, "cluster-a")
+        logs.claim(7, "cluster-a")
+    async with LogManager.open(config(tmp_path)) as logs:
+        assert logs.identity() == {"version": "0", "broker.id": "7", "cluster.id": "cluster-a"}
+        with pytest.raises(ConfigError, match="cluster-b"):
+            logs.claim(7, "cluster-b")
+        with pytest.raises(ConfigError, match=r"broker\.id"):
+            logs.claim(8, "cluster-a")
+
+
+@pytest.mark.trio
+async def test_what_kafka_wrote_into_meta_properties_stays(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("#\n#Sat Nov 21 10:00:00 UTC\nversion=0\nbroker.id=1\nsomething.new=x\n")
+    async with LogManager.open(config(tmp_path)) as logs:
+        logs.claim(1, "c")
+        assert logs.identity() == {"version": "0", "broker.id": "1", "something.new": "x", "cluster.id": "c"}
+
+
+@pytest.mark.trio
+async def test_a_directory_is_held_by_one(tmp_path: Path) -> None:
+    async with LogManager.open(config(tmp_path)):
+        with pytest.raises(KafkaError, match="lock"):
+            async with LogManager.open(config(tmp_path)):
+                raise AssertionError("two hold it")
+
+
+@pytest.mark.trio
+async def test_two_directories_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name one"):
+        async with LogManager.open(config(tmp_path, **{"log.dirs": f"{tmp_path}/a,{tmp_path}/b"})):
+            raise AssertionError("not supported yet")
+
+
+@pytest.mark.trio
+async def test_logs_are_made_once_and_found_again_after_a_clean_stop_and_a_crash(tmp_path: Path) -> None:
+    settings = Settings(config(tmp_path))
+    async with LogManager.open(settings.config) as logs:
+        await logs.load(settings)
+        made = await logs.open_or_create("t", [0, 1])
+        assert (await logs.open_or_create("t", [1]))[1] is made[1]
+        append(made[1], b"a")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    async with LogManager.open(settings.config) as logs:
+        await logs.load(settings)
+        assert {key: log.end_offset for key, log in logs.logs.items()} == {("t", 0): 0, ("t", 1): 1}
+        await logs.delete("t", 1)
+        assert (await logs.open_or_create("t", [1]))[1].end_offset == 0
+
+
+@pytest.mark.trio
+async def test_retention_and_changed_settings_reach_the_logs(tmp_path: Path) -> None:
+    settings = Settings(config(tmp_path))
+    async with LogManager.open(settings.config) as logs:
+        await logs.load(settings)
+        log = (await logs.open_or_create("t", [0]))[0]
+        for value in (b"a", b"b", b"c"):
+            append(log, value)
+            log.roll()
+        log.high_watermark = log.end_offset
+        logs._delete_old()
+        # Records of 1970 are older than the default of seven days.
+        assert log.start_offset == 3
+        append(log, b"d")
+        log.roll()
+        log.high_watermark = log.end_offset
+        settings.topics["t"] = {"retention.ms": "-1"}
+        logs.topic_config_changed("t")
+        logs._delete_old()
+        assert log.start_offset == 3
+
+
+@pytest.mark.trio
+async def test_settings_that_cannot_be_taken_do_not_stop_the_topic(tmp_path: Path) -> None:
+    settings = Settings(config(tmp_path))
+    settings.topics["t"] = {"retention.ms": "for ever"}
+    async with LogManager.open(settings.config) as logs:
+        await logs.load(settings)
+        assert logs.topic_config("t").get_int("retention.ms") == 604_800_000
+        await logs.open_or_create("t", [0])
+    await trio.lowlevel.checkpoint()
