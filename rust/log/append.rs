@@ -235,6 +235,7 @@ impl Log {
         self.size_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.note(writer, batches, &active);
+        self.flush_later(config);
         Ok(())
     }
 

@@ -7,10 +7,12 @@
 //! A failed fsync takes the directory out of use: see [`Home::fail`](super::home::Home::fail).
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use super::checkpoint::LEADER_EPOCHS;
 use super::config::LogConfig;
+use super::deletion::reaper;
 use super::error::{Context, LogError, Result};
 use super::home::now_ms;
 use super::log::{Log, Published};
@@ -79,10 +81,33 @@ impl Log {
             && now_ms.saturating_sub(self.flush.lock().flushed_ms) >= self.config().flush_ms
     }
 
-    /// Files were created or changed that a flush has to cover, whatever the offsets say.
-    pub(super) fn is_unflushed(&self) -> bool {
-        let state = self.flush.lock();
-        state.created || state.epochs_changed
+    /// Whether files were created, and whether the leader-epoch file changed, since the last flush; forgets both.
+    pub(super) fn take_unflushed(&self) -> (bool, bool) {
+        let mut state = self.flush.lock();
+        (
+            std::mem::take(&mut state.created),
+            std::mem::take(&mut state.epochs_changed),
+        )
+    }
+
+    /// After an append: with `flush.ms` set, a flush follows that long after the first record that waits for one.
+    pub(super) fn flush_later(&self, config: &LogConfig) {
+        let Ok(delay_ms) = u64::try_from(config.flush_ms) else {
+            return;
+        };
+        if config.flush_ms == i64::MAX
+            || !self.home.background
+            || self.flush_timer.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        let this = Weak::clone(&self.this);
+        reaper().later(Duration::from_millis(delay_ms), move || {
+            if let Some(log) = this.upgrade() {
+                log.flush_timer.store(false, Ordering::Release);
+                log.flush_async(Box::new(drop));
+            }
+        });
     }
 
     pub(super) fn is_flush_due(&self, config: &LogConfig, end_offset: i64) -> bool {

@@ -14,6 +14,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 
@@ -48,6 +49,8 @@ pub struct Index<E> {
     folder: Arc<Folder>,
     base_offset: i64,
     state: RwLock<State<E>>,
+    /// The file was written since the last sync.
+    unsynced: AtomicBool,
     entry: PhantomData<E>,
 }
 
@@ -82,6 +85,7 @@ impl<E: Entry> Index<E> {
             folder,
             base_offset,
             state: RwLock::new(state),
+            unsynced: AtomicBool::new(false),
             entry: PhantomData,
         }
     }
@@ -288,6 +292,7 @@ impl<E: Entry> Index<E> {
             .storage()
             .open(&path, Mode::Create)
             .context("open", &path)?;
+        self.unsynced.store(true, Ordering::Release);
         file.write_at(&bytes, (first * E::BYTES) as u64)
             .context("write", &path)?;
         let mut state = self.state.write();
@@ -322,6 +327,7 @@ impl<E: Entry> Index<E> {
             .open(&path, Mode::Create)
             .context("open", &path)?;
         if file.length().context("look at", &path)? != length {
+            self.unsynced.store(true, Ordering::Release);
             file.set_length(length).context("truncate", &path)?;
         }
         self.state.write().recent = Vec::new();
@@ -332,6 +338,9 @@ impl<E: Entry> Index<E> {
 
     /// Makes what was written durable.
     pub fn sync(&self) -> Result<()> {
+        if !self.unsynced.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
         let path = self.path();
         let file = self
             .storage()
@@ -368,6 +377,7 @@ impl<E: Entry> Index<E> {
             .storage()
             .open(&path, Mode::Replace)
             .context("open", &path)?;
+        self.unsynced.store(true, Ordering::Release);
         file.write_at(&bytes, 0).context("write", &path)?;
         *self.state.write() = State {
             content: pages::number(),

@@ -50,7 +50,7 @@ pub type Segments = Arc<Vec<Arc<Segment>>>;
 pub const ANY_EPOCH: i32 = i32::MIN;
 
 pub struct Log {
-    this: Weak<Log>,
+    pub(super) this: Weak<Log>,
     pub partition: TopicPartition,
     pub mode: OpenMode,
     pub(super) home: Arc<Home>,
@@ -66,6 +66,8 @@ pub struct Log {
     pub(super) writer: Mutex<Writer>,
     pub(super) flush: Mutex<FlushState>,
     pub(super) flushed_offset: AtomicI64,
+    /// A flush by `flush.ms` is on its way.
+    pub(super) flush_timer: AtomicBool,
     pub(super) pending: Mutex<super::pending::Pending>,
     /// The start of the oldest open transaction, `i64::MAX` if there is none.
     pub(super) unstable_offset: AtomicI64,
@@ -131,6 +133,7 @@ impl Log {
             }),
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
+            flush_timer: AtomicBool::new(false),
             pending: Mutex::default(),
             unstable_offset: AtomicI64::new(unstable_offset),
             closed: AtomicBool::new(false),
@@ -409,20 +412,37 @@ impl Log {
     }
 
     fn finish(&self, writer: &mut Writer, segments: &[Arc<Segment>], flush: bool) -> Result<()> {
+        let before = writer.producers.snapshot_offset;
         self.take_snapshot(writer)?;
-        if let Some(active) = segments.last()
-            && self.changed.load(Ordering::Acquire)
-        {
+        let changed = self.changed.load(Ordering::Acquire);
+        let active = segments.last().filter(|_| changed);
+        if let Some(active) = active {
             active.finish()?;
         }
-        if flush {
-            let target = self.published();
-            if self.flushed_offset() < target.end_offset || self.is_unflushed() {
-                self.sync_to(target, true, true)?;
-            }
-            self.flushed_offset
-                .store(target.end_offset, Ordering::Release);
+        if !flush {
+            return Ok(());
         }
+        let target = self.published();
+        let (created, epochs_changed) = self.take_unflushed();
+        if self.flushed_offset() < target.end_offset || created || epochs_changed || changed {
+            // After a clean stop the next start trusts what it finds: the last snapshot and the last indexes too.
+            let snapshot = writer.producers.snapshot_offset;
+            if snapshot > before && !writer.producers.is_empty() {
+                let path = self.folder.file(snapshot, Kind::Snapshot, Suffix::None);
+                let file = self
+                    .folder
+                    .storage
+                    .open(&path, Mode::Write)
+                    .context("open", &path)?;
+                file.sync_data().context("sync", &path)?;
+            }
+            self.sync_to(target, created || snapshot > before, epochs_changed)?;
+            if let Some(active) = active {
+                active.sync_closed()?;
+            }
+        }
+        self.flushed_offset
+            .store(target.end_offset, Ordering::Release);
         Ok(())
     }
 }

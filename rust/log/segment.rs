@@ -332,12 +332,22 @@ impl Segment {
 
     /// The offset after the last batch, by a scan from the last index entry. An error if what is there is not whole batches.
     pub fn next_offset(&self) -> Result<i64> {
-        let from = self
-            .offset_index
-            .last()?
-            .map_or(0, |last| u64::from(last.position));
-        let mut next = self.base_offset;
-        let mut scan = self.scan(from, self.size_bytes())?;
+        let size = self.size_bytes();
+        if let Some(last) = self.offset_index.last()?
+            && u64::from(last.position) < size
+        {
+            let mut scan = self.scan(u64::from(last.position), size)?;
+            // An index that is older than the batches may point anywhere.
+            if let Ok(Some(first)) = scan.next_header()
+                && (self.base_offset..=last.offset).contains(&first.header.base_offset)
+            {
+                return Self::end_of(scan, first.header.last_offset() + 1);
+            }
+        }
+        Self::end_of(self.scan(0, size)?, self.base_offset)
+    }
+
+    fn end_of(mut scan: Scan, mut next: i64) -> Result<i64> {
         while let Some(batch) = scan.next_header()? {
             next = batch.header.last_offset() + 1;
         }
