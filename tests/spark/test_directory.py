@@ -19,10 +19,10 @@ from tests.spark.files import BASE_MS, a_batch, write_high_watermarks, write_seg
 
 pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
 
-import pyarrow as pa  # noqa: E402
-from pyspark.sql.datasource import InputPartition  # noqa: E402
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
-from ottla.spark.source import BatchReader, Task  # noqa: E402
+from ottla.spark.source import BatchReader, Task
 
 pytestmark = pytest.mark.spark
 HERE = TopicPartition("t", 0)

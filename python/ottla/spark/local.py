@@ -31,7 +31,7 @@ def session(
         "spark.sql.shuffle.partitions": str(cores),
         "spark.driver.memory": memory,
         "spark.ui.showConsoleProgress": "false",
-        # Between the JVM and its Python workers; and a collector for throughput: together a fifth of the JVM's CPU per row.
+        # Between the JVM and its Python workers; and a collector for throughput: a fifth less of the JVM's CPU.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         **(settings or {}),

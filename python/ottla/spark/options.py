@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from ottla.client import TopicPartition
 from ottla.spark.limits import Limit, parse_assignment, parse_limit
 
-# Option -> what it is for; in lower case what Spark hands over.
+# Those of the last two lines are accepted because Spark's source has them: offsets are asked again for as long as
+# kafkaConsumer.pollTimeoutMs, there are no groups, and triggers concern streams alone.
 OPTIONS = (
     "subscribe", "subscribePattern", "assign", "path", "upTo",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
 )  # fmt: skip
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
@@ -81,8 +82,6 @@ class ReadOptions:
     read_committed: bool
     client_id: str
     poll_timeout_ms: int
-    offset_retries: int
-    offset_retry_ms: int
     fetch_bytes_max: int | None
     fetch_wait_ms_max: int | None
 
@@ -121,8 +120,6 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         == "read_committed",
         client_id=options.get("kafka.client.id", "ottla-spark"),
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1) or 0,
-        offset_retries=_number(options, "fetchOffset.numRetries", 3, 0) or 0,
-        offset_retry_ms=_number(options, "fetchOffset.retryIntervalMs", 10, 0) or 0,
         fetch_bytes_max=_number(options, "kafka.fetch.max.bytes", None, 1),
         fetch_wait_ms_max=_number(options, "kafka.fetch.max.wait.ms", None, 0),
     )
