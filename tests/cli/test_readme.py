@@ -1,0 +1,56 @@
+"""What README tells people to type is typed, and its links lead somewhere."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.peers.ottla import Brokers
+
+PROJECT = Path(__file__).parents[2]
+README = (PROJECT / "README.md").read_text()
+
+
+def block(language: str, containing: str) -> str:
+    """The code block of README that has this text in it."""
+    (found,) = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if containing in text]
+    return str(found)
+
+
+def test_what_it_looks_like(brokers: Brokers, tmp_path: Path) -> None:
+    broker = brokers(data=tmp_path / "data")
+    (tmp_path / "orders.csv").write_text("alice,3 apples\nbob,1 pear\nalice,2 plums\n")
+    shell = block("sh", "topic create").replace(".venv/bin/ottla", f"{sys.executable} -m ottla")
+    shell = shell.replace("127.0.0.1:9092", broker.bootstrap)
+    if shutil.which("kcat") is None:
+        shell = "\n".join(line for line in shell.splitlines() if not line.startswith("kcat"))
+    environment = {**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap}
+    done = subprocess.run(
+        ["bash", "-euc", shell], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"key": "alice"') == 2
+
+    folder = next(path.parent for path in (tmp_path / "data").glob("orders-*/*.log") if path.stat().st_size)
+    code = block("python", "ottla.log").replace("data/orders-0", str(folder))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "b'3 apples'" in done.stdout or "b'1 pear'" in done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "DEVELOPING.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)", (PROJECT / page).read_text())
+    assert links
+    assert [link for link in links if "://" not in link and not (PROJECT / link).exists()] == []
+
+
+def test_commands_exist() -> None:
+    """Every `make` target that README and DEVELOPING name is one."""
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    text = README + (PROJECT / "DEVELOPING.md").read_text()
+    assert set(re.findall(r"`?make ([a-z-]+)", text)) <= targets | {"do"}
