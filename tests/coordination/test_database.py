@@ -27,8 +27,7 @@ from ottla.coordination.tree import (
     parent_of,
 )
 
-NAMES = ("a", "b")
-PATHS = [f"/{x}" for x in NAMES] + [f"/{x}/{y}" for x in NAMES for y in NAMES] + ["/a/a/a", "/a/a/b"]
+PATHS = ["/a", "/b", "/a/a", "/a/b", "/a/a/a"]
 REFUSALS = (BadVersion, EphemeralParent, NodeExists, NoNode, NotEmpty)
 
 
@@ -115,6 +114,8 @@ operations = st.one_of(
 steps = st.one_of(
     st.tuples(st.just("multi"), st.lists(operations, min_size=1, max_size=4), st.sampled_from([1, 2])),
     st.tuples(st.just("multi"), st.lists(operations, min_size=1, max_size=1), st.sampled_from([1, 2])),
+    st.tuples(st.just("multi"), st.lists(st.builds(Create, paths), min_size=1, max_size=1), st.just(1)),
+    st.tuples(st.just("commit")),
     st.tuples(st.just("commit")),
     st.tuples(st.just("rollback")),
     st.tuples(st.just("reopen")),
@@ -124,7 +125,7 @@ steps = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(script=st.lists(steps, max_size=30))
+@given(script=st.lists(steps, min_size=10, max_size=40))
 def test_any_history_gives_what_the_model_gives(tmp_path_factory: pytest.TempPathFactory, script: list[Any]) -> None:
     file = str(tmp_path_factory.mktemp("model") / "tree")
     database, model = TreeDatabase(file), Model()
@@ -185,6 +186,20 @@ def compare(database: TreeDatabase, model: Model) -> None:
         assert (node.data, stat.version, stat.ephemeral_owner) == expected[:3]
         assert stat.children_count == len(children)
         assert stat.cversion == model.creations[path] * 2 - len(children)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_refused_multi_changes_nothing_of_what_another_did(database: TreeDatabase, committed: bool) -> None:
+    database.multi([Create("/a", b"1"), Create("/a/b")], 0)
+    if committed:
+        database.commit()
+    before = database.get("/a")
+    with pytest.raises(BadVersion):
+        database.multi([Set("/a", b"2"), Create("/a/c"), Delete("/a/b"), Check("/a", 99)], 0)
+    assert database.get("/a") == before
+    assert database.children("/a") == ["b"]
+    with pytest.raises(NodeExists):
+        database.multi([Create("/a")], 0)
 
 
 def test_what_was_committed_is_there_after_opening_again(path: str) -> None:
