@@ -636,10 +636,6 @@ impl LogDirectory {
         Ok(py.detach(|| self.directory.delete_old_segments(now_ms))?)
     }
 
-    fn flush_overdue(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
-        Ok(py.detach(|| self.directory.flush_overdue(now_ms))?)
-    }
-
     fn checkpoint_recovery_points(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.directory.checkpoint_recovery_points())?)
     }
