@@ -258,15 +258,6 @@ impl LogDirectory {
         failure.map_or(Ok(deleted), Err)
     }
 
-    /// Flushes the logs whose records have waited for `flush.ms`.
-    pub fn flush_overdue(&self, now_ms: i64) -> Result<usize> {
-        let logs: Vec<_> = self.state.lock().logs.values().cloned().collect();
-        let overdue = logs.iter().filter(|log| log.is_flush_overdue(now_ms));
-        overdue
-            .map(|log| log.flush())
-            .try_fold(0, |count, result| result.map(|_| count + 1))
-    }
-
     /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.
     pub fn delete(&self, partition: &TopicPartition, unique_id: u128) -> Result<()> {
         let log = {

@@ -14,7 +14,6 @@ use super::checkpoint::LEADER_EPOCHS;
 use super::config::LogConfig;
 use super::deletion::reaper;
 use super::error::{Context, LogError, Result};
-use super::home::now_ms;
 use super::log::{Log, Published};
 use crate::io::IoPool;
 use crate::storage::Mode;
@@ -32,8 +31,6 @@ pub struct FlushState {
     created: bool,
     /// The leader-epoch file changed since the last flush.
     epochs_changed: bool,
-    /// When the last flush ended, in milliseconds since 1970.
-    flushed_ms: i64,
 }
 
 /// Threads that wait for fsyncs; started at the first flush. Several, since fsyncs of different files share the disk's queue.
@@ -73,12 +70,6 @@ impl Log {
         receiver
             .recv()
             .unwrap_or_else(|_| Err(LogError::Closed(self.partition.to_string())))
-    }
-
-    /// Whether records wait for a flush, and `flush.ms` have passed since the last one.
-    pub fn is_flush_overdue(&self, now_ms: i64) -> bool {
-        self.end_offset() > self.flushed_offset()
-            && now_ms.saturating_sub(self.flush.lock().flushed_ms) >= self.config().flush_ms
     }
 
     /// Whether files were created, and whether the leader-epoch file changed, since the last flush; forgets both.
@@ -157,8 +148,7 @@ impl Log {
             };
             self.home
                 .guard(self.sync_to(target, created, epochs_changed))?;
-            let mut state = self.flush.lock();
-            state.flushed_ms = now_ms();
+            let state = self.flush.lock();
             if state.truncations == truncations {
                 self.flushed_offset
                     .fetch_max(target.end_offset, Ordering::AcqRel);

@@ -1,6 +1,5 @@
 """A partition's roles and who waits for it, on a real log."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,19 +116,3 @@ def test_a_failed_directory_fails_whoever_waits_and_says_so_from_then_on(partiti
     partition.go_offline()
     assert answers == [StorageError.code]
     assert partition.leader_error(-1) == partition.leader_error(0) == StorageError.code
-
-
-def test_records_are_flushed_when_they_have_waited_for_flush_ms(tmp_path: Path) -> None:
-    directory = _core.LogDirectory.open(tmp_path)
-    (log,) = directory.create("t", [0], _core.LogConfig(flush_ms=1000))
-    partition = Partition("t", 0, ME, log)
-    partition.apply(state(0))
-    log.flush()
-    append(partition)
-    now_ms = time.time_ns() // 1_000_000
-    assert directory.flush_overdue(now_ms) == 0
-    assert log.flushed_offset == 0
-    assert directory.flush_overdue(now_ms + 2000) == 1
-    assert log.flushed_offset == 1
-    assert directory.flush_overdue(now_ms + 9000) == 0, "nothing waits"
-    directory.close(clean=True)

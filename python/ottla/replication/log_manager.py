@@ -193,7 +193,6 @@ class LogManager:
         async with trio.open_nursery() as nursery:
             every = nursery.start_soon
             every(_every, config.get_int("log.retention.check.interval.ms"), self._delete_old)
-            every(_every, config.get_int("log.flush.scheduler.interval.ms"), self._flush_overdue)
             every(
                 _every, config.get_int("log.flush.offset.checkpoint.interval.ms"), directory.checkpoint_recovery_points
             )
@@ -203,15 +202,8 @@ class LogManager:
                 directory.checkpoint_start_offsets,
             )
 
-    def _flush_overdue(self) -> None:
-        self._directory.flush_overdue(_now_ms())
-
     def _delete_old(self) -> None:
-        self._directory.delete_old_segments(_now_ms())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        self._directory.delete_old_segments(time.time_ns() // 1_000_000)
 
 
 async def _every(interval_ms: int, work: Callable[[], Any]) -> None:
