@@ -14,9 +14,6 @@ from ottla.coordination.znodes import BrokerRegistration
 
 __all__ = ["BrokerRegistration", "assigned", "broker_id", "cluster_id", "open_tree", "registration"]
 
-#: The embedded coordination tree is a file: Kafka stops at a data directory with folders in it that are no partitions.
-TREE_FILE = "ottla-tree.sqlite"
-
 
 @asynccontextmanager
 async def open_tree(config: BrokerConfig, directory: Path) -> AsyncIterator[Tree]:
@@ -32,7 +29,7 @@ async def open_tree(config: BrokerConfig, directory: Path) -> AsyncIterator[Tree
             connect_timeout_ms=config.zookeeper_connection_timeout_ms,
         )
     else:
-        from ottla.coordination.embedded import EmbeddedTree
+        from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 
         tree = await EmbeddedTree.open(str(directory / TREE_FILE))
     async with tree:

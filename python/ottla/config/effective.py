@@ -23,7 +23,6 @@ _READ: Final = frozenset(
         "fetch.max.bytes",
         "log.flush.offset.checkpoint.interval.ms",
         "log.flush.on.acks.all",
-        "log.flush.scheduler.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.retention.check.interval.ms",
         "max.connections",
