@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ottla_core::log::recovery::Hints;
+use ottla_core::log::opening::Hints;
 use ottla_core::log::{Home, Log, LogConfig, OpenMode, Origin};
 use ottla_core::records::{BatchBuilder, BatchOptions};
 use ottla_core::storage::{Entry, FaultyStorage, File, Metadata, Mode, RealStorage, Storage};

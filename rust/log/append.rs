@@ -8,8 +8,8 @@ use super::error::{LogError, Result};
 use super::home::{coarse_now, is_full};
 use super::log::{ANY_EPOCH, Log, Writer};
 pub use super::producer_state::Origin;
-use super::recovery::end_marker;
 use super::segment::{AppendFailure, Segment};
+use super::snapshots::end_marker;
 use crate::records::{
     BatchHeader, Batches, Limits, Marker, Scratch, set_max_timestamp, stamp, validate,
 };

@@ -402,3 +402,128 @@ impl<E: Entry> Index<E> {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::log::offset_index::OffsetPosition;
+    use crate::log::time_index::TimestampOffset;
+    use crate::storage::FaultyStorage;
+
+    fn folder() -> Arc<Folder> {
+        Folder::new(Arc::new(FaultyStorage::new()), Path::new("/"))
+    }
+
+    fn check<E: Entry>(make: impl Fn(i64) -> E) {
+        let folder = folder();
+        let (index, mut all) = (Index::<E>::create(Arc::clone(&folder), 1000), Vec::new());
+        for number in 1..2000 {
+            all.push(make(number));
+            index.append(make(number)).unwrap();
+            if number % 333 == 0 {
+                // In memory, in pages that are cached, and from the file alone.
+                for index in [&index, &reopened(&index, &folder)] {
+                    assert_eq!(index.entries().unwrap(), all);
+                    assert_eq!(
+                        (index.len().unwrap(), index.last().unwrap()),
+                        (all.len(), all.last().copied())
+                    );
+                    for at in (0..number * 10 + 20).step_by(7) {
+                        let key = make(0).key() + at;
+                        let expected = all.iter().rev().find(|entry| entry.key() <= key);
+                        assert_eq!(index.lookup(key).unwrap().as_ref(), expected, "{key}");
+                    }
+                }
+            }
+        }
+        let kept = make(700).offset();
+        index.truncate_to(kept).unwrap();
+        all.truncate(699);
+        assert_eq!(index.entries().unwrap(), all);
+        assert_eq!(index.lookup(i64::MAX).unwrap(), all.last().copied());
+        index.append(make(5000)).unwrap();
+        index.finish().unwrap();
+        assert_eq!(
+            folder.storage.metadata(&index.path()).unwrap().length,
+            (700 * E::BYTES) as u64
+        );
+        assert_eq!(
+            Index::<E>::open(folder, 1000).last().unwrap(),
+            Some(make(5000))
+        );
+    }
+
+    /// The same index as another process would see it after a write.
+    fn reopened<E: Entry>(index: &Index<E>, folder: &Arc<Folder>) -> Index<E> {
+        index.write().unwrap();
+        Index::open(Arc::clone(folder), index.base_offset)
+    }
+
+    #[test]
+    fn entries_are_found_wherever_they_are() {
+        check(|number| OffsetPosition {
+            offset: 1000 + 10 * number,
+            position: 3 * number as u32,
+        });
+        check(|number| TimestampOffset {
+            timestamp_ms: 77 + 10 * number,
+            offset: 1000 + number,
+        });
+    }
+
+    #[test]
+    fn what_a_killed_kafka_left_behind_the_entries_is_cut_off() {
+        let folder = folder();
+        let index = Index::<OffsetPosition>::create(Arc::clone(&folder), 0);
+        for number in 1..4 {
+            index
+                .append(OffsetPosition {
+                    offset: number,
+                    position: number as u32,
+                })
+                .unwrap();
+        }
+        index.finish().unwrap();
+        let file = folder.storage.open(&index.path(), Mode::Write).unwrap();
+        file.set_length(1 << 20).unwrap();
+        let index = Index::<OffsetPosition>::open(Arc::clone(&folder), 0);
+        assert_eq!(index.len().unwrap(), 3);
+        index
+            .append(OffsetPosition {
+                offset: 9,
+                position: 9,
+            })
+            .unwrap();
+        index.finish().unwrap();
+        assert_eq!(file.length().unwrap(), 32);
+        // All zeros: never used.
+        file.set_length(0).unwrap();
+        file.set_length(1 << 20).unwrap();
+        assert!(
+            Index::<OffsetPosition>::open(Arc::clone(&folder), 0)
+                .is_empty()
+                .unwrap()
+        );
+        // Out of order: what is before it counts.
+        let mut bytes = [0; 24];
+        for (at, offset) in [5, 4, 6].into_iter().enumerate() {
+            OffsetPosition {
+                offset,
+                position: 1,
+            }
+            .encode(&mut bytes[8 * at..8 * at + 8], 0);
+        }
+        file.set_length(0).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        let last = Index::<OffsetPosition>::open(folder, 0).last().unwrap();
+        assert_eq!(
+            last,
+            Some(OffsetPosition {
+                offset: 5,
+                position: 1
+            })
+        );
+    }
+}

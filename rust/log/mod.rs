@@ -1,7 +1,7 @@
 //! The log: one partition as a sequence of segments, in Apache Kafka's files.
 //!
 //! Read in this order: [`segment`] (a `.log` with its two indexes), [`log`] (the sequence), then [`append`], [`read`], [`flush`],
-//! [`recovery`]. [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
+//! [`opening`] and [`recovery`]. [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
 
 pub mod append;
 pub mod checkpoint;
@@ -19,6 +19,7 @@ pub mod lock;
 pub mod log;
 pub mod names;
 pub mod offset_index;
+pub mod opening;
 mod pages;
 pub mod pending;
 pub mod producer_state;
@@ -26,6 +27,8 @@ pub mod read;
 pub mod recovery;
 pub mod scan;
 pub mod segment;
+pub mod share;
+pub mod snapshots;
 pub mod time_index;
 pub mod truncate;
 pub mod verify;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::log::OpenMode;
-use super::recovery::Hints;
+use super::opening::Hints;
 use super::{Home, Log, LogConfig, LogError, Origin};
 use crate::records::{Batch, BatchBuilder, BatchOptions, Batches, Limits, Records, Scratch};
 use crate::storage::faulty::{Fault, Operation};

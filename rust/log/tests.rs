@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::log::OpenMode;
-use super::recovery::Hints;
+use super::opening::Hints;
 use super::{AppendInfo, Home, Log, LogConfig, Origin};
 use crate::records::{BatchBuilder, BatchOptions};
 
@@ -87,4 +87,210 @@ fn what_is_appended_is_read_and_survives_reopening() {
         assert_eq!(log.end_offset(), start + 4);
         log.close(true).unwrap();
     }
+}
+
+/// Runs `appends` large and small batches through `append_or_queue`; the results in the order in which they came.
+fn through_the_queue(
+    log: &Arc<Log>,
+    sizes: &[usize],
+    epoch: i32,
+) -> Vec<(usize, super::error::Result<AppendInfo>)> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for (number, size) in sizes.iter().enumerate() {
+        let (records, sender, later) = (
+            batch(&["x".repeat(*size).as_str()], 1000),
+            sender.clone(),
+            sender.clone(),
+        );
+        let done = move |result| later.send((number, result)).unwrap();
+        match log.append_or_queue(records, epoch, Origin::Client, 1000, done) {
+            Ok(None) => {}
+            Ok(Some(info)) => sender.send((number, Ok(info))).unwrap(),
+            Err(error) => sender.send((number, Err(error))).unwrap(),
+        }
+    }
+    receiver.into_iter().take(sizes.len()).collect()
+}
+
+#[test]
+fn while_an_append_waits_all_wait_and_keep_their_order() {
+    let folder = Folder::new();
+    let log = folder.open(LogConfig::default(), true);
+    log.begin_epoch(1).unwrap();
+    let large = super::pending::INLINE_BYTES_MAX;
+    let results = through_the_queue(&log, &[10, large, 10, 10, large, 10], 1);
+    let offsets: Vec<_> = results
+        .iter()
+        .map(|(number, result)| (*number, result.as_ref().unwrap().base_offset))
+        .collect();
+    // Whatever ran where, batch n has offset n.
+    assert!(
+        offsets
+            .iter()
+            .all(|(number, offset)| *number as i64 == *offset),
+        "{offsets:?}"
+    );
+    while log.pending_appends() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        through_the_queue(&log, &[10], 1)[0]
+            .1
+            .as_ref()
+            .unwrap()
+            .base_offset,
+        6
+    );
+}
+
+#[test]
+fn a_queued_append_is_refused_when_the_epoch_has_changed() {
+    let folder = Folder::new();
+    let log = folder.open(LogConfig::default(), true);
+    log.begin_epoch(1).unwrap();
+    log.fence(2);
+    for (_, result) in through_the_queue(&log, &[10, super::pending::INLINE_BYTES_MAX], 1) {
+        assert_eq!(result.unwrap_err().code(), 6);
+    }
+    assert_eq!(log.end_offset(), 0);
+}
+
+#[test]
+fn flushes_of_many_askers_are_few() {
+    let folder = Folder::new();
+    let log = folder.open(LogConfig::default(), true);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    for number in 0..50 {
+        append(&log, &["a"], 1000);
+        let sender = sender.clone();
+        log.flush_async(Box::new(move |result| {
+            sender.send((number, result.unwrap())).unwrap()
+        }));
+    }
+    drop(sender);
+    let answers: Vec<(i64, i64)> = receiver.into_iter().collect();
+    assert_eq!(answers.len(), 50);
+    // Nobody is told less than what was there when it asked.
+    assert!(answers.iter().all(|(number, flushed)| flushed > number));
+    assert_eq!(log.flushed_offset(), 50);
+}
+
+#[test]
+fn a_failed_fsync_takes_the_directory_out_of_use() {
+    use crate::storage::faulty::{Fault, Operation};
+    use crate::storage::{FaultyStorage, Storage};
+    let storage = FaultyStorage::new();
+    let root = std::path::Path::new("/");
+    for folder in ["/t-0", "/t-1"] {
+        storage.create_directory(folder.as_ref()).unwrap();
+    }
+    let home = Home::quiet(Arc::new(storage.clone()), root);
+    let open = |name| {
+        Log::open(
+            &home,
+            name,
+            LogConfig::default(),
+            Hints {
+                clean: true,
+                ..Hints::default()
+            },
+            OpenMode::Append,
+        )
+    };
+    let (log, other) = (open("t-0").unwrap(), open("t-1").unwrap());
+    append(&log, &["a"], 1000);
+    storage.break_at(
+        Some(Operation::SyncData),
+        0,
+        Fault::Fail(std::io::ErrorKind::Other),
+        false,
+    );
+    assert_eq!(log.flush().unwrap_err().code(), 56);
+    assert_eq!(log.flushed_offset(), 0);
+    // A second fsync would succeed, and prove nothing.
+    assert_eq!(log.flush().unwrap_err().code(), 56);
+    assert_eq!(
+        other
+            .append(&mut batch(&["b"], 1), 0, Origin::Client, 1)
+            .unwrap_err()
+            .code(),
+        56
+    );
+    assert!(home.failure().unwrap().contains("sync"));
+    // Reading goes on.
+    assert!(log.read(0, 100, i64::MAX, true).unwrap().slice.is_some());
+}
+
+#[test]
+fn a_full_disk_refuses_the_append_and_nothing_else() {
+    use crate::storage::faulty::{Fault, Operation};
+    use crate::storage::{FaultyStorage, Storage};
+    let storage = FaultyStorage::new();
+    storage.create_directory("/t-0".as_ref()).unwrap();
+    let home = Home::quiet(Arc::new(storage.clone()), std::path::Path::new("/"));
+    let hints = Hints {
+        clean: true,
+        ..Hints::default()
+    };
+    let log = Log::open(&home, "t-0", LogConfig::default(), hints, OpenMode::Append).unwrap();
+    append(&log, &["a"], 1000);
+    let size = log.size_bytes();
+    storage.break_at(
+        Some(Operation::Write),
+        0,
+        Fault::Fail(std::io::ErrorKind::StorageFull),
+        false,
+    );
+    assert!(
+        log.append(&mut batch(&["b"], 1), 0, Origin::Client, 1)
+            .is_err()
+    );
+    assert_eq!((log.end_offset(), log.size_bytes()), (1, size));
+    assert_eq!(append(&log, &["c"], 1000).base_offset, 1);
+}
+
+#[test]
+fn the_files_not_used_for_longest_are_closed() {
+    use super::files::{FileCache, Folder as Files, SegmentFile};
+    let folder = tempfile::tempdir().unwrap();
+    let (cache, files) = (
+        FileCache::new(3),
+        Files::new(Arc::new(crate::storage::RealStorage), folder.path()),
+    );
+    let segments: Vec<_> = (0..6)
+        .map(|base| {
+            std::fs::write(
+                folder.path().join(super::names::file_name(
+                    base,
+                    super::names::Kind::Log,
+                    super::names::Suffix::None,
+                )),
+                [base as u8],
+            )
+            .unwrap();
+            SegmentFile::new(Arc::clone(&files), base, true, Arc::clone(&cache))
+        })
+        .collect();
+    let read = |at: usize| {
+        let mut byte = [9];
+        segments[at].file().unwrap().read_at(&mut byte, 0).unwrap();
+        assert_eq!(byte, [at as u8]);
+    };
+    for at in [0, 1, 2, 0, 3, 0, 4, 0, 5] {
+        read(at);
+        assert!(cache.open() <= 3);
+    }
+    assert!(segments[0].is_open() && segments[5].is_open());
+    // What is held stays readable whatever the cache does; what is pinned even without a name.
+    let held = segments[1].file().unwrap();
+    segments[2].pin().unwrap();
+    for at in [3, 4, 5] {
+        read(at);
+    }
+    std::fs::remove_file(segments[2].path()).unwrap();
+    let mut byte = [9];
+    assert_eq!((held.read_at(&mut byte, 0).unwrap(), byte), (1, [1]));
+    read(2);
+    drop(segments);
+    assert_eq!(cache.open(), 0);
 }

@@ -8,8 +8,8 @@ use super::home::now_ms;
 use super::log::{Log, Writer};
 use super::names::{Kind, Suffix};
 use super::producer_state::ProducerState;
-use super::recovery::{load_producers, snapshots};
 use super::segment::Segment;
+use super::snapshots::{load_producers, snapshots};
 
 impl Log {
     /// Cuts off everything at or after `offset`, by whole batches. Also forgets epochs that start there, even if no batch goes: this broker may have

@@ -13,8 +13,8 @@ use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
 use super::records::BatchInfo;
 use crate::io;
-use crate::log::directory::Borrowed;
 use crate::log::names::TopicPartition;
+use crate::log::share::Borrowed;
 use crate::log::{self, Home, LogError, Origin, TimestampType, home};
 use crate::storage::{RealStorage, Storage};
 
@@ -245,7 +245,7 @@ fn origin(name: &str) -> PyResult<Origin> {
 impl Log {
     #[staticmethod]
     fn open_to_read(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Self> {
-        let log = py.detach(|| log::recovery::open_to_read(&path))?;
+        let log = py.detach(|| log::opening::open_to_read(&path))?;
         Ok(Self {
             log,
             reports: Reports::default(),
@@ -731,7 +731,7 @@ fn repair_log(
     config: &LogConfig,
 ) -> PyResult<(i64, i64)> {
     let config = config.0.clone();
-    Ok(py.detach(|| log::directory::repair(&path, config))?)
+    Ok(py.detach(|| log::share::repair(&path, config))?)
 }
 
 /// Up to `batches_max` batches of a `.log` from `position` on, by their headers; and what ended them, if it was damage.

@@ -1,0 +1,105 @@
+//! Producer state from disk: the newest good snapshot, and the batches since.
+
+use std::sync::Arc;
+
+use super::error::{Context, Result};
+use super::files::{FileSlice, Folder};
+use super::names::{Kind, Suffix, parse_file_name};
+use super::producer_state::ProducerState;
+use super::scan::{SCAN_BYTES, Scan};
+use super::segment::Segment;
+use crate::records::{Batch, BatchHeader, Limits, Marker, Records, Scratch};
+
+/// No snapshot is larger: a million producers.
+const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
+
+/// The transaction marker in a control batch; None for any other batch, and for a marker that cannot be read.
+pub fn end_marker(bytes: &[u8], header: &BatchHeader) -> Option<Marker> {
+    if !header.is_control() {
+        return None;
+    }
+    let mut scratch = Scratch::default();
+    let batch = Batch {
+        header: *header,
+        bytes,
+        position: 0,
+    };
+    let mut records = Records::new(&batch, &Limits::default(), &mut scratch).ok()?;
+    Marker::read(&records.next()?.ok()?).ok()?
+}
+
+/// The offsets of the producer snapshots in a folder, ascending.
+pub fn snapshots(folder: &Folder) -> Result<Vec<i64>> {
+    let path = folder.path();
+    let entries = folder.storage.list(&path).context("list", &path)?;
+    let mut offsets: Vec<i64> = entries
+        .iter()
+        .filter_map(|entry| match parse_file_name(&entry.name)? {
+            (offset, Kind::Snapshot, Suffix::None) => Some(offset),
+            _ => None,
+        })
+        .collect();
+    offsets.sort_unstable();
+    Ok(offsets)
+}
+
+/// The producer state at `end_offset`: the newest good snapshot before it, and the batches since.
+pub fn load_producers(
+    folder: &Arc<Folder>,
+    segments: &[Arc<Segment>],
+    start_offset: i64,
+    end_offset: i64,
+) -> Result<ProducerState> {
+    let mut state = ProducerState::starting_at(start_offset);
+    for offset in snapshots(folder)?
+        .into_iter()
+        .rev()
+        .filter(|offset| *offset <= end_offset)
+    {
+        let path = folder.file(offset, Kind::Snapshot, Suffix::None);
+        let bytes = folder
+            .storage
+            .read(&path, SNAPSHOT_BYTES_MAX)
+            .context("read", &path)?;
+        if let Some(loaded) = ProducerState::from_snapshot(&bytes, offset) {
+            state = loaded;
+            break;
+        }
+    }
+    let from = segments
+        .partition_point(|segment| segment.base_offset <= state.end_offset)
+        .saturating_sub(1);
+    for segment in segments.get(from..).unwrap_or_default() {
+        if segment.base_offset >= end_offset || state.end_offset >= end_offset {
+            break;
+        }
+        let size = segment.size_bytes();
+        let Some(first) = segment.find(state.end_offset, size)? else {
+            continue;
+        };
+        let mut scan = Scan::new(&segment.file, first.position, size, SCAN_BYTES)?;
+        while let Some(located) = scan.next_header()? {
+            let header = located.header;
+            if header.base_offset >= end_offset {
+                break;
+            }
+            let marker = if header.is_control() {
+                let length = header.size_bytes() as u64;
+                let slice = FileSlice {
+                    file: Arc::clone(&segment.file),
+                    position: located.position,
+                    length,
+                };
+                end_marker(
+                    &slice.read().context("read", &segment.file.path())?,
+                    &header,
+                )
+            } else {
+                None
+            };
+            state.update(&header, marker);
+        }
+    }
+    state.end_offset = end_offset;
+    Ok(state)
+}
