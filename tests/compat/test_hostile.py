@@ -1,20 +1,24 @@
 """Bytes that no client sends, against a real broker process: it closes that connection, says why, and goes on.
 
 What every test asserts besides its own subject, through the `target` fixture: another client's request is answered, the
-process is the same one, its memory and its descriptors are where they were.
+process is the same one, its memory and its sockets are where they were.
 """
 
 import contextlib
 import os
 import random
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from drive_confluent import Confluent
+from worker import Start
 
 from tests.compat.clients.worker import eventually
+from tests.compat.matrix import CLIENTS, compare, plain
 from tests.compat.raw import API_VERSIONS, METADATA, METADATA_OF_NOTHING, Connection, connection, frame, new_producer_id
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
@@ -32,6 +36,14 @@ class Target:
         self.port = port
         self.is_ours = is_ours
         self.process = psutil.Process(server.pid)
+
+    def sockets(self) -> int:
+        """How many sockets the process holds open."""
+        count = 0
+        for file in Path(f"/proc/{self.server.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                count += os.readlink(file).startswith("socket:")
+        return count
 
     def answers(self) -> None:
         """An honest client on a new connection is served."""
@@ -66,13 +78,13 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.fixture
 def target(attacked: Target) -> Iterator[Target]:
     attacked.answers()
-    before_bytes, before_files = attacked.process.memory_info().rss, attacked.process.num_fds()
+    before_bytes, before_sockets = attacked.process.memory_info().rss, attacked.sockets()
     yield attacked
     attacked.answers()
     assert attacked.server.running
     if attacked.is_ours:
-        eventually(lambda: str(attacked.process.num_fds() <= before_files), "True", 10)
-        assert attacked.process.num_fds() <= before_files, "connections leak"
+        eventually(lambda: str(attacked.sockets() <= before_sockets), "True", 10)
+        assert attacked.sockets() <= before_sockets, "connections leak"
         grown = attacked.process.memory_info().rss - before_bytes
         assert grown < GROWTH_BYTES_MAX, f"{grown >> 20} MiB more memory"
 
@@ -220,6 +232,49 @@ def test_lengths_inside_a_request_are_not_believed(target: Target) -> None:
 
 def string_null() -> bytes:
     return struct.pack(">h", -1)
+
+
+def noise(target: Target, chance: random.Random) -> None:
+    """One attack of any of the kinds above."""
+    body = chance.randbytes(chance.randrange(1, 2000))
+    if chance.random() < 0.7:
+        body = frame(chance.randrange(70), chance.randrange(13), body[: chance.randrange(300)])
+    attack(target, body)
+
+
+def test_an_honest_client_during_an_attack(target: Target) -> None:
+    """10,002 records in and out, each judged, while three attackers open connections as fast as they can."""
+    ended = threading.Event()
+    counts = [0, 0, 0]
+
+    def assail(number: int) -> None:
+        chance = random.Random(number)
+        while not ended.is_set():
+            noise(target, chance)
+            counts[number] += 1
+
+    attackers = [threading.Thread(target=assail, args=(number,)) for number in range(3)]
+    for attacker in attackers:
+        attacker.start()
+    try:
+        bootstrap = f"127.0.0.1:{target.port}"
+        honest, records = Confluent(), plain("honest", CLIENTS[0], 1_900_000_000_000)
+        admin = honest.admin(bootstrap, "honest")
+        assert admin.create(3, {}) == "created"
+        assert eventually(admin.partitions, "3") == "3"
+        honest.produce(bootstrap, "honest", records, "lz4", "all", True)
+        compare(CLIENTS[0], CLIENTS[0], records, honest.consume(bootstrap, "honest", 3, Start("earliest")))
+    finally:
+        ended.set()
+        for attacker in attackers:
+            attacker.join()
+    assert sum(counts) > 30
+
+
+@pytest.mark.soak
+def test_thousands_of_seeds(target: Target) -> None:
+    for seed in range(50_000):
+        noise(target, random.Random(seed))
 
 
 def test_producer_ids_go_on(target: Target) -> None:
