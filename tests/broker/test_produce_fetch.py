@@ -19,8 +19,9 @@ from ottla.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from tests.broker.conftest import Client, batch, connect, values
-from tests.peers.ottla import Broker
+from tests.peers.ottla import Broker, Brokers
 
 
 @pytest.mark.parametrize("version", range(3, 9))
@@ -145,3 +146,19 @@ def test_large_batches_keep_their_order(client: Client) -> None:
         client.produce("order", batch(bytes([index]) * size))
     got = [client.fetch("order", offset, max_bytes=4_000_000) for offset in range(8)]
     assert [(values(answer)[0] or b"")[:1] for answer in got] == [bytes([index]) for index in range(8)]
+
+
+def test_a_stopping_broker_answers_parked_fetches_at_once(brokers: Brokers) -> None:
+    broker = brokers()
+    with connect(broker) as client, connect(broker) as parked:
+        client.create("parked")
+        client.produce("parked", batch(b"a"))
+        rows = [FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)]
+        topics = [FetchTopic(topic="parked", partitions=rows)]
+        parked.send(FETCH, FetchRequest(replica_id=-1, max_wait_ms=60_000, min_bytes=1_000_000, topics=topics), 11)
+        # Sent before this, so read by the broker before this is answered.
+        assert values(client.fetch("parked")) == [b"a"]
+        begin = time.monotonic()
+        broker.stop()
+        assert values(parked.receive()) == [b"a"]
+        assert time.monotonic() - begin < 4

@@ -91,6 +91,9 @@ def test_a_fetch_is_woken_by_the_high_watermark_and_by_a_role_change(partition: 
         def advanced(self, partition: Partition) -> None:
             woken.append(partition.log.high_watermark)
 
+        def expire(self) -> None:
+            woken.append(-1)
+
     partition.apply(state(0))
     partition.fetches[Fetch()] = None
     append(partition)
@@ -100,6 +103,8 @@ def test_a_fetch_is_woken_by_the_high_watermark_and_by_a_role_change(partition: 
     assert woken == [1]
     partition.resign()
     assert woken == [1, 1]
+    partition.release_fetches()
+    assert woken == [1, 1, -1]
 
 
 def test_with_followers_the_high_watermark_waits_for_them(partition: Partition) -> None:

@@ -113,6 +113,8 @@ class Broker:
             try:
                 yield
             finally:
+                for partition in self.replicas.partitions.values():
+                    partition.release_fetches()
                 with trio.CancelScope(shield=True):
                     self.server.stop(DRAIN_SECONDS)
                     await served.wait()

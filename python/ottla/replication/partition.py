@@ -45,6 +45,9 @@ class Waiter(Protocol):
     def advanced(self, partition: Partition) -> None:
         """The high watermark moved, or the role changed."""
 
+    def expire(self) -> None:
+        """Waiting is over: answer with what there is."""
+
 
 @dataclass(slots=True)
 class _Durable:
@@ -123,6 +126,13 @@ class Partition:
         """
         self.is_leader = False
         self._fail_waiting()
+
+    def release_fetches(self) -> None:
+        """Answers every parked fetch with what there is: a stopping broker does not let consumers wait for their
+        deadlines.
+        """
+        for fetch in tuple(self.fetches):
+            fetch.expire()
 
     def go_offline(self) -> None:
         """The log can no longer be used."""
