@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
-use super::home::{coarse_now, is_full};
+use super::home::{coarse_now, has_run_out};
 use super::log::{ANY_EPOCH, Log, Writer};
 pub use super::producer_state::Origin;
 use super::segment::{AppendFailure, Segment};
@@ -249,8 +249,8 @@ impl Log {
     }
 
     fn append_failed(&self, failure: AppendFailure) -> LogError {
-        let only_full = matches!(&failure.error, LogError::Io { source, .. } if is_full(source));
-        if !(failure.undone && only_full) {
+        let run_out = matches!(&failure.error, LogError::Io { source, .. } if has_run_out(source));
+        if !(failure.undone && run_out) {
             self.home.fail(&failure.error);
         }
         failure.error

@@ -207,7 +207,7 @@ impl LogDirectory {
     }
 
     /// Creates partitions that do not exist: their folders and first segments, `threads` at a time, and one fsync of this directory for all of
-    /// them. If one cannot be created, those that were stay on disk, empty, and none is open.
+    /// them. A folder that is there already is opened. If one cannot be created, those that were stay on disk, and are opened by the next try.
     pub fn create(
         &self,
         partitions: &[TopicPartition],
@@ -216,7 +216,15 @@ impl LogDirectory {
     ) -> Result<Vec<Arc<Log>>> {
         let threads = if partitions.len() < 16 { 1 } else { threads };
         let results = in_parallel(threads, partitions, |partition| {
-            Log::create(&self.home, partition, config.clone())
+            match Log::create(&self.home, partition, config.clone()) {
+                // Left from a creation that did not come to its end.
+                Err(LogError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::AlreadyExists =>
+                {
+                    self.load(partition, config.clone())
+                }
+                other => other,
+            }
         });
         let logs = self
             .home
@@ -226,8 +234,10 @@ impl LogDirectory {
             .guard(self.home.storage.sync_directory(path).context("sync", path))?;
         let mut state = self.state.lock();
         for (partition, log) in partitions.iter().zip(&logs) {
-            // What a partition of this name left behind says nothing about the new one.
-            state.forget(partition);
+            if !state.logs.contains_key(partition) {
+                // What a partition of this name left behind says nothing about the new one.
+                state.forget(partition);
+            }
             state.logs.insert(partition.clone(), Arc::clone(log));
         }
         Ok(logs)

@@ -108,9 +108,12 @@ impl Home {
         }
     }
 
-    /// Passes `result` through; an error of the disk takes the directory out of use.
+    /// Passes `result` through; an error of the disk takes the directory out of use. Not one that says that something has run out (space,
+    /// descriptors, memory): then nothing happened, and the next try may succeed. Except for an fsync: what it could not write is lost.
     pub fn guard<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error @ LogError::Io { .. }) = &result {
+        if let Err(error @ LogError::Io { action, source, .. }) = &result
+            && (*action == "sync" || !has_run_out(source))
+        {
             self.fail(error);
         }
         result
@@ -162,12 +165,23 @@ impl Home {
     }
 }
 
-/// True for errors after which the disk is as good as before: it was only full.
-pub fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+/// True for errors after which the disk is as good as before.
+pub fn has_run_out(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let of_system = [
+        Errno::NOSPC,
+        Errno::DQUOT,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOMEM,
+    ];
+    of_system
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        || matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
 }
 
 /// Milliseconds since 1970.
