@@ -230,6 +230,8 @@ impl<T> Hub<T> {
     pub fn drain(&mut self) {
         self.stop_accepting();
         self.draining = true;
+        // Whoever waits for the last connection to end looks again, even if there is none.
+        self.wake.signal();
         for id in self.connections.ids() {
             self.mark_dirty(id);
         }

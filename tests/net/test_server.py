@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from ottla._core import Hub, Request
 from ottla.net import Server
@@ -278,3 +279,13 @@ async def test_names_and_both_families() -> None:
             assert seen[-1].local_address[1] == port
             await stream.aclose()
         server.stop()
+
+
+async def test_stopping_without_connections_is_at_once() -> None:
+    server = Server(Hub(supported=SUPPORTED))
+    server.listen("127.0.0.1", 0)
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.run, echo)
+            await trio.testing.wait_all_tasks_blocked()
+            server.stop(grace_s=60)
