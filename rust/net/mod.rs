@@ -1,6 +1,6 @@
 //! The hub: sockets, frames in, ordered replies out.
 //!
-//! * `hub`: readiness and turns: who is read, served and sent to when.
+//! * `hub`: readiness and turns: who is read, served and sent to when (`turns`), what handlers say (`answers`), who comes and goes (`arrivals`).
 //! * `listeners`: accepting, and how many may come from where.
 //! * `connection`: one connection's parts and what can be done with them.
 //! * `input`: bytes to frames; `frames`: their pooled memory.

@@ -1,0 +1,152 @@
+//! Filling slots: what handlers say about their requests.
+
+use super::*;
+
+impl<T> Hub<T> {
+    /// Whether an answer to this request would still be sent.
+    pub fn is_waiting(&mut self, ticket: Ticket) -> bool {
+        self.connections
+            .get(ticket.connection)
+            .is_some_and(|connection| connection.slots.is_waiting(ticket.sequence))
+    }
+
+    /// Fills a slot with an answer: a body that `write` appends, followed by `rest`. Without effect if the slot is filled or the client gone.
+    pub fn reply(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>), rest: Vec<Piece>) {
+        let Some(connection) = self.connections.get(ticket.connection) else {
+            return;
+        };
+        if connection.slots.is_next(ticket.sequence)
+            && !matches!(connection.state, State::Ending(_))
+        {
+            // The usual case: what is written goes where it is sent from.
+            connection
+                .output
+                .append(|to| write_answer(to, ticket, write, &rest));
+            for piece in rest {
+                connection.output.push(piece);
+            }
+            let filled = connection.slots.fill(ticket.sequence, Value::Skip);
+            self.waiting_bytes -= filled.unwrap_or(0);
+        } else if connection.slots.is_waiting(ticket.sequence) {
+            let mut bytes = Vec::new();
+            write_answer(&mut bytes, ticket, write, &rest);
+            connection.slot_bytes += bytes.len();
+            let answer = Value::Answer(Reply { bytes, rest });
+            let filled = connection.slots.fill(ticket.sequence, answer);
+            self.waiting_bytes -= filled.unwrap_or(0);
+        }
+        self.mark_dirty(ticket.connection);
+    }
+
+    /// The slot closes empty: acks=0.
+    pub fn skip(&mut self, ticket: Ticket) {
+        if let Some(connection) = self.connections.get(ticket.connection) {
+            let filled = connection.slots.fill(ticket.sequence, Value::Skip);
+            self.waiting_bytes -= filled.unwrap_or(0);
+            self.mark_dirty(ticket.connection);
+        }
+    }
+
+    /// The connection is closed when all earlier answers have left. With a reason, `Disconnected` will tell it.
+    pub fn close_after(&mut self, ticket: Ticket, reason: Option<&str>) {
+        if let Some(connection) = self.connections.get(ticket.connection) {
+            let reason = reason.map(|reason| describe(ticket.api_key, ticket.api_version, reason));
+            let filled = connection.slots.fill(ticket.sequence, Value::Close(reason));
+            if filled.is_some() && connection.state == State::Open {
+                connection.state = State::Closing;
+            }
+            self.waiting_bytes -= filled.unwrap_or(0);
+            self.mark_dirty(ticket.connection);
+        }
+    }
+
+    /// All appends of this Produce are done; later Produces of its connection may start.
+    pub fn appended(&mut self, ticket: Ticket) {
+        if let Some(connection) = self.connections.get(ticket.connection) {
+            connection.slots.appended(ticket.sequence);
+            if connection.input.has_parked() {
+                self.mark_dirty(ticket.connection);
+            }
+        }
+    }
+
+    pub(super) fn mark_dirty(&mut self, id: u64) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        // What is being visited is looked at when the visit ends.
+        let visited = self
+            .visit
+            .as_ref()
+            .is_some_and(|visit| visit.connection == id);
+        if !visited && !mem::replace(&mut connection.in_dirty, true) {
+            self.dirty.push(id);
+            if !self.in_turn {
+                self.wake.signal();
+            }
+        }
+    }
+}
+
+/// Size, response header, body.
+fn write_answer(
+    to: &mut Vec<u8>,
+    ticket: Ticket,
+    write: impl FnOnce(&mut Vec<u8>),
+    rest: &[Piece],
+) {
+    let start = to.len();
+    to.extend_from_slice(&[0; 4]);
+    to.extend_from_slice(&ticket.correlation_id.to_be_bytes());
+    if response_header_version(ticket.api_key, ticket.api_version) >= 1 {
+        to.push(0);
+    }
+    write(to);
+    let rest: u64 = rest.iter().map(Piece::length).sum();
+    let length = (to.len() - start - 4) as u64 + rest;
+    to[start..start + 4].copy_from_slice(&(length as u32).to_be_bytes());
+}
+
+impl Connection {
+    /// Takes a slot for a request.
+    pub(super) fn start(&mut self, header: RequestHeader, frame: Buffer) -> Incoming {
+        let id = header.client_id.clone().map(|range| &frame[range]);
+        if id != self.client_id.as_deref().map(str::as_bytes) {
+            self.client_id = client_id(&header, &frame).map(Arc::from);
+        }
+        self.is_broker |= BETWEEN_BROKERS.contains(&header.api_key);
+        let sequence = self.slots.start(header.api_key == PRODUCE, frame.len());
+        Incoming {
+            ticket: Ticket {
+                connection: self.id,
+                sequence,
+                api_key: header.api_key,
+                api_version: header.api_version,
+                correlation_id: header.correlation_id,
+            },
+            header,
+            frame,
+            client_id: self.client_id.clone(),
+            origin: Arc::clone(&self.origin),
+        }
+    }
+
+    /// An answer of the hub's own, with header version 0.
+    pub(super) fn answer(&mut self, correlation_id: i32, body: &[u8]) {
+        let mut bytes = Vec::with_capacity(8 + body.len());
+        bytes.extend_from_slice(&(4 + body.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(&correlation_id.to_be_bytes());
+        bytes.extend_from_slice(body);
+        self.slot_bytes += bytes.len();
+        self.slots.push(Value::Answer(Reply {
+            bytes,
+            rest: Vec::new(),
+        }));
+    }
+
+    /// Closes the connection once all earlier answers have left.
+    pub(super) fn refuse(&mut self, reason: String) {
+        self.slots.push(Value::Close(Some(reason)));
+        self.state = State::Closing;
+    }
+}

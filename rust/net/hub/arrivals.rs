@@ -1,0 +1,148 @@
+//! Connections that come, and those that were idle for too long; the one timer.
+
+use super::*;
+
+impl<T> Hub<T> {
+    /// Watches listeners unless there are as many connections as allowed, or listeners rest.
+    pub(super) fn watch_listeners(&mut self) {
+        let wanted =
+            self.rest_until_ms.is_none() && self.connections.len() < self.limits.connections_max;
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            if listener.watched == wanted {
+                continue;
+            }
+            let data = EventData::new_u64(LISTENERS + 1 + index as u64);
+            let done = if wanted {
+                epoll::add(&self.epoll, listener.fd(), data, EventFlags::IN)
+            } else {
+                epoll::delete(&self.epoll, listener.fd())
+            };
+            if done.is_ok() {
+                listener.watched = wanted;
+            }
+        }
+    }
+
+    pub(super) fn accept(&mut self, index: usize) -> io::Result<()> {
+        for _ in 0..TURN_ACCEPTS_MAX {
+            if self.connections.len() >= self.limits.connections_max {
+                self.watch_listeners();
+                return Ok(());
+            }
+            let Some(listener) = self.listeners.get(index) else {
+                return Ok(());
+            };
+            match listener.accept(&self.limits)? {
+                Accepted::Nobody => return Ok(()),
+                Accepted::Exhausted => {
+                    self.rest_until_ms = Some(self.now_ms + ACCEPT_REST_MS);
+                    self.watch_listeners();
+                    self.set_timer();
+                    return Ok(());
+                }
+                Accepted::Connection(socket, origin) => self.admit(socket, origin),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn admit(&mut self, socket: OwnedFd, origin: Origin) {
+        self.figures.accepted_total += 1;
+        if let Err(reason) = self.per_ip.enter(origin.peer.ip(), &self.limits) {
+            self.events.push_back(Event::Disconnected(Disconnected {
+                connection: 0,
+                reason: Some(reason),
+                origin: Arc::new(origin),
+                client_id: None,
+            }));
+            return;
+        }
+        let id = self.connections.reserve();
+        let connection = Box::new(Connection::new(id, socket, origin, self.now_ms));
+        let added = epoll::add(
+            &self.epoll,
+            &connection.socket,
+            EventData::new_u64(id),
+            EventFlags::IN,
+        );
+        if let Err(error) = added {
+            self.end(connection, Some(error.to_string()));
+            return;
+        }
+        self.connections.put(connection);
+        if let Some(idle_ms) = self.limits.idle_ms {
+            self.deadlines.push(Reverse((self.now_ms + idle_ms, id)));
+            self.set_timer();
+        }
+    }
+
+    /// Closes connections that were idle for too long. Each is looked at once in an idle period, not at every sign of life.
+    pub(super) fn sweep(&mut self) {
+        let mut expirations = [0u8; 8];
+        let _ = rustix::io::read(&self.timer, &mut expirations);
+        self.timer_at_ms = None;
+        if self.rest_until_ms.is_some_and(|until| until <= self.now_ms) {
+            self.rest_until_ms = None;
+            self.watch_listeners();
+        }
+        let idle_ms = self.limits.idle_ms.unwrap_or(0);
+        while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
+            && deadline <= self.now_ms
+        {
+            self.deadlines.pop();
+            let Some(connection) = self.connections.take(id) else {
+                continue;
+            };
+            // Who waits for an answer is not idle; who does not take one is.
+            let owed = connection.slots.waiting() > 0 && connection.output.is_empty();
+            let idle_at = if owed {
+                self.now_ms + idle_ms
+            } else {
+                connection.last_active_ms + idle_ms
+            };
+            if idle_at <= self.now_ms {
+                self.end(connection, None);
+            } else {
+                self.connections.put(connection);
+                self.deadlines.push(Reverse((idle_at, id)));
+            }
+        }
+        self.set_timer();
+    }
+
+    pub(super) fn set_timer(&mut self) {
+        let idle = self
+            .deadlines
+            .peek()
+            .map(|Reverse((deadline, _))| *deadline);
+        let privilege = self.privileged.filter(|_| !self.starved.is_empty());
+        let privilege = privilege.map(|(_, active_ms)| active_ms + PRIVILEGE_MS);
+        let Some(at_ms) = [idle, self.rest_until_ms, privilege]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
+            return;
+        };
+        if self.timer_at_ms.is_some_and(|set| set <= at_ms) {
+            return;
+        }
+        self.timer_at_ms = Some(at_ms);
+        // One millisecond more, so that the clock's rounding does not wake the hub just before.
+        let wait_ms = (at_ms + 1)
+            .saturating_sub(self.started.elapsed().as_millis() as u64)
+            .max(1);
+        let value = Timespec {
+            tv_sec: (wait_ms / 1000) as i64,
+            tv_nsec: (wait_ms % 1000 * 1_000_000) as _,
+        };
+        let spec = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: value,
+        };
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec);
+    }
+}

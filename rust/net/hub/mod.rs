@@ -1,0 +1,263 @@
+//! Readiness and turns.
+//!
+//! One epoll set, level-triggered, watches everything: listeners, connections, a timer, and the descriptor by which other threads wake the
+//! hub. Its own descriptor is what the one trio task waits on, so a wake-up costs one pass of trio's scheduler however many sockets are
+//! ready. The task then calls `next_event` until it returns None; those calls are one *turn*.
+//!
+//! A turn takes the ready connections one after the other. A *visit* reads a connection once, hands out its frames one by one (so that an
+//! answer given to one decides whether the next may start), and sends its answers in one system call while everything is still in the
+//! processor's cache. Bounds keep a turn short: frames in all and for each visit, bytes for each connection. What a bound leaves over is found by
+//! the next turn: in the socket or its send buffer, which the level-triggered set reports again (with an edge-triggered one it would be
+//! stranded), or in the ready queue, for which the hub wakes itself.
+//!
+//! All calls come from the loop's thread. Other threads only push completions, drop frames, and bring in cold slices; each signals `Wake`.
+
+mod answers;
+mod arrivals;
+mod turns;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::admission::{Admission, Supported, client_id, describe};
+use super::cold::{COLD_BYTES_MAX, Cold, is_warm};
+use super::connection::{Connection, Received, Reply, State};
+use super::frames::{Buffer, Pool};
+use super::input::{Fresh, Next};
+use super::limits::{
+    ACCEPT_REST_MS, Budget, Limits, PRIVILEGE_MS, SHARED_READ_BYTES, SMALL_FRAME_BYTES,
+    TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
+};
+use super::listeners::{Accepted, Listener, Origin, PerIp};
+use super::reply::Sent;
+use super::slots::Value;
+use super::table::Table;
+use crate::io::{Completion, Completions, Wake};
+use crate::wire::headers::{RequestHeader, response_header_version};
+use crate::wire::piece::Piece;
+
+const PRODUCE: i16 = 0;
+/// LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: nobody but a broker sends them.
+const BETWEEN_BROKERS: std::ops::RangeInclusive<i16> = 4..=7;
+/// What epoll reports for descriptors that are not connections; listeners count down from below these.
+const WAKE: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
+const LISTENERS: u64 = u64::MAX - 1000;
+const EVENTS_MAX: usize = 256;
+
+/// Where an answer belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    pub connection: u64,
+    pub sequence: u64,
+    pub api_key: i16,
+    pub api_version: i16,
+    pub correlation_id: i32,
+}
+
+/// A request that starts.
+pub struct Incoming {
+    pub ticket: Ticket,
+    pub header: RequestHeader,
+    /// The frame: header and body.
+    pub frame: Buffer,
+    pub client_id: Option<Arc<str>>,
+    pub origin: Arc<Origin>,
+}
+
+/// A connection that is no more.
+#[derive(Debug)]
+pub struct Disconnected {
+    pub connection: u64,
+    /// Why the hub or a handler closed it; None if the client went away, or was closed for being idle.
+    pub reason: Option<String>,
+    pub origin: Arc<Origin>,
+    pub client_id: Option<Arc<str>>,
+}
+
+/// What `next_event` hands out.
+pub enum Event<T> {
+    Request(Incoming),
+    Completion(Completion<T>),
+    Disconnected(Disconnected),
+}
+
+struct Visit {
+    connection: u64,
+    /// What of the shared buffer is its.
+    start: usize,
+    end: usize,
+    frames: usize,
+}
+
+/// Figures for metrics and tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub connections: usize,
+    pub queued_bytes: usize,
+    pub pooled_bytes: usize,
+    pub accepted_total: u64,
+    pub turns_total: u64,
+    pub cold_reads_total: u64,
+}
+
+pub struct Hub<T> {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    completions: Arc<Completions<T>>,
+    wake: Arc<Wake>,
+    budget: Arc<Budget>,
+    pool: Arc<Pool>,
+    limits: Limits,
+    supported: Supported,
+    listeners: Vec<Listener>,
+    connections: Table,
+    per_ip: PerIp,
+    shared: Box<[u8]>,
+    /// Handed out before any frame.
+    events: VecDeque<Event<T>>,
+    /// Connections to visit: readable, or with a frame that may start.
+    ready: VecDeque<u64>,
+    /// Connections whose slots were filled outside their visit.
+    dirty: Vec<u64>,
+    starved: Vec<u64>,
+    /// Bytes of the frames of requests that were started and are not answered, over all connections.
+    waiting_bytes: usize,
+    /// The connection that may go on receiving a frame although memory is short, and when it last did.
+    privileged: Option<(u64, u64)>,
+    visit: Option<Visit>,
+    in_turn: bool,
+    turn: u64,
+    frames_left: usize,
+    /// Each connection once, by the earliest time at which it can be idle.
+    deadlines: BinaryHeap<Reverse<(u64, u64)>>,
+    /// When listeners that found no descriptor left are watched again.
+    rest_until_ms: Option<u64>,
+    timer_at_ms: Option<u64>,
+    cold: Cold,
+    started: Instant,
+    now_ms: u64,
+    draining: bool,
+    figures: Figures,
+}
+
+impl<T> Hub<T> {
+    pub fn new(limits: Limits, versions: &HashMap<i16, (i16, i16)>) -> io::Result<Self> {
+        let wake = Arc::new(Wake::new()?);
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        epoll::add(&epoll, wake.fd(), EventData::new_u64(WAKE), EventFlags::IN)?;
+        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        let budget = Arc::new(Budget::new(limits.queued_bytes_max, Arc::clone(&wake)));
+        Ok(Self {
+            epoll,
+            timer,
+            completions: Arc::new(Completions::with_wake(Arc::clone(&wake))),
+            budget: Arc::clone(&budget),
+            pool: Arc::new(Pool::new(budget)),
+            limits,
+            supported: Supported::new(versions),
+            listeners: Vec::new(),
+            connections: Table::default(),
+            per_ip: PerIp::default(),
+            // Room for the bytes of an incomplete length in front of what a read brings.
+            shared: vec![0; SHARED_READ_BYTES + 4].into_boxed_slice(),
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            starved: Vec::new(),
+            waiting_bytes: 0,
+            privileged: None,
+            visit: None,
+            in_turn: false,
+            turn: 0,
+            frames_left: 0,
+            deadlines: BinaryHeap::new(),
+            rest_until_ms: None,
+            timer_at_ms: None,
+            cold: Cold::new(Arc::clone(&wake))?,
+            wake,
+            started: Instant::now(),
+            now_ms: 0,
+            draining: false,
+            figures: Figures::default(),
+        })
+    }
+
+    /// Readable when `next_event` has something to do.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Where other threads put results for the loop.
+    pub fn completions(&self) -> &Arc<Completions<T>> {
+        &self.completions
+    }
+
+    pub fn figures(&self) -> Figures {
+        Figures {
+            connections: self.connections.len(),
+            queued_bytes: self.budget.used(),
+            pooled_bytes: self.pool.kept_bytes(),
+            turns_total: self.turn,
+            ..self.figures
+        }
+    }
+
+    /// Listens on `host` and `port` (0: any free one), and returns the port.
+    pub fn listen(&mut self, host: &str, port: u16, name: &str) -> io::Result<u16> {
+        self.listeners.push(Listener::bind(host, port, name)?);
+        self.watch_listeners();
+        self.listeners.last().map_or(Ok(0), Listener::port)
+    }
+
+    /// Closes all listeners; connections live on.
+    pub fn stop_accepting(&mut self) {
+        self.listeners.clear();
+    }
+
+    /// Reads no more. What was read is still handed out and answered; a connection that is owed nothing is closed.
+    pub fn drain(&mut self) {
+        self.stop_accepting();
+        self.draining = true;
+        // Whoever waits for the last connection to end looks again, even if there is none.
+        self.wake.signal();
+        for id in self.connections.ids() {
+            self.mark_dirty(id);
+        }
+    }
+
+    /// Closes everything at once.
+    pub fn close(&mut self) {
+        self.drain();
+        for id in self.connections.ids() {
+            if let Some(connection) = self.connections.take(id) {
+                self.end(connection, None);
+            }
+        }
+        self.ready.clear();
+        self.dirty.clear();
+        self.visit = None;
+    }
+
+    /// A connection of another broker: it may use the reserve of the memory budget.
+    pub fn mark_broker(&mut self, connection: u64) {
+        if let Some(connection) = self.connections.get(connection) {
+            connection.is_broker = true;
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Turns and visits: who is read, served and sent to, and what each connection waits for afterwards.
+
+use super::*;
+
+impl<T> Hub<T> {
+    /// The next thing for the loop to handle; None ends the turn.
+    pub fn next_event(&mut self) -> io::Result<Option<Event<T>>> {
+        if !self.in_turn {
+            self.begin_turn()?;
+        }
+        loop {
+            if let Some(visit) = self.visit.take() {
+                if let Some(incoming) = self.next_frame(visit) {
+                    return Ok(Some(Event::Request(incoming)));
+                }
+            } else if let Some(event) = self.events.pop_front() {
+                return Ok(Some(event));
+            } else if self.frames_left > 0
+                && let Some(id) = self.ready.pop_front()
+            {
+                self.begin_visit(id);
+            } else if let Some(id) = self.dirty.pop() {
+                if let Some(mut connection) = self.connections.take(id) {
+                    connection.in_dirty = false;
+                    self.finish(connection);
+                }
+            } else {
+                break;
+            }
+        }
+        self.in_turn = false;
+        if !self.ready.is_empty() {
+            self.wake.signal();
+        }
+        Ok(None)
+    }
+
+    pub(super) fn begin_turn(&mut self) -> io::Result<()> {
+        self.in_turn = true;
+        self.turn += 1;
+        self.frames_left = TURN_FRAMES_MAX;
+        self.now_ms = self.started.elapsed().as_millis() as u64;
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut space = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        let readiness: &[epoll::Event] = match epoll::wait(&self.epoll, &mut space, Some(&now)) {
+            Ok((readiness, _)) => readiness,
+            Err(rustix::io::Errno::INTR) => &[],
+            Err(error) => {
+                self.in_turn = false;
+                return Err(error.into());
+            }
+        };
+        for event in readiness {
+            let flags = event.flags;
+            match event.data.u64() {
+                WAKE => self.woken(),
+                TIMER => self.sweep(),
+                token if token > LISTENERS => self.accept((token - LISTENERS - 1) as usize)?,
+                id => self.became_ready(id, flags),
+            }
+        }
+        if !self.starved.is_empty() {
+            self.feed_starved();
+        }
+        Ok(())
+    }
+
+    /// Lets connections be read again that were stopped for want of memory, if it is worth a try.
+    pub(super) fn feed_starved(&mut self) {
+        if let Some((id, active_ms)) = self.privileged {
+            let receives = self
+                .connections
+                .get(id)
+                .is_some_and(|connection| connection.input.receiving().is_some());
+            if !receives || active_ms + PRIVILEGE_MS <= self.now_ms {
+                self.privileged = None;
+            }
+        }
+        let another =
+            self.privileged.is_none() && self.budget.is_mostly_unhandled(self.waiting_bytes);
+        if self.budget.has_room() || another {
+            for id in mem::take(&mut self.starved) {
+                if let Some(connection) = self.connections.get(id) {
+                    connection.starved = false;
+                    self.mark_dirty(id);
+                }
+            }
+        } else {
+            self.set_timer();
+        }
+    }
+
+    pub(super) fn woken(&mut self) {
+        self.events
+            .extend(self.completions.drain().into_iter().map(Event::Completion));
+        for warmed in self.cold.drain() {
+            if let Some(connection) = self.connections.get(warmed.connection) {
+                connection.cold = false;
+                connection.output.warmed(warmed.bytes);
+                self.mark_dirty(warmed.connection);
+            }
+        }
+    }
+
+    pub(super) fn became_ready(&mut self, id: u64, flags: EventFlags) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        if broken || flags.contains(EventFlags::IN) {
+            connection.readable = true;
+            // Reported whatever the interest is: a connection that may not be read now is looked at all the same, and found gone.
+            connection.gone |= broken && !connection.interest.0;
+            if !mem::replace(&mut connection.in_ready, true) {
+                self.ready.push_back(id);
+            }
+        }
+        if flags.contains(EventFlags::OUT) {
+            self.mark_dirty(id);
+        }
+    }
+
+    /// Whether a connection is read although memory is short.
+    pub(super) fn may_read_all_the_same(&mut self, id: u64) -> bool {
+        let has_reserve = self.budget.has_reserve();
+        let Some(connection) = self.connections.get(id) else {
+            return false;
+        };
+        let Some(length) = connection.input.receiving() else {
+            return has_reserve
+                && (connection.is_broker
+                    || (connection.holds_nothing() && connection.next_is_small()));
+        };
+        if has_reserve || connection.is_broker || length < SMALL_FRAME_BYTES {
+            return true;
+        }
+        // Half received frames must not all wait for each other: one goes on even at the limit.
+        if self.privileged.is_none() && self.budget.is_mostly_unhandled(self.waiting_bytes) {
+            self.privileged = Some((id, self.now_ms));
+        }
+        match &mut self.privileged {
+            Some((privileged, active_ms)) if *privileged == id => {
+                *active_ms = self.now_ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn begin_visit(&mut self, id: u64) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        connection.in_ready = false;
+        let readable = mem::take(&mut connection.readable);
+        let reads = readable && !self.draining && connection.may_read(&self.limits);
+        let room = !reads || self.budget.has_room() || self.may_read_all_the_same(id);
+        let mut visit = Visit {
+            connection: id,
+            start: 0,
+            end: 0,
+            frames: 0,
+        };
+        if let Some(connection) = self.connections.get(id)
+            && reads
+        {
+            if !room {
+                connection.starved = true;
+                self.starved.push(id);
+                self.budget.want();
+            } else {
+                match connection.receive(&mut self.shared) {
+                    Ok(Received::Bytes { shared, total }) => {
+                        visit.end = shared;
+                        if total > 0 {
+                            connection.last_active_ms = self.now_ms;
+                        }
+                    }
+                    // A reset is how many clients say good-bye.
+                    Ok(Received::End) | Err(_) => connection.gone = true,
+                }
+            }
+        }
+        self.visit = Some(visit);
+    }
+
+    /// Cuts the next frame of the visit and starts its request; ends the visit if there is none that may start.
+    pub(super) fn next_frame(&mut self, mut visit: Visit) -> Option<Incoming> {
+        let mut connection = self.connections.take(visit.connection)?;
+        let mut fresh = Fresh {
+            bytes: &self.shared[..visit.end],
+            start: &mut visit.start,
+        };
+        while connection.may_serve(&self.limits)
+            && self.frames_left > 0
+            && visit.frames < VISIT_FRAMES_MAX
+        {
+            let length = match connection.input.peek(&fresh, self.limits.frame_bytes_max) {
+                Next::Nothing => break,
+                Next::Bad(length) => {
+                    let reason = format!(
+                        "a frame of {length} bytes announced, at most {} are allowed",
+                        self.limits.frame_bytes_max
+                    );
+                    connection.refuse(reason);
+                    break;
+                }
+                Next::Frame { api_key, length } => {
+                    if !connection.slots.may_start(api_key == PRODUCE) {
+                        break;
+                    }
+                    length
+                }
+            };
+            let frame = connection.input.take(length, &mut fresh, &self.pool);
+            visit.frames += 1;
+            self.frames_left -= 1;
+            match self.supported.admit(frame) {
+                Admission::Start(header, frame) => {
+                    self.waiting_bytes += frame.len();
+                    let incoming = connection.start(header, frame);
+                    self.connections.put(connection);
+                    self.visit = Some(visit);
+                    return Some(incoming);
+                }
+                Admission::Answer {
+                    correlation_id,
+                    body,
+                } => connection.answer(correlation_id, &body),
+                Admission::Refuse { reason, client_id } => {
+                    if let Some(client_id) = client_id {
+                        connection.client_id = Some(client_id.into());
+                    }
+                    connection.refuse(reason);
+                }
+            }
+        }
+        if connection.state == State::Open {
+            connection
+                .input
+                .keep(&mut fresh, self.limits.frame_bytes_max, &self.pool);
+        } else {
+            connection.input = Default::default();
+        }
+        self.finish(connection);
+        None
+    }
+
+    /// Sends what may be sent, and decides what the connection waits for.
+    pub(super) fn finish(&mut self, mut connection: Box<Connection>) {
+        connection.settle();
+        let mut blocked = false;
+        if connection.gone {
+            connection.output.clear();
+        }
+        if !connection.output.is_empty() && !connection.cold {
+            let before = connection.output.bytes();
+            match connection.flush(self.turn, &mut is_warm) {
+                Ok(Sent::All) => {}
+                Ok(Sent::Budget | Sent::Blocked) => blocked = true,
+                Ok(Sent::Cold) => {
+                    if let Some(part) = connection.output.cold_part(COLD_BYTES_MAX) {
+                        connection.cold = true;
+                        self.figures.cold_reads_total += 1;
+                        self.cold.bring(connection.id, part);
+                    }
+                }
+                Err(error) if is_about_the_client(&error) => {
+                    connection.output.clear();
+                    connection.gone = true;
+                }
+                Err(error) => {
+                    self.end(connection, Some(error.to_string()));
+                    return;
+                }
+            }
+            if connection.output.bytes() < before {
+                connection.last_active_ms = self.now_ms;
+            }
+        }
+        self.account(&mut connection);
+        if connection.output.is_empty()
+            && let State::Ending(reason) = &mut connection.state
+        {
+            let reason = reason.take();
+            self.end(connection, reason);
+            return;
+        }
+        let nothing_left = !connection.input.has_parked() || connection.state != State::Open;
+        if connection.gone && nothing_left
+            || self.draining
+                && nothing_left
+                && connection.slots.is_empty()
+                && connection.output.is_empty()
+        {
+            let reason = match &mut connection.state {
+                State::Ending(reason) => reason.take(),
+                State::Open | State::Closing => None,
+            };
+            self.end(connection, reason);
+            return;
+        }
+        if connection.has_startable(&self.limits) && !mem::replace(&mut connection.in_ready, true) {
+            self.ready.push_back(connection.id);
+        }
+        let reads = if connection.in_ready {
+            // It is visited soon whatever epoll says; leave that as it is.
+            connection.interest.0
+        } else {
+            !self.draining && connection.may_read(&self.limits)
+        };
+        let interest = (reads, blocked);
+        self.set_interest(&mut connection, interest);
+        self.connections.put(connection);
+    }
+
+    pub(super) fn set_interest(&mut self, connection: &mut Connection, interest: (bool, bool)) {
+        if connection.gone && connection.watched {
+            // A broken connection would be reported for ever.
+            let _ = epoll::delete(&self.epoll, &connection.socket);
+            connection.watched = false;
+        }
+        if connection.interest == interest || !connection.watched {
+            return;
+        }
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, interest.0);
+        flags.set(EventFlags::OUT, interest.1);
+        // Fails only for a descriptor that is not registered, and all of ours are.
+        let _ = epoll::modify(
+            &self.epoll,
+            &connection.socket,
+            EventData::new_u64(connection.id),
+            flags,
+        );
+        connection.interest = interest;
+    }
+
+    /// Brings the budget up to date with the connection's unsent answers.
+    pub(super) fn account(&self, connection: &mut Connection) {
+        let bytes = connection.output.memory_bytes() + connection.slot_bytes;
+        if bytes > connection.charged {
+            self.budget.charge(bytes - connection.charged);
+        } else if bytes < connection.charged {
+            self.budget.release(connection.charged - bytes);
+        }
+        connection.charged = bytes;
+    }
+
+    /// Closes a connection that was taken from the table.
+    pub(super) fn end(&mut self, connection: Box<Connection>, reason: Option<String>) {
+        self.budget.release(connection.charged);
+        self.waiting_bytes -= connection.slots.waiting_bytes();
+        self.per_ip.leave(connection.origin.peer.ip());
+        self.connections.remove(connection.id);
+        // A new one may come in its place.
+        self.watch_listeners();
+        self.events.push_back(Event::Disconnected(Disconnected {
+            connection: connection.id,
+            reason,
+            origin: Arc::clone(&connection.origin),
+            client_id: connection.client_id.clone(),
+        }));
+    }
+}
+
+/// Errors of a socket, as opposed to those of a file that is sent.
+fn is_about_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkDown,
+        NetworkUnreachable, NotConnected, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        BrokenPipe
+            | ConnectionAborted
+            | ConnectionReset
+            | HostUnreachable
+            | NetworkDown
+            | NetworkUnreachable
+            | NotConnected
+            | TimedOut
+    )
+}
