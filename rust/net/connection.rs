@@ -105,7 +105,7 @@ impl Connection {
     /// Whether more requests may start, as far as the bounds of this connection go.
     pub fn may_serve(&self, limits: &Limits) -> bool {
         self.state == State::Open
-            && self.output.bytes() <= limits.output_bytes_max as u64
+            && self.output.bytes() + self.slot_bytes as u64 <= limits.output_bytes_max as u64
             && self.slots.waiting() < limits.waiting_requests_max
             && self.slots.waiting_bytes() < limits.waiting_bytes_max
     }

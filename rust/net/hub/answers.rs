@@ -27,6 +27,8 @@ impl<T> Hub<T> {
             }
             let filled = connection.slots.fill(ticket.sequence, Value::Skip);
             self.waiting_bytes -= filled.unwrap_or(0);
+            // Now, not when the visit ends: the next answer of the visit is then the next to leave, and counts as output.
+            connection.settle();
         } else if connection.slots.is_waiting(ticket.sequence) {
             let mut bytes = Vec::new();
             write_answer(&mut bytes, ticket, write, &rest);
