@@ -5,6 +5,7 @@ Servers of a failed test are shown with the end of their output; the whole is ke
 
 import itertools
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -20,6 +21,9 @@ __all__ = ["require"]
 
 def pytest_configure(config: pytest.Config) -> None:
     required()
+    # A shell without job control starts what it puts into the background with SIGINT ignored, and every child inherits it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
