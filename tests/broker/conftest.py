@@ -17,7 +17,7 @@ from tests.peers.ottla import Broker, Brokers
 @pytest.fixture(scope="module")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Brokers(tmp_path_factory.mktemp("broker")) as brokers:
-        yield brokers()
+        yield brokers(settings={"log.retention.ms": -1})  # records of 1970 are part of the tests
 
 
 @pytest.fixture

@@ -50,9 +50,11 @@ def ottla(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of a broker for all tests of a file: once Apache's, to see that our commands are right, once ours."""
     folder = tmp_path_factory.mktemp("cluster")
+    # Records of 1970 are part of the tests, and Kafka looks for what is too old half a minute after its start.
+    settings = {"log.retention.ms": -1}
     if request.param == "ottla":
         with Brokers(folder) as brokers:
-            yield brokers().bootstrap
+            yield brokers(settings=settings).bootstrap
     else:
         with Apache(folder) as apache:
-            yield apache.broker("2.7.2", zookeeper=apache.zookeeper()).bootstrap
+            yield apache.broker("2.7.2", zookeeper=apache.zookeeper(), settings=settings).bootstrap
