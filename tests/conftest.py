@@ -21,7 +21,7 @@ __all__ = ["require"]
 
 def pytest_configure(config: pytest.Config) -> None:
     required()
-    # A shell without job control starts what it puts into the background with SIGINT ignored, and every child inherits it.
+    # A shell without job control starts what it puts into the background with SIGINT ignored; children inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
