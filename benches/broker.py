@@ -41,6 +41,13 @@ from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTo
 from tests.peers.apache import Apache, Kafka  # noqa: E402
 from tests.peers.ottla import Broker, Brokers  # noqa: E402
 
+# As Kafka's own scripts start it; the tests' servers live too briefly for these.
+KAFKA_JVM = (
+    "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 "
+    "-XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true"
+)
+os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", KAFKA_JVM)
+
 Server = Broker | Kafka
 LOAD = Path()
 
