@@ -306,3 +306,18 @@ def test_everything_is_there_after_a_restart_and_after_a_crash(brokers: Brokers)
     with connect(broker) as client:
         assert values(client.fetch("stays", partition=1)) == [b"one", b"two"]
         assert configs(client, TOPIC, "stays")["retention.ms"] == ("-1", 1)
+
+
+def test_a_log_that_cannot_be_opened_fails_alone(brokers: Brokers) -> None:
+    broker = brokers()
+    with connect(broker) as client:
+        client.create("half", 2)
+        client.produce("half", batch(b"one"), partition=1)
+    broker.stop()
+    segment = broker.data / "half-0" / "00000000000000000000.log"
+    segment.unlink()
+    segment.mkdir()
+    broker = brokers.restart(broker)
+    with connect(broker) as client:
+        assert values(client.fetch("half", partition=1)) == [b"one"]
+        assert client.fetch("half", partition=0).responses[0].partition_responses[0].error_code != 0

@@ -155,9 +155,6 @@ class LogManager:
 
     async def open_or_create(self, topic: str, partitions: list[int]) -> dict[int, Log]:
         """The logs of a topic's partitions; those that are not there are made, in one batch. Raises StorageError."""
-        for index in partitions:
-            if (topic, index) in self.failures:
-                raise self.failures[topic, index]
         missing = [index for index in partitions if (topic, index) not in self.logs]
         if missing:
             await self._settings.load_topic(topic)

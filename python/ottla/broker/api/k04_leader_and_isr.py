@@ -61,6 +61,9 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
             errors[key] = StaleControllerEpoch.code
         elif broker.id not in state.replicas:
             errors[key] = UnknownTopicOrPartition.code
+        elif key in broker.logs.failures:
+            # A log that could not be opened fails alone, not the other partitions of its topic.
+            errors[key] = StorageError.code
         else:
             states.setdefault(topic, {})[state.partition_index] = PartitionState(
                 state.controller_epoch,
