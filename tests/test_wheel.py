@@ -42,3 +42,37 @@ with Log.open("t-0", mode="r") as log:
     print([(record.key, record.value) for record in log])
 """
     assert run(environment, "python", "-c", script).strip() == "[(b'k', b'v')]"
+
+
+def test_no_module_needs_what_is_not_declared(environment: Path) -> None:
+    """Without the extras, modules that need them say so by name; nothing else may be missing."""
+    script = """
+import importlib, pkgutil
+import ottla, pyspark_ottla
+for found in pkgutil.walk_packages(ottla.__path__, "ottla.", onerror=lambda name: None):
+    try:
+        importlib.import_module(found.name)
+    except ModuleNotFoundError as error:
+        print(found.name.split(".")[1], error.name)
+"""
+    missing = set(run(environment, "python", "-c", script).splitlines())
+    extras = {"pyarrow", "pyspark", "matplotlib"}
+    assert {line.split()[1].split(".")[0] for line in missing} <= extras, missing
+    assert {line.split()[0] for line in missing} <= {"spark", "pipelines"}, missing
+
+
+def test_a_broker_and_its_clients_run(environment: Path) -> None:
+    serve = [environment / "bin/ottla", "serve", "--data-dir", environment / "data", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            address = broker.stdout.readline().split()[-1]
+            to = ("--bootstrap-server", address)
+            (environment / "lines").write_text("one\ntwo\n")
+            assert "created" in run(environment, "ottla", "topic", "create", "lines", *to)
+            run(environment, "ottla", "produce", "lines", "lines", *to)
+            read = run(environment, "ottla", "consume", "lines", "--from-beginning", "--until-end", *to)
+            assert read.splitlines() == ["one", "two"]
+        finally:
+            broker.terminate()
+        assert broker.wait(timeout=30) == 0

@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def client_options(function: Function) -> Function:
-    """Adds `--bootstrap` and `--timeout-ms` to a command."""
+    """Adds `--bootstrap` (also by the name that Kafka's tools give it) and `--timeout-ms` to a command."""
     function = click.option(
         "--timeout-ms",
         type=click.IntRange(1),
@@ -29,6 +29,8 @@ def client_options(function: Function) -> Function:
     return click.option(
         "-b",
         "--bootstrap",
+        "--bootstrap-server",
+        "bootstrap",
         envvar="OTTLA_BOOTSTRAP",
         default="127.0.0.1:9092",
         show_default=True,

@@ -4,14 +4,18 @@ The declared schema would copy them out of the frame; the decoder in rust/wire/f
 keeps its frame alive as long as one of its views is.
 """
 
-from typing import Any
+from __future__ import annotations
 
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any
 
 from ottla import _core
 from ottla.wire import k01_fetch
 from ottla.wire.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.schema import Api
+
+if TYPE_CHECKING:
+    # A tool of type checkers, not of users: the standard library has Buffer from Python 3.12 on.
+    from typing_extensions import Buffer
 
 CONSUMER = -1
 

@@ -1,13 +1,18 @@
 """Record batches into Arrow batches for Spark: Rust decodes into buffers, pyarrow takes them as they are."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from typing_extensions import Buffer
 
 from ottla import _core
 from ottla.client import TopicPartition
 from ottla.spark.schema import HEADERS, arrow
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 # Spark's throughput is flat between ten and fifty thousand rows a batch, and falls where a batch leaves the caches.
 ROWS_MAX = 20_000
