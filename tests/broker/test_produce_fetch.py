@@ -9,7 +9,6 @@ from ottla.client.errors import ConnectionLost
 from ottla.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
-    FetchSessionIdNotFound,
     InvalidRequiredAcks,
     MessageTooLarge,
     NotEnoughReplicas,
@@ -99,12 +98,6 @@ def test_versions_that_carry_older_formats(client: Client) -> None:
         client.produce("old", b"", version=2).responses[0].partitions[0].error_code == UnsupportedForMessageFormat.code
     )
     assert client.fetch("old", version=3).responses[0].partition_responses[0].error_code == UnsupportedVersion.code
-
-
-def test_sessions_are_not_given_out(client: Client) -> None:
-    client.create("sessions")
-    assert client.fetch("sessions", session_id=0, session_epoch=0).session_id == 0
-    assert client.fetch("sessions", session_id=5, session_epoch=1).error_code == FetchSessionIdNotFound.code
 
 
 def test_refused_produces_change_nothing(client: Client) -> None:

@@ -30,6 +30,7 @@ from ottla.coordination.tree import Tree
 from ottla.errors import StorageError
 from ottla.net import Server
 from ottla.replication.delayed import Deadlines
+from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 
@@ -68,6 +69,7 @@ class Broker:
             unclean_election_default=settings.config.get_bool("unclean.leader.election.enable"),
             delete_topics=settings.config.get_bool("delete.topic.enable"),
         )
+        self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         self._controller_epoch = 0
 
@@ -104,6 +106,7 @@ class Broker:
             nursery.start_soon(self._serve, Requests(self, nursery), served)
             nursery.start_soon(self.deadlines.run)
             nursery.start_soon(self.logs.run)
+            nursery.start_soon(self.replicas.watch_log_starts)
             await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed)
             await self.registration.register()
             nursery.start_soon(self.registration.run)

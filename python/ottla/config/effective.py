@@ -28,6 +28,7 @@ _READ: Final = frozenset(
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
         "num.partitions",
         "queued.max.request.bytes",
         "replica.high.watermark.checkpoint.interval.ms",

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
+from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -73,6 +73,7 @@ class Partition:
         "leader_epoch",
         "leader_epoch_start",
         "log",
+        "log_start_told",
         "min_insync_replicas",
         "state",
         "topic",
@@ -95,6 +96,8 @@ class Partition:
         self.flush_on_acks_all = True
         #: Parked fetches, in the order of their arrival.
         self.fetches: dict[Waiter, None] = {}
+        #: What those who wait in `fetches` have last heard of.
+        self.log_start_told = log.start_offset
         self._broker_id = broker_id
         self._durable: deque[_Durable] = deque()
 
@@ -155,6 +158,17 @@ class Partition:
             return FencedLeaderEpoch.code if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch.code
         return 0 if self.is_leader else NotLeaderOrFollower.code
 
+    def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
+        """(epoch, end offset) where the log of a reader ends to be this one: it has read up to `offset`, and its last
+        record has the epoch `last_fetched_epoch`. None if all it has is here too.
+
+        Raises OffsetOutOfRange for an epoch that this log knows nothing of.
+        """
+        epoch, end_offset = self.log.epoch_end_offset(last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise OffsetOutOfRange(f"{self}: epoch {last_fetched_epoch} of the last fetched record is unknown here")
+        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
+
     @property
     def has_enough_replicas(self) -> bool:
         return self.state is not None and len(self.state.isr) >= self.min_insync_replicas
@@ -180,6 +194,12 @@ class Partition:
         if end > self.log.high_watermark:
             self.log.high_watermark = end
             self._settle_durable()
+            self._wake_fetches()
+
+    def check_log_start(self) -> None:
+        """Wakes fetch sessions that rest if old records were removed since: their clients are told."""
+        if self.fetches and self.log.start_offset != self.log_start_told:
+            self.log_start_told = self.log.start_offset
             self._wake_fetches()
 
     def _wake_fetches(self) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.replicas")
 
+#: How often it is looked whether retention or DeleteRecords moved a log's start.
+LOG_START_CHECK_S = 10.0
+
 
 class Replicas:
     """The partitions that a controller gave to this broker, by topic and number."""
@@ -72,6 +75,13 @@ class Replicas:
                 partition.resign()
             if delete:
                 await self._logs.delete(topic, index)
+
+    async def watch_log_starts(self) -> None:
+        """Tells resting fetch sessions of log starts that moved, until cancelled."""
+        while True:
+            await trio.sleep(LOG_START_CHECK_S)
+            for partition in self.partitions.values():
+                partition.check_log_start()
 
     def flush(self, partition: Partition) -> None:
         """Starts a group flush of the partition's log; its waiting produces are answered when it is done."""

@@ -3,17 +3,18 @@
 Records leave by sendfile: nothing here touches their bytes. A fetch that finds too little parks with the partitions it
 asked for; when one of them moves on, only that one is looked at again.
 Versions 0-3 want message sets of formats v0 and v1: UNSUPPORTED_VERSION per partition until batches can be converted
-down. 4: isolation level. 5: log start offset. 7: sessions (KIP-227; answered with id 0, which always means "no
-session"). 9: leader epoch (KIP-320). 10: zstd. 11: rack (KIP-392). 12: flexible; its last fetched epoch is read, no
-diverging epoch is answered.
+down. 4: isolation level. 5: log start offset. 7: sessions (KIP-227, `incremental_fetch.py`). 9: leader epoch
+(KIP-320). 10: zstd. 11: rack (KIP-392). 12: flexible; who says the epoch of its last record is told where its log
+parts from this one (KIP-595).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla.broker import incremental_fetch
 from ottla.errors import (
-    FetchSessionIdNotFound,
     KafkaError,
     NotLeaderOrFollower,
     StorageError,
@@ -21,6 +22,7 @@ from ottla.errors import (
     UnsupportedCompressionType,
     UnsupportedVersion,
 )
+from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -31,24 +33,36 @@ VERSIONS = range(13)
 
 #: place in the request, error code, high watermark, last stable offset, log start offset, aborted transactions,
 #: preferred replica, what to send, diverging epoch
-Row: TypeAlias = "tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, ReadInfo | None, None]"
+Row: TypeAlias = (
+    "tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, ReadInfo | None, tuple[int, int] | None]"
+)
 
 READ_COMMITTED = 1
 
 
 def handle(broker: Broker, request: Request) -> None:
     fetch = request.fetch()
-    if fetch.session_id != 0:
-        # Sessions are never given out, so whoever names one has it from an earlier life of this broker, or of Kafka's.
-        return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
-    rows, read, failed = _read(broker, request, fetch)
+    if fetch.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return incremental_fetch.handle(broker, request, fetch, _read)
+    if fetch.session_id != NO_SESSION:
+        broker.fetch_sessions.remove(fetch.session_id)  # who asks for everything has done with it
+    rows, read, failed = _read(broker, request, fetch, fetch.partitions)
     if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or failed or not rows:
-        return request.reply_fetch(rows)
+        return _answer(broker, request, fetch, rows)
     return _Parked(broker, request, fetch, read).park(rows)
 
 
-def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[Row], int, bool]:
-    """Every partition's row, the bytes they hold, and whether any of them is an error (which is answered at once)."""
+def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Row]) -> None:
+    session_id = NO_SESSION
+    if fetch.session_epoch == INITIAL_EPOCH:
+        session_id = incremental_fetch.begin(broker, fetch, rows)
+    request.reply_fetch(rows, session_id=session_id)
+
+
+def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable[Asked]) -> tuple[list[Row], int, bool]:
+    """Every partition's row, the bytes they hold, and whether any of them is answered at once: an error, or a diverging
+    epoch.
+    """
     partitions = broker.replicas.partitions
     left = min(fetch.max_bytes, broker.fetch_bytes_max)
     is_committed = fetch.isolation_level == READ_COMMITTED
@@ -57,7 +71,7 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[R
     rows: list[Row] = []
     read = 0
     failed = False
-    for index, (topic, number, offset, bytes_max, epoch, _, _) in enumerate(fetch.partitions):
+    for index, (topic, number, offset, bytes_max, epoch, last_epoch, _) in enumerate(asked):
         partition = partitions.get((topic, number))
         if partition is None:
             rows.append(_failed(index, UnknownTopicOrPartition.code))
@@ -73,6 +87,10 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[list[R
         stable = partition.last_stable_offset
         bound = log.end_offset if is_replica else stable if is_committed else high_watermark
         try:
+            if last_epoch >= 0 and (diverging := partition.diverging_epoch(last_epoch, offset)) is not None:
+                rows.append((index, 0, high_watermark, stable, log.start_offset, None, -1, None, diverging))
+                failed = True
+                continue
             # The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
             info = log.read(offset, min(bytes_max, left), bound, read == 0)
         except KafkaError as refused:
@@ -153,5 +171,5 @@ class _Parked:
         self.done = True
         for partition in self._seen:
             partition.fetches.pop(self, None)
-        rows, _, _ = _read(self._broker, self._request, self._fetch)
-        self._request.reply_fetch(rows)
+        rows, _, _ = _read(self._broker, self._request, self._fetch, self._fetch.partitions)
+        _answer(self._broker, self._request, self._fetch, rows)

@@ -1,0 +1,153 @@
+"""Fetch in a session (KIP-227): what a request leaves out is known from those before it, and the answer names only what
+the client does not know. `replication/fetch_session.py` has the rules; here they meet requests and logs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, KafkaError
+from ottla.replication.fetch_session import (
+    NO_SESSION,
+    Asked,
+    CachedPartition,
+    FetchSession,
+    next_epoch,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import FetchRequest, Request
+    from ottla.broker.api.k01_fetch import Row
+    from ottla.broker.broker import Broker
+    from ottla.replication.partition import Partition
+
+#: Fetch's own: every partition's row, the bytes they hold, and whether any is to be answered at once.
+Read: TypeAlias = "Callable[[Broker, Request, FetchRequest, Iterable[Asked]], tuple[list[Row], int, bool]]"
+
+READ_COMMITTED = 1
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def begin(broker: Broker, fetch: FetchRequest, rows: list[Row]) -> int:
+    """The id of a new session that has told what `rows` say of the partitions of `fetch`; 0 if there is no room."""
+
+    def entries() -> Iterable[CachedPartition]:
+        for asked, row in zip(fetch.partitions, rows, strict=True):
+            yield CachedPartition(asked, row[2], row[4])
+
+    session = broker.fetch_sessions.create(entries(), len(rows), fetch.replica_id >= 0, _now_ms())
+    if session is None:
+        return NO_SESSION
+    for asked, row in zip(fetch.partitions, rows, strict=True):
+        key = asked[:2]
+        _rest(broker, fetch, session, session.entries[key], row)
+    return session.id
+
+
+def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) -> None:
+    sessions = broker.fetch_sessions
+    session = sessions.get(fetch.session_id)
+    if session is None:
+        return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
+    if session.epoch != fetch.session_epoch:
+        return request.reply_fetch([], error_code=InvalidFetchSessionEpoch.code)
+    # Whoever goes on without waiting for its answer gets that first.
+    session.expire()
+    session.update(fetch.partitions, fetch.forgotten)
+    if not session.entries:
+        sessions.remove(session.id)
+        return request.reply_fetch([])
+    sessions.touch(session, _now_ms())
+    session.epoch = next_epoch(session.epoch)
+    return _Incremental(broker, request, fetch, session, read).start()
+
+
+class _Incremental:
+    """One request of a session, which may wait."""
+
+    __slots__ = ("_broker", "_fetch", "_missing", "_read", "_request", "_seen", "_session", "done")
+
+    def __init__(
+        self, broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._fetch = fetch
+        self._session = session
+        self._read = read
+        self._missing = 0
+        #: the bytes that a live partition was seen to have
+        self._seen: dict[Partition, int] = {}
+        self.done = False
+
+    def start(self) -> None:
+        fetch, session = self._fetch, self._session
+        live = [*session.live.values()]
+        rows, read, failed = self._read(self._broker, self._request, fetch, [entry.asked for entry in live])
+        if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or failed:
+            return self._answer(live, rows)
+        self._missing = fetch.min_bytes - read
+        partitions = self._broker.replicas.partitions
+        for entry, row in zip(live, rows, strict=True):
+            partition = partitions[entry.asked[:2]]
+            self._seen[partition] = row[7].length if row[7] is not None else 0
+            session.watch(entry, partition)
+        session.parked = self
+        return self._broker.deadlines.add(fetch.max_wait_ms, self)
+
+    def advanced(self, partition: Partition, asked: Asked) -> None:
+        if partition.is_leader:
+            seen = self._seen.get(partition, 0)
+            is_committed = self._fetch.isolation_level == READ_COMMITTED
+            bound = partition.last_stable_offset if is_committed else partition.log.high_watermark
+            try:
+                now = partition.log.read(asked[2], asked[3], bound, True).length
+            except KafkaError:
+                self._missing = 0  # the answer will say what it is
+                now = seen
+            self._missing -= now - seen
+            self._seen[partition] = now
+            if self._missing > 0:
+                return
+        self.expire()
+
+    def expire(self) -> None:
+        """Answers with what there is."""
+        if self.done:
+            return
+        session = self._session
+        session.unpark()
+        live = [*session.live.values()]
+        rows, _, _ = self._read(self._broker, self._request, self._fetch, [entry.asked for entry in live])
+        self._answer(live, rows)
+
+    def _answer(self, live: list[CachedPartition], rows: list[Row]) -> None:
+        self.done = True
+        session = self._session
+        told: list[Any] = []
+        for entry, row in zip(live, rows, strict=True):
+            has_more = (row[7] is not None and row[7].length > 0) or row[8] is not None
+            if entry.takes(row[1], row[2], row[4], has_more=has_more):
+                told.append((entry.asked[:2], *row[1:]))
+                session.told(entry.asked[:2], entry)
+            _rest(self._broker, self._fetch, session, entry, row)
+        self._request.reply_fetch(told, session_id=session.id)
+
+
+def _rest(broker: Broker, fetch: FetchRequest, session: FetchSession, entry: CachedPartition, row: Row) -> None:
+    """Lets a partition of the session rest if the client now knows all of it.
+
+    A follower reads to the log end, which moves before anybody is told of it: its partitions stay live.
+    """
+    info = row[7]
+    if row[1] or info is None or info.length or session.is_follower:
+        return
+    bound = row[3] if fetch.isolation_level == READ_COMMITTED else row[2]
+    key = entry.asked[:2]
+    if entry.asked[2] >= bound and (partition := broker.replicas.partitions.get(key)) is not None:
+        session.rests(key, entry, partition)

@@ -1,0 +1,265 @@
+"""Fetch sessions (KIP-227): what a client asks for again and again is remembered, so that a request names only what
+changed, and so does its answer.
+
+Kafka reads every partition of a session at every request. Here a session's partitions are in one of two states, so that
+a request costs what it asks and what changed, not what it remembers:
+
+* *live*: there may be something to tell. Live partitions are read at every request, in this order: who was named in the
+  last answer comes last in the next one, so that the limit of an answer's bytes starves nobody.
+* *resting*: the client knows everything. The session is registered with the partition (as a parked request is), which
+  becomes live when it moves on.
+
+Which partitions an answer names is Kafka's rule (FetchSession.scala): those with records, an error, a diverging epoch,
+or with a high watermark or log start offset that the client has not been told.
+
+No I/O and no clock: values and times come in, values go out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+
+NO_SESSION: Final = 0
+#: Epochs of a request for everything: one that begins a session, and one that ends it or never had one.
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EPOCH_MAX: Final = 2**31 - 1
+#: A session that was not used for so long may give way to any new one; one that has lived for so long to a larger one.
+EVICTION_MS: Final = 120_000
+LOOK_UP_MS: Final = 1_000
+
+Key: TypeAlias = "tuple[str, int]"
+#: topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log start offset
+Asked: TypeAlias = "tuple[str, int, int, int, int, int, int]"
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class CachedPartition:
+    """One partition of a session: what the client asks, and what it was told."""
+
+    __slots__ = ("asked", "high_watermark", "log_start", "partition")
+
+    def __init__(self, asked: Asked, high_watermark: int = -1, log_start: int = -1) -> None:
+        self.asked = asked
+        self.high_watermark = high_watermark
+        self.log_start = log_start
+        #: Where the session is registered, if it is.
+        self.partition: Partition | None = None
+
+    def takes(self, error: int, high_watermark: int, log_start: int, *, has_more: bool) -> bool:
+        """Notes what the client could be told, and says whether it must be. `has_more`: records or a diverging
+        epoch.
+        """
+        must = has_more or error != 0 or high_watermark != self.high_watermark or log_start != self.log_start
+        # After an error the next high watermark is news, whatever it is.
+        self.high_watermark = -1 if error else high_watermark
+        self.log_start = log_start
+        return must
+
+
+class Parked(Protocol):
+    """A request of a session that waits for more bytes."""
+
+    def advanced(self, partition: Partition, asked: Asked) -> None: ...
+
+    def expire(self) -> None: ...
+
+
+class FetchSession:
+    """What one client's session remembers. It is a `Waiter` of the partitions that it is registered with."""
+
+    __slots__ = ("created_ms", "entries", "epoch", "id", "is_follower", "live", "parked", "size_seen", "used_ms")
+
+    def __init__(self, session_id: int, is_follower: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.is_follower = is_follower
+        self.created_ms = self.used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.entries: dict[Key, CachedPartition] = {}
+        self.live: dict[Key, CachedPartition] = {}
+        self.parked: Parked | None = None
+        #: the number of partitions when it was last touched
+        self.size_seen = 0
+
+    def add(self, entry: CachedPartition) -> None:
+        key = entry.asked[:2]
+        self._unregister(key)
+        self.entries[key] = self.live[key] = entry
+
+    def update(self, asked: Iterable[Asked], forgotten: Iterable[Key]) -> None:
+        """Takes what a request names: new partitions, new offsets of known ones, and those that leave."""
+        entries = self.entries
+        for one in asked:
+            key = one[:2]
+            entry = entries.get(key)
+            if entry is None:
+                entry = entries[key] = CachedPartition(one)
+            else:
+                entry.asked = one
+            if key not in self.live:
+                self.live[key] = entry
+                self._unregister(key)
+        for key in forgotten:
+            self._unregister(key)
+            entries.pop(key, None)
+            self.live.pop(key, None)
+
+    def told(self, key: Key, entry: CachedPartition) -> None:
+        """The answer names this partition: it stands behind all others next time."""
+        if self.live.pop(key, None) is not None:
+            self.live[key] = entry
+
+    def rests(self, key: Key, entry: CachedPartition, partition: Partition) -> None:
+        """The client knows all of this partition: nothing is to be done before it moves on."""
+        self.live.pop(key, None)
+        self._register(entry, partition)
+
+    def watch(self, entry: CachedPartition, partition: Partition) -> None:
+        """A parked request waits for this live partition too."""
+        self._register(entry, partition)
+
+    def unpark(self) -> None:
+        """Nothing waits any more: live partitions need not be watched."""
+        self.parked = None
+        for key in self.live:
+            self._unregister(key)
+
+    def close(self) -> None:
+        """The session is over; a request that waits is answered with what there is."""
+        if self.parked is not None:
+            self.parked.expire()
+        for key in self.entries:
+            self._unregister(key)
+        self.entries = {}
+        self.live = {}
+
+    # --- Waiter ---
+
+    def advanced(self, partition: Partition) -> None:
+        key = (partition.topic, partition.index)
+        entry = self.entries.get(key)
+        if entry is None or entry.partition is not partition:
+            partition.fetches.pop(self, None)
+            return
+        if key not in self.live:
+            self.live[key] = entry
+        if self.parked is None:
+            self._unregister(key)
+        else:
+            self.parked.advanced(partition, entry.asked)
+
+    def expire(self) -> None:
+        if self.parked is not None:
+            self.parked.expire()
+
+    def _register(self, entry: CachedPartition, partition: Partition) -> None:
+        if entry.partition is not partition:
+            if entry.partition is not None:
+                entry.partition.fetches.pop(self, None)
+            entry.partition = partition
+        partition.fetches[self] = None
+
+    def _unregister(self, key: Key) -> None:
+        entry = self.entries.get(key)
+        if entry is not None and entry.partition is not None:
+            entry.partition.fetches.pop(self, None)
+            entry.partition = None
+
+
+class FetchSessions:
+    """A broker's sessions: at most `slots`, with Kafka's rules for who gives way.
+
+    A session that was not used for EVICTION_MS gives way to any. Otherwise a smaller one gives way to a larger one: a
+    consumer's to a follower's at once, and any that has lived for EVICTION_MS to any of its kind.
+    """
+
+    def __init__(self, slots: int, new_id: Callable[[], int] = lambda: random.randrange(1, EPOCH_MAX)) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        #: In the order of their last use.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.partitions_cached = 0
+        self.evictions_total = 0
+        #: Of either kind (a follower's, or not): the smallest that could have given way, and when that was looked up.
+        self._refused: dict[bool, tuple[tuple[bool, int, int] | None, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        """The session is used."""
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session.id)
+        size = len(session.entries)
+        self.partitions_cached += size - session.size_seen
+        session.size_seen = size
+
+    def create(
+        self, partitions: Iterable[CachedPartition], size: int, is_follower: bool, now_ms: int
+    ) -> FetchSession | None:
+        """A new session of `size` partitions; None if there is no room for it."""
+        if len(self._sessions) >= self._slots and not self._evict(size, is_follower, now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions:
+            session_id = self._new_id()
+        session = self._sessions[session_id] = FetchSession(session_id, is_follower, now_ms)
+        for entry in partitions:
+            session.add(entry)
+        self.touch(session, now_ms)
+        return session
+
+    def remove(self, session_id: int) -> bool:
+        """Ends a session; False if there is none."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return False
+        self.partitions_cached -= session.size_seen
+        session.close()
+        return True
+
+    def _evict(self, size: int, is_follower: bool, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.used_ms > EVICTION_MS:
+            self.remove(oldest.id)
+        else:
+            smallest = self._smallest(is_follower, now_ms)
+            # Where sizes are equal the one that is there stays.
+            if smallest is None or (is_follower, size, 0) < smallest:
+                self._refused.setdefault(is_follower, (smallest, now_ms))
+                return False
+            self._refused.clear()
+            self.remove(smallest[2])
+        self.evictions_total += 1
+        return True
+
+    def _smallest(self, is_follower: bool, now_ms: int) -> tuple[bool, int, int] | None:
+        """(follower, size, id) of the session that would give way first.
+
+        With more clients than slots this is asked at every fetch of those without a session, so what it says when
+        nobody gave way is kept for a second.
+        """
+        smallest, looked_up_ms = self._refused.get(is_follower, (None, -LOOK_UP_MS))
+        if now_ms - looked_up_ms < LOOK_UP_MS:
+            return smallest
+        self._refused.pop(is_follower, None)
+        candidates = (
+            (session.is_follower, session.size_seen, session.id)
+            for session in self._sessions.values()
+            if now_ms - session.created_ms > EVICTION_MS or (is_follower and not session.is_follower)
+        )
+        return min(candidates, default=None)

@@ -1,0 +1,148 @@
+"""Who gets a fetch session and who gives way, without a broker."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ottla import _core
+from ottla.replication.fetch_session import (
+    EPOCH_MAX,
+    EVICTION_MS,
+    LOOK_UP_MS,
+    Asked,
+    CachedPartition,
+    FetchSession,
+    FetchSessions,
+    next_epoch,
+)
+from ottla.replication.partition import Partition
+
+
+def asked(partition: int, offset: int = 0, topic: str = "t") -> Asked:
+    return (topic, partition, offset, 1000, -1, -1, -1)
+
+
+class Cache(FetchSessions):
+    def __init__(self, slots: int) -> None:
+        ids = count(1)
+        super().__init__(slots, lambda: next(ids))
+
+    def begin(self, size: int, now_ms: int = 0, *, follower: bool = False) -> int | None:
+        session = self.create((CachedPartition(asked(index)) for index in range(size)), size, follower, now_ms)
+        return None if session is None else session.id
+
+    def ids(self) -> list[int]:
+        return [session_id for session_id in range(1, 20) if self.get(session_id) is not None]
+
+
+def test_without_slots_nobody_has_a_session() -> None:
+    assert Cache(0).begin(5) is None
+
+
+def test_one_that_was_not_used_for_long_gives_way_to_any() -> None:
+    cache = Cache(2)
+    assert (cache.begin(9, 0), cache.begin(9, 1)) == (1, 2)
+    first = cache.get(1)
+    assert first is not None
+    cache.touch(first, 2)
+    assert cache.begin(1, EVICTION_MS + 1) is None
+    assert cache.begin(1, EVICTION_MS + 2 + LOOK_UP_MS) == 3
+    assert cache.ids() == [1, 3]
+    assert (cache.partitions_cached, cache.evictions_total) == (10, 1)
+
+
+def test_a_smaller_one_that_has_had_its_time_gives_way_to_a_larger_one() -> None:
+    cache = Cache(2)
+    cache.begin(5, 0)
+    cache.begin(7, 0)
+    now = EVICTION_MS + 1
+    for session_id in (1, 2):
+        session = cache.get(session_id)
+        assert session is not None
+        cache.touch(session, now)
+    assert cache.begin(5, now) is None, "the one that is there stays when sizes are equal"
+    assert cache.begin(6, now) == 3
+    assert cache.ids() == [2, 3]
+    assert cache.begin(9, now) == 4, "the new one is young, the larger one is not"
+    assert cache.ids() == [3, 4]
+
+
+def test_a_follower_takes_a_consumers_place_at_once_and_keeps_its_own() -> None:
+    cache = Cache(1)
+    cache.begin(100)
+    assert cache.begin(100) is None
+    assert cache.begin(1, follower=True) == 2
+    assert cache.begin(5, follower=True) is None
+    assert cache.begin(1000, EVICTION_MS - 1) is None, "no consumer takes a follower's"
+    session = cache.get(2)
+    assert session is not None
+    cache.touch(session, EVICTION_MS + 1)
+    assert cache.begin(1000, EVICTION_MS + 1) is None
+    assert cache.begin(5, EVICTION_MS + 1, follower=True) == 3
+
+
+def test_a_closed_session_leaves_nothing_behind() -> None:
+    cache = Cache(5)
+    assert cache.begin(3) == 1
+    assert cache.remove(1)
+    assert not cache.remove(1)
+    assert (len(cache), cache.partitions_cached) == (0, 0)
+
+
+def test_epochs_wrap_to_one() -> None:
+    assert [next_epoch(0), next_epoch(7), next_epoch(EPOCH_MAX)] == [1, 8, 1]
+
+
+@pytest.mark.parametrize(
+    ("told", "must"),
+    [
+        ((0, 10, 0, False), False),
+        ((0, 10, 0, True), True),
+        ((0, 11, 0, False), True),
+        ((0, 10, 1, False), True),
+        ((3, -1, -1, False), True),
+    ],
+)
+def test_an_answer_names_only_what_changed(told: tuple[int, int, int, bool], must: bool) -> None:
+    entry = CachedPartition(asked(0), 10, 0)
+    assert entry.takes(*told[:3], has_more=told[3]) is must
+    assert entry.takes(*told[:3], has_more=told[3]) is (told[0] != 0 or told[3]), "it was told"
+
+
+def test_after_an_error_the_high_watermark_is_news() -> None:
+    entry = CachedPartition(asked(0), 10, 0)
+    entry.takes(3, 10, 0, has_more=False)
+    assert entry.takes(0, 10, 0, has_more=False)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Iterator[Partition]:
+    directory = _core.LogDirectory.open(tmp_path)
+    (log,) = directory.create("t", [0], _core.LogConfig())
+    yield Partition("t", 0, 1, log)
+    directory.close(clean=True)
+
+
+def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition) -> None:
+    session = FetchSession(1, False, 0)
+    session.add(CachedPartition(asked(0)))
+    session.add(CachedPartition(asked(1)))
+    assert [*session.live] == [("t", 0), ("t", 1)]
+    session.rests(("t", 0), session.entries["t", 0], partition)
+    assert [*session.live] == [("t", 1)]
+    partition.resign()
+    assert [*session.live] == [("t", 1), ("t", 0)]
+    assert not partition.fetches, "one wake-up is enough: appends to a lagging consumer cost nothing"
+
+
+def test_what_is_asked_again_or_forgotten_is_not_watched_any_more(partition: Partition) -> None:
+    session = FetchSession(1, False, 0)
+    for change in (lambda: session.update([asked(0, 5)], []), lambda: session.update([], [("t", 0)]), session.close):
+        session.add(CachedPartition(asked(0)))
+        session.rests(("t", 0), session.entries["t", 0], partition)
+        assert partition.fetches
+        change()
+        assert not partition.fetches
+    assert not session.entries
