@@ -296,6 +296,16 @@ class Log:
         self, request: ProduceRequest, index: int, leader_epoch: int, token: int
     ) -> AppendInfo | None: ...
     def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...
+    def append_records(  # a coordinator's own: (key, value) pairs as one batch; None: as `append`
+        self,
+        records: list[tuple[bytes, bytes | None]],
+        leader_epoch: int,
+        token: int,
+        *,
+        compression: str = "none",
+        producer_id: int = ...,  # not -1: part of that producer's transaction
+        producer_epoch: int = ...,
+    ) -> AppendInfo | None: ...
     def append_as_follower(self, records: Buffer) -> AppendInfo: ...
     def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None: ...  # offset, timestamp, epoch
@@ -620,6 +630,11 @@ class Disconnected:
     def peer_address(self) -> tuple[str, int]: ...
     @property
     def listener(self) -> str: ...
+
+# --- coordinators ---
+
+def decode_batches(data: Buffer) -> list[tuple[BatchInfo, list[tuple[int, bytes | None, bytes | None]]]]:
+    """The whole batches of a buffer, each with its records as (offset, key, value); control records too."""
 
 # --- client ---
 

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::buffer::Input;
+use super::coordinator;
 use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
 use super::records::BatchInfo;
@@ -374,6 +375,38 @@ impl Log {
             home::now_ms(),
             report,
         )?;
+        Ok(appended.map(AppendInfo::from))
+    }
+
+    /// A coordinator's own records as one batch: built, checked and appended in one call.
+    #[pyo3(signature = (records, leader_epoch, token, *, compression="none", producer_id=-1, producer_epoch=-1))]
+    fn append_records(
+        &self,
+        records: Vec<coordinator::NewRecord<'_>>,
+        leader_epoch: i32,
+        token: u64,
+        compression: &str,
+        producer_id: i64,
+        producer_epoch: i16,
+    ) -> PyResult<Option<AppendInfo>> {
+        let now_ms = home::now_ms();
+        let producer = (producer_id, producer_epoch);
+        let mut batch = coordinator::batch(&records, now_ms, compression, producer)?;
+        let Some(queue) = self.reports.get().map(Arc::clone) else {
+            let appended =
+                self.log
+                    .append(&mut batch, leader_epoch, Origin::Coordinator, now_ms)?;
+            return Ok(Some(appended.into()));
+        };
+        let report = move |result: Result<log::AppendInfo, LogError>| {
+            queue.push(
+                token,
+                Box::new(move |py| Ok(Py::new(py, AppendInfo::from(result?))?.into_any())),
+            );
+        };
+        let appended =
+            self.log
+                .append_or_queue(batch, leader_epoch, Origin::Coordinator, now_ms, report)?;
         Ok(appended.map(AppendInfo::from))
     }
 

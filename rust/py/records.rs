@@ -30,7 +30,7 @@ fn exclusive<T>(state: &Mutex<T>) -> PyResult<MutexGuard<'_, T>> {
         .ok_or_else(|| PyRuntimeError::new_err("used by two threads at once"))
 }
 
-fn codec(name: &str) -> PyResult<Codec> {
+pub fn codec(name: &str) -> PyResult<Codec> {
     Codec::from_name(name).ok_or_else(|| {
         let known = Codec::ALL.map(Codec::name).join(", ");
         PyValueError::new_err(format!("there is no codec '{name}'; there are {known}"))

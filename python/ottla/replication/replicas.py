@@ -12,6 +12,7 @@ from ottla.replication.partition import Partition, PartitionState
 
 if TYPE_CHECKING:
     from ottla.config import TopicConfig
+    from ottla.replication.internal_topic import RoleListener
     from ottla.replication.log_manager import LogManager
 
 logger = logging.getLogger("ottla.replicas")
@@ -25,6 +26,8 @@ class Replicas:
 
     def __init__(self, broker_id: int, logs: LogManager, server: Server) -> None:
         self.partitions: dict[tuple[str, int], Partition] = {}
+        #: Who is told of the roles of an internal topic's partitions, by topic.
+        self.role_listeners: dict[str, RoleListener] = {}
         #: Set when the log directory went out of use.
         self.failed = trio.Event()
         self._broker_id = broker_id
@@ -54,7 +57,18 @@ class Replicas:
             if partition is None:
                 partition = self.partitions[topic, index] = Partition(topic, index, self._broker_id, logs[index])
                 self._configure(partition, settings)
-            partition.apply(state)
+            was_leader = partition.is_leader
+            if partition.apply(state) and topic in self.role_listeners:
+                self._role_changed(partition, was_leader)
+
+    def _role_changed(self, partition: Partition, was_leader: bool) -> None:
+        listener = self.role_listeners.get(partition.topic)
+        if listener is None:
+            return
+        if was_leader:
+            listener.resigned(partition.index)
+        if partition.is_leader:
+            listener.elected(partition.index, partition.leader_epoch)
 
     def _configure(self, partition: Partition, settings: TopicConfig) -> None:
         partition.min_insync_replicas = settings.get_int("min.insync.replicas")
@@ -72,7 +86,9 @@ class Replicas:
         async with self._changing:
             partition = self.partitions.pop((topic, index), None)
             if partition is not None:
+                was_leader = partition.is_leader
                 partition.resign()
+                self._role_changed(partition, was_leader)
             if delete:
                 await self._logs.delete(topic, index)
 
@@ -106,5 +122,7 @@ class Replicas:
         elif not self.failed.is_set():
             logger.error("the log directory failed at %s, its partitions are offline: %s", partition, error)
             for other in self.partitions.values():
+                was_leader = other.is_leader
                 other.go_offline()
+                self._role_changed(other, was_leader)
             self.failed.set()

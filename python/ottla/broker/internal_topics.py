@@ -1,0 +1,122 @@
+"""The internal topics of this broker, with Kafka's settings for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.config import ConfigError
+from ottla.errors import CoordinatorNotAvailable, InvalidReplicationFactor, TopicAlreadyExists
+from ottla.replication.internal_topic import InternalTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+
+#: How long a request that needs the topic waits for its leaders before the client is told to ask again.
+CREATE_SECONDS = 5.0
+
+
+def offsets_topic(broker: Broker) -> InternalTopic:
+    """`__consumer_offsets`: groups and how far they have read."""
+    config = broker.config
+    return _topic(
+        broker,
+        OFFSETS,
+        prefix="offsets.topic",
+        overrides={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+        },
+        append_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+        compression=_codec(config.get_int("offsets.topic.compression.codec")),
+    )
+
+
+def transaction_state_topic(broker: Broker) -> InternalTopic:
+    """`__transaction_state`: transactional ids and what became of their transactions."""
+    config = broker.config
+    return _topic(
+        broker,
+        TRANSACTION_STATE,
+        prefix="transaction.state.log",
+        overrides={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        },
+        append_timeout_ms=config.get_int("request.timeout.ms"),
+    )
+
+
+#: offsets.topic.compression.codec: the numbers of Kafka's CompressionType
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def _codec(number: int) -> str:
+    if number not in range(len(CODECS)):
+        numbers = ", ".join(f"{number} {name}" for number, name in enumerate(CODECS))
+        name = "offsets.topic.compression.codec"
+        raise ConfigError(name, f"{name} is {number}, but must be one of {numbers}")
+    return CODECS[number]
+
+
+def _topic(
+    broker: Broker,
+    name: str,
+    *,
+    prefix: str,
+    overrides: dict[str, str | None],
+    append_timeout_ms: int,
+    compression: str = "none",
+) -> InternalTopic:
+    partitions = broker.config.get_int(f"{prefix}.num.partitions")
+    replication_factor = broker.config.get_int(f"{prefix}.replication.factor")
+
+    known = 0
+
+    def partition_count() -> int:
+        # Once known it stays: with another count keys would belong to other partitions, away from what they have.
+        nonlocal known
+        known = known or len(broker.metadata.topics.get(name, ()))
+        return known or partitions
+
+    async def create() -> None:
+        metadata = broker.metadata
+        if name not in metadata.topics:
+            try:
+                await broker.admin.create_topic(
+                    name, partitions=partitions, replication_factor=replication_factor, overrides=overrides
+                )
+            except TopicAlreadyExists:
+                pass  # another broker was first
+            except InvalidReplicationFactor as error:
+                message = (
+                    f"{name} needs {replication_factor} brokers ({prefix}.replication.factor); "
+                    f"the clients that need it wait until they are there: {error}"
+                )
+                broker.log.error(message)
+                raise CoordinatorNotAvailable(message) from error
+
+        def has_leaders() -> bool:
+            return metadata.has_leaders(name, range(partition_count()))
+
+        with trio.move_on_after(CREATE_SECONDS):
+            await metadata.wait_until(has_leaders)
+
+    return InternalTopic(
+        name,
+        replicas=broker.replicas,
+        server=broker.server,
+        deadlines=broker.deadlines,
+        partition_count=partition_count,
+        create=create,
+        append_timeout_ms=append_timeout_ms,
+        compression=compression,
+    )

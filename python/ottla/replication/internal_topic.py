@@ -1,0 +1,304 @@
+"""An internal topic: where a coordinator keeps its state, one partition per share of the groups (or transactional ids).
+
+Whoever leads a partition is the coordinator of the keys that belong to it. It reads the partition once when it becomes
+leader, answers from memory after that, and puts every change into the log before it tells anyone: an append is done
+only when the high watermark, and with one replica the disk, covers it. The leader epoch is the coordinator's epoch: an
+append for an epoch that is no longer the partition's is refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+import trio
+
+from ottla import _core
+from ottla.errors import (
+    KafkaError,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from ottla.errors import error as kafka_error
+from ottla.replication.partition import NO_EPOCH, Partition
+
+if TYPE_CHECKING:
+    from ottla._core import AppendInfo, BatchInfo, Log
+    from ottla.net import Server
+    from ottla.replication.delayed import Deadlines
+    from ottla.replication.replicas import Replicas
+
+#: How much is read and decoded at once: about 2,000 records, and a fraction of a millisecond with the interpreter.
+LOAD_BYTES = 256 * 1024
+
+NewRecords = list[tuple[bytes, bytes | None]]
+"""Key and value of each record; None is a tombstone."""
+
+
+class RoleListener(Protocol):
+    """Who is told when this broker becomes, or stops being, the leader of a partition. Called on the loop, at once."""
+
+    def elected(self, index: int, leader_epoch: int) -> None:
+        """Leader under a new epoch. Where it led under an older one, `resigned` was called before."""
+
+    def resigned(self, index: int) -> None:
+        """No longer leader. Appends that wait have failed by now, with NotLeaderOrFollower."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedBatch:
+    """A batch as it is in the log."""
+
+    info: BatchInfo
+    #: (offset, key, value); of a control batch none
+    records: list[tuple[int, bytes | None, bytes | None]]
+    #: of a control batch that ends a transaction: whether it committed
+    is_commit: bool | None
+
+
+class InternalTopic:
+    """One internal topic as its coordinator uses it. All methods are called from the loop's thread.
+
+    `partition_count` is asked for how many partitions there are (or will be); `create` makes the topic and returns when
+    it has leaders.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        replicas: Replicas,
+        server: Server,
+        deadlines: Deadlines,
+        partition_count: Callable[[], int],
+        create: Callable[[], Awaitable[None]],
+        append_timeout_ms: int,
+        compression: str = "none",
+    ) -> None:
+        self.name = name
+        self.append_timeout_ms = append_timeout_ms
+        self.compression = compression
+        self.partition_count = partition_count
+        self._create = create
+        self._replicas = replicas
+        self._server = server
+        self._deadlines = deadlines
+
+    def subscribe(self, listener: RoleListener) -> None:
+        """Tells `listener` of every change of role from now on, and at once of the partitions that are led already."""
+        self._replicas.role_listeners[self.name] = listener
+        for (topic, index), partition in self._replicas.partitions.items():
+            if topic == self.name and partition.is_leader:
+                listener.elected(index, partition.leader_epoch)
+
+    async def ensure(self) -> None:
+        """Creates the topic if it is not there; returns when it has leaders. Raises KafkaError if that is not to be."""
+        await self._create()
+
+    def partition_for(self, key: str) -> int:
+        """The partition whose leader coordinates `key`."""
+        return partition_for(key, self.partition_count())
+
+    def leader_epoch(self, index: int) -> int | None:
+        """The epoch in which this broker leads a partition; None if it does not."""
+        partition = self._replicas.partitions.get((self.name, index))
+        return partition.leader_epoch if partition is not None and partition.is_leader else None
+
+    # --- appending ---
+
+    async def append(
+        self, index: int, leader_epoch: int, records: NewRecords, producer: tuple[int, int] | None = None
+    ) -> int:
+        """Appends records as one batch; returns its last offset when it is safe (see above).
+
+        `producer` (id and epoch) makes the batch a part of that producer's transaction.
+
+        Raises:
+            NotLeaderOrFollower: the partition is in another leader epoch, or got into one meanwhile.
+            NotEnoughReplicas, NotEnoughReplicasAfterAppend: fewer in-sync replicas than min.insync.replicas; in the
+                second case, and after RequestTimedOut, the records are in the log and may yet become safe.
+            MessageTooLarge: the batch is larger than max.message.bytes.
+        """
+        done = trio.Event()
+        outcome = [0, -1]
+
+        def appended(error: int, last_offset: int) -> None:
+            outcome[:] = error, last_offset
+            done.set()
+
+        self.append_then(index, leader_epoch, records, appended, producer)
+        await done.wait()
+        error, last_offset = outcome
+        if error:
+            raise kafka_error(error, f"{self.name}-{index}")
+        return last_offset
+
+    def append_then(
+        self,
+        index: int,
+        leader_epoch: int,
+        records: NewRecords,
+        done: Callable[[int, int], None],
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        """The same without a task: `done(error code, last offset)` is called once, perhaps before this returns.
+
+        Calls of one partition reach the log in their order. The offset is -1 where nothing was appended.
+        """
+        partition = self._replicas.partitions.get((self.name, index))
+        if partition is None:
+            return done(UnknownTopicOrPartition.code, -1)
+        if not partition.is_leader or partition.leader_epoch != leader_epoch:
+            return done(partition.leader_error(NO_EPOCH) or NotLeaderOrFollower.code, -1)
+        if not partition.has_enough_replicas:
+            return done(NotEnoughReplicas.code, -1)
+        append = _Append(self._replicas, partition, done)
+        producer_id, producer_epoch = producer or (-1, -1)
+        try:
+            info = partition.log.append_records(
+                records,
+                leader_epoch,
+                self._server.next_token,
+                compression=self.compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            )
+        except KafkaError as refused:
+            return append.refused(refused)
+        if info is None:
+            self._server.expect(append.reported)
+        else:
+            append.appended(info)
+        if not append.done:
+            self._deadlines.add(self.append_timeout_ms, append)
+        return None
+
+    # --- reading ---
+
+    def load(self, index: int) -> Loading:
+        """The batches of a partition from its start to what is its end now, to be iterated with `async for`.
+
+        The iteration raises NotLeaderOrFollower when the partition's leader epoch changes meanwhile.
+        """
+        partition = self._replicas.partitions.get((self.name, index))
+        if partition is None:
+            raise UnknownTopicOrPartition(f"{self.name}-{index}")
+        return Loading(partition)
+
+
+class Loading:
+    """An iteration over a partition's batches. The disk is waited for on a thread, and the loop runs in between."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._leader_epoch = partition.leader_epoch
+        self._next = partition.log.start_offset
+        self._end = partition.log.end_offset
+        self._batches: deque[LoadedBatch] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LoadedBatch:
+        while not self._batches:
+            if self._next >= self._end:
+                raise StopAsyncIteration
+            await self._read()
+        return self._batches.popleft()
+
+    async def _read(self) -> None:
+        partition = self._partition
+        loaded = await trio.to_thread.run_sync(_read_batches, partition.log, self._next)
+        if partition.leader_epoch != self._leader_epoch or not partition.is_leader:
+            raise NotLeaderOrFollower(f"{partition} has another role since its loading began")
+        if not loaded:
+            self._next = self._end  # all that was left has been compacted away
+        for batch in loaded:
+            if batch.info.base_offset < self._end:
+                self._batches.append(batch)
+            self._next = batch.info.last_offset + 1
+
+
+def _read_batches(log: Log, offset: int) -> list[LoadedBatch]:
+    """Some whole batches from `offset` on; none at the end of the log."""
+    piece = log.read(offset, LOAD_BYTES).slice
+    if piece is None:
+        return []
+    loaded = []
+    for info, records in _core.decode_batches(piece.read()):
+        if info.last_offset < offset:
+            continue
+        if info.is_control:
+            loaded.append(LoadedBatch(info, [], _is_commit(records)))
+        else:
+            loaded.append(LoadedBatch(info, records, None))
+    return loaded
+
+
+def _is_commit(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> bool | None:
+    """What a control batch says (KIP-98): its one key is a version and a type, each int16; 0 aborts, 1 commits."""
+    if not records or records[0][1] is None or len(records[0][1]) < 4:
+        return None
+    return {0: False, 1: True}.get(int.from_bytes(records[0][1][2:4], "big", signed=True))
+
+
+class _Append:
+    """An append that is answered once: when it is safe, when it fails, or at its deadline."""
+
+    __slots__ = ("_answer", "_partition", "_replicas", "done")
+
+    def __init__(self, replicas: Replicas, partition: Partition, answer: Callable[[int, int], None]) -> None:
+        self._replicas = replicas
+        self._partition = partition
+        self._answer = answer
+        self.done = False
+
+    def reported(self, info: AppendInfo | None, error: BaseException | None) -> None:
+        """An I/O thread did it."""
+        if info is not None:
+            self.appended(info)
+        else:
+            assert isinstance(error, KafkaError), error
+            self.refused(error)
+
+    def refused(self, error: KafkaError) -> None:
+        if isinstance(error, StorageError):
+            self._replicas.storage_error(self._partition, error)
+        self._settle(error.code, -1)
+
+    def appended(self, info: AppendInfo) -> None:
+        partition = self._partition
+        partition.advance_high_watermark()
+
+        def durable(error: int) -> None:
+            if not error and not partition.has_enough_replicas:
+                error = NotEnoughReplicasAfterAppend.code
+            self._settle(error, info.last_offset)
+
+        if partition.wait_durable(info.last_offset, durable):
+            self._replicas.flush(partition)
+
+    def expire(self) -> None:
+        self._settle(RequestTimedOut.code, -1)
+
+    def _settle(self, error: int, last_offset: int) -> None:
+        if not self.done:
+            self.done = True
+            self._answer(error, last_offset)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Java's `Utils.abs(key.hashCode()) % count`: it decides who coordinates, so brokers of both kinds must agree."""
+    code = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    if code == 1 << 31:
+        return 0  # -2**31, whose absolute value Java's int cannot hold
+    return (code if code < 1 << 31 else (1 << 32) - code) % partition_count

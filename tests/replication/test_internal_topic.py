@@ -1,0 +1,194 @@
+"""Internal topics on real logs: what coordinators append is safe when they hear of it, and read back as it was."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla import _core
+from ottla.config import BrokerConfig
+from ottla.errors import NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
+from ottla.net import Server
+from ottla.replication.delayed import Deadlines
+from ottla.replication.internal_topic import InternalTopic, LoadedBatch, partition_for
+from ottla.replication.log_manager import LogManager
+from ottla.replication.partition import PartitionState
+from ottla.replication.replicas import Replicas
+
+ME = 1
+NAME = "__consumer_offsets"
+
+
+class Settings:
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.topics: dict[str, dict[str, str]] = {}
+
+    async def load_topic(self, topic: str) -> None:
+        self.topics.setdefault(topic, {})
+
+
+@dataclass
+class Roles:
+    seen: list[tuple[object, ...]] = field(default_factory=list)
+
+    def elected(self, index: int, leader_epoch: int) -> None:
+        self.seen.append(("elected", index, leader_epoch))
+
+    def resigned(self, index: int) -> None:
+        self.seen.append(("resigned", index))
+
+
+@dataclass
+class Opened:
+    replicas: Replicas
+    topic: InternalTopic
+    created: list[str]
+
+    async def apply(self, index: int, epoch: int, *, leader: int = ME) -> None:
+        replicas = tuple({ME, leader})
+        await self.replicas.apply(NAME, {index: PartitionState(1, leader, epoch, (leader,), replicas, 0)})
+
+    async def everything(self, index: int) -> list[LoadedBatch]:
+        return [batch async for batch in self.topic.load(index)]
+
+
+@asynccontextmanager
+async def opened(path: Path, **settings: str) -> AsyncIterator[Opened]:
+    config = BrokerConfig.load(None, {"log.dirs": str(path), **settings})
+    async with LogManager.open(config) as logs, trio.open_nursery() as nursery:
+        await logs.load(Settings(config))
+        server = Server(_core.Hub(supported={}))
+        replicas = Replicas(ME, logs, server)
+        deadlines = Deadlines()
+        created: list[str] = []
+
+        async def create() -> None:
+            created.append(NAME)
+
+        topic = InternalTopic(
+            NAME,
+            replicas=replicas,
+            server=server,
+            deadlines=deadlines,
+            partition_count=lambda: 50,
+            create=create,
+            append_timeout_ms=5_000,
+        )
+        nursery.start_soon(server.run, lambda request: None)
+        nursery.start_soon(deadlines.run)
+        yield Opened(replicas, topic, created)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
+async def test_what_is_appended_is_on_disk_and_loads_as_it_was(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        await here.apply(3, 0)
+        assert await here.topic.append(3, 0, [(b"k1", b"v1"), (b"k2", None)]) == 1
+        assert await here.topic.append(3, 0, [(b"k1", b"v2")], producer=(7, 2)) == 2
+        log = here.replicas.partitions[NAME, 3].log
+        assert log.flushed_offset == log.high_watermark == 3
+        log.append_bytes(_core.marker_batch(7, 2, True, 0, 1), 0, origin="coordinator")
+        log.append_bytes(_core.marker_batch(8, 0, False, 0, 1), 0, origin="coordinator")
+        batches = await here.everything(3)
+        assert [batch.records for batch in batches[:2]] == [
+            [(0, b"k1", b"v1"), (1, b"k2", None)],
+            [(2, b"k1", b"v2")],
+        ]
+        assert [(batch.info.producer_id, batch.info.is_transactional) for batch in batches[:2]] == [
+            (-1, False),
+            (7, True),
+        ]
+        assert [(batch.info.producer_id, batch.is_commit, batch.records) for batch in batches[2:]] == [
+            (7, True, []),
+            (8, False, []),
+        ]
+
+
+@pytest.mark.trio
+async def test_a_large_partition_loads_in_pieces(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        await here.apply(0, 0)
+        for start in range(0, 5_000, 500):
+            await here.topic.append(0, 0, [(b"%d" % number, bytes(200)) for number in range(start, start + 500)])
+        batches = await here.everything(0)
+        assert [record[1] for batch in batches for record in batch.records] == [b"%d" % n for n in range(5_000)]
+
+
+@pytest.mark.trio
+async def test_appends_of_another_epoch_are_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        with pytest.raises(UnknownTopicOrPartition):
+            await here.topic.append(0, 0, [(b"k", b"v")])
+        await here.apply(0, 4)
+        with pytest.raises(NotLeaderOrFollower):
+            await here.topic.append(0, 3, [(b"k", b"v")])
+        await here.apply(0, 5, leader=2)
+        with pytest.raises(NotLeaderOrFollower):
+            await here.topic.append(0, 5, [(b"k", b"v")])
+        assert here.topic.leader_epoch(0) is None
+        assert here.replicas.partitions[NAME, 0].log.end_offset == 0
+
+
+@pytest.mark.trio
+async def test_a_role_change_fails_appends_that_wait(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        await here.apply(0, 0)
+        partition = here.replicas.partitions[NAME, 0]
+        outcomes: list[tuple[int, int]] = []
+        here.topic.append_then(0, 0, [(b"k", b"v")], lambda *outcome: outcomes.append(outcome))
+        assert outcomes == []  # it waits for the disk
+        partition.apply(PartitionState(1, 2, 1, (2,), (1, 2), 0))
+        assert outcomes == [(NotLeaderOrFollower.code, 0)]
+        await here.apply(0, 2)
+        partition.min_insync_replicas = 2
+        with pytest.raises(NotEnoughReplicas):
+            await here.topic.append(0, 2, [(b"k", b"v")])
+
+
+@pytest.mark.trio
+async def test_loading_stops_when_the_role_changes(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        await here.apply(0, 0)
+        await here.topic.append(0, 0, [(b"k", b"v")])
+        loading = here.topic.load(0)
+        await here.apply(0, 1)
+        with pytest.raises(NotLeaderOrFollower):
+            await anext(loading)
+
+
+@pytest.mark.trio
+async def test_a_listener_hears_of_every_role(tmp_path: Path) -> None:
+    async with opened(tmp_path) as here:
+        roles = Roles()
+        await here.apply(1, 0)
+        here.topic.subscribe(roles)
+        assert roles.seen == [("elected", 1, 0)]
+        roles.seen.clear()
+        await here.apply(1, 0)
+        await here.apply(2, 7, leader=2)
+        assert roles.seen == []
+        await here.apply(1, 3)
+        await here.apply(1, 4, leader=2)
+        await here.apply(1, 5)
+        await here.replicas.stop(NAME, 1, delete=False)
+        assert roles.seen == [
+            ("resigned", 1),
+            ("elected", 1, 3),
+            ("resigned", 1),
+            ("elected", 1, 5),
+            ("resigned", 1),
+        ]
+
+
+def test_keys_belong_to_the_partitions_that_java_gives_them() -> None:
+    # "polygenelubricants".hashCode() is -2**31, whose absolute value is no int; the others by Java's formula.
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("", 50) == 0
+    assert partition_for("a", 50) == 97 % 50
+    assert partition_for("hello", 1000) == 99162322 % 1000
+    assert partition_for("\U0001f600", 1 << 31) == 0xD83D * 31 + 0xDE00
