@@ -65,6 +65,13 @@ KAFKA = {
     57: ("UpdateFeatures", 0),
 }
 
+# Served although 2.7 does not have them: for tools; no client infers a release from them.
+LATER = {
+    60: ("DescribeCluster", "2.8"),
+    65: ("DescribeTransactions", "3.0"),
+    66: ("ListTransactions", "3.0"),
+}
+
 NOTES = {
     0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised "
     "because old librdkafka stops compressing where they are missing.",
@@ -105,9 +112,12 @@ def _lines() -> Iterator[str]:
     yield "| key | API | versions | Kafka 2.7 | |"
     yield "|---|---|---|---|---|"
     for key, (lowest, highest) in sorted(SUPPORTED.items()):
-        name, kafka = KAFKA[key]
+        if key in KAFKA:
+            name, kafka = KAFKA[key][0], f"0-{KAFKA[key][1]}"
+        else:
+            name, kafka = LATER[key][0], f"from {LATER[key][1]}"
         note = NOTES.get(key, "" if key in ADVERTISED else "Not advertised.")
-        yield f"| {key} | {name} | {lowest}-{highest} | 0-{kafka} | {note} |"
+        yield f"| {key} | {name} | {lowest}-{highest} | {kafka} | {note} |"
     yield "\nAll other requests close the connection, with one line in the log that names key, version and client."
     yield "\n## Knowingly absent\n"
     yield "| part | APIs |"

@@ -69,6 +69,8 @@ _FILES = {
     56: "k56_alter_isr",
     57: "k57_update_features",
     60: "k60_describe_cluster",
+    65: "k65_describe_transactions",
+    66: "k66_list_transactions",
 }
 
 KEYS = tuple(_FILES)

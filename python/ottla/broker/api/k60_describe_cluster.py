@@ -1,0 +1,37 @@
+"""DescribeCluster (key 60): the brokers and the controller, without a topic (KIP-700). Later than 2.7."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api.k03_metadata import CLUSTER_OPERATIONS
+from ottla.wire.k60_describe_cluster import (
+    DESCRIBE_CLUSTER,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: DescribeClusterRequest = DESCRIBE_CLUSTER.decode_request(version, request)
+    cache = broker.metadata
+    answer = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=cache.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=other.broker_id, host=endpoint[0], port=endpoint[1], rack=other.rack)
+            for other in cache.brokers.values()
+            if (endpoint := broker.endpoint(other, request)) is not None
+        ],
+    )
+    if asked.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    request.reply(DESCRIBE_CLUSTER.encode_response(version, answer))
