@@ -16,8 +16,9 @@ In another terminal of this folder:
                              producer.produce("greetings", key="to you", value="hello")
                              producer.flush()
 
-  Spark                      spark.read.format("ottla").option("subscribe", "greetings")
-                                 .option("kafka.bootstrap.servers", "{address}").load()
+  Spark                      from ottla.spark import session
+                             session().read.format("ottla").option("subscribe", "greetings") \\
+                                 .option("kafka.bootstrap.servers", "{address}").load().show()
 
 Everything it can be told: .venv/bin/ottla serve --help, docs/settings.md. A real workload with a picture: make demo
 """
