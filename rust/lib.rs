@@ -2,6 +2,7 @@
 //!
 //! * `checksum`: CRC-32C, the checksum of a record batch.
 //! * `murmur2`: the hash that chooses a partition for a key.
+//! * `siphash`: a hash with a secret, for the keys of compaction.
 //! * `records`: record batches, format v2: validate, decode, encode, compress, columns.
 //! * `storage`: the file system as a trait, with a faulty one for tests.
 //! * `log`: segments, indexes, producer state, leader epochs, recovery.
@@ -17,6 +18,7 @@ pub mod murmur2;
 #[cfg(target_os = "linux")]
 pub mod net;
 pub mod records;
+pub mod siphash;
 pub mod storage;
 pub mod wire;
 

@@ -538,7 +538,9 @@ class Request(Buffer):
     def reply_produce(
         self,
         results: Sequence[  # a list; Sequence because a list's type is invariant
-            AppendInfo | tuple[int, int, int, int] | tuple[int, int, int, int, list[tuple[int, str | None]], str | None]
+            AppendInfo
+            | tuple[int, int, int, int]
+            | tuple[int, int, int, int, Sequence[tuple[int, str | None]], str | None]
         ],
         throttle_ms: int = 0,
     ) -> None: ...

@@ -9,6 +9,7 @@ Source: the protocol guide's table of error codes.
 `LocalProtocolError` when a message of ours cannot be expressed in the version asked for.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -30,6 +31,8 @@ class KafkaError(Exception):
     code: ClassVar[int]
     name: ClassVar[str]
     retriable: ClassVar[bool]
+    #: Of records that were refused one by one (KIP-467): index in the batch and reason of each.
+    record_errors: Sequence[tuple[int, str | None]] = ()
 
     def __init_subclass__(cls, *, code: int, retriable: bool = False, name: str = "") -> None:
         cls.code = code

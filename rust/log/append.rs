@@ -11,7 +11,8 @@ pub use super::producer_state::Origin;
 use super::segment::{AppendFailure, Segment};
 use super::snapshots::end_marker;
 use crate::records::{
-    BatchHeader, Batches, Limits, Marker, Scratch, set_max_timestamp, stamp, validate,
+    BatchHeader, Batches, Limits, Marker, Scratch, keyless_records, set_max_timestamp, stamp,
+    validate,
 };
 
 /// What became of an append.
@@ -293,9 +294,7 @@ fn check_produced(
         }
     }
     if config.compact && validated.keyless && !header.is_control() {
-        return Err(LogError::InvalidRecord(
-            "a record without key for a compacted topic".to_owned(),
-        ));
+        return Err(rejected_keyless(records, &header, &limits));
     }
     if config.message_timestamp_type == TimestampType::CreateTime {
         check_timestamps(&validated, config, now_ms)?;
@@ -306,6 +305,22 @@ fn check_produced(
     }
     let marker = end_marker(records, &header);
     Ok(Checked { header, marker })
+}
+
+/// Names each record without key. Compaction keeps the last record of each key, so a compacted topic has no place for them.
+#[cold]
+fn rejected_keyless(records: &[u8], header: &BatchHeader, limits: &Limits) -> LogError {
+    let found =
+        SCRATCH.with_borrow_mut(|scratch| keyless_records(records, header, limits, scratch));
+    match found {
+        Ok(indexes) => LogError::RejectedRecords(
+            indexes
+                .into_iter()
+                .map(|index| (index, "a compacted topic takes no record without key".to_owned()))
+                .collect(),
+        ),
+        Err(error) => error.into(),
+    }
 }
 
 fn check_timestamps(

@@ -44,6 +44,9 @@ pub enum LogError {
     Record(#[from] RecordError),
     #[error("{0}")]
     InvalidRecord(String),
+    /// Some records of a batch break a rule of the topic, so none is stored: index in the batch and reason of each (KIP-467).
+    #[error("One or more records have been rejected")]
+    RejectedRecords(Vec<(i32, String)>),
     #[error("a batch of {bytes} bytes is larger than max.message.bytes = {bytes_max}")]
     BatchTooLarge { bytes: usize, bytes_max: u32 },
     #[error("batches of {bytes} bytes do not fit into a segment of segment.bytes = {bytes_max}")]
@@ -102,7 +105,7 @@ impl LogError {
             Self::Corrupt { .. } => 2,
             Self::OffsetOutOfRange { .. } => 1,
             Self::Record(error) => error.code(),
-            Self::InvalidRecord(_) => 87,
+            Self::InvalidRecord(_) | Self::RejectedRecords(_) => 87,
             Self::BatchTooLarge { .. } => 10,
             Self::LargerThanSegment { .. } => 18,
             Self::InvalidTimestamp { .. } => 32,

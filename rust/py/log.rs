@@ -35,7 +35,15 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 impl From<LogError> for PyErr {
     fn from(error: LogError) -> Self {
-        kafka_error(error.code(), error.to_string())
+        let exception = kafka_error(error.code(), error.to_string());
+        if let LogError::RejectedRecords(records) = error {
+            let told = Python::attach(|py| {
+                exception.value(py).setattr("record_errors", records)?;
+                PyResult::Ok(())
+            });
+            return told.err().unwrap_or(exception);
+        }
+        exception
     }
 }
 

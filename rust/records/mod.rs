@@ -32,7 +32,7 @@ pub use control::{Marker, Outcome};
 pub use decode::{Headers, Record, Records};
 pub use encode::{BatchBuilder, BatchOptions, Header};
 pub use error::{ErrorKind, RecordError};
-pub use validate::{Limits, Scratch, Validated, validate};
+pub use validate::{Limits, Scratch, Validated, keyless_records, validate};
 
 #[cfg(test)]
 mod tests;

@@ -134,6 +134,26 @@ pub fn validate(
     walk_all(records, header, decompressed)
 }
 
+/// The indexes of the records without key, for a batch that [`validate`] found to have some.
+#[cold]
+pub fn keyless_records(
+    batch: &[u8],
+    header: &BatchHeader,
+    limits: &Limits,
+    scratch: &mut Scratch,
+) -> Result<Vec<i32>, RecordError> {
+    let (records, _) = scratch.records(batch, header, limits)?;
+    let (mut found, mut at) = (Vec::new(), 0);
+    for index in 0..header.record_count {
+        let record = walk::read(records, at)?;
+        if record.key.length < 0 {
+            found.push(index);
+        }
+        at = record.end;
+    }
+    Ok(found)
+}
+
 /// Walks over all records. A record's damage is `placed` where it is in the batch or in the decompressed records.
 fn walk_all(
     records: &[u8],

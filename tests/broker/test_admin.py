@@ -76,6 +76,7 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         18: (0, 3),
         19: (0, 6),
         20: (0, 5),
+        21: (0, 2),
         22: (0, 4),
         23: (0, 3),
         32: (0, 3),

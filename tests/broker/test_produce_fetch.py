@@ -5,10 +5,12 @@ import time
 
 import pytest
 
+from ottla import _core
 from ottla.client.errors import ConnectionLost
 from ottla.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
+    InvalidRecord,
     InvalidRequiredAcks,
     MessageTooLarge,
     NotEnoughReplicas,
@@ -19,6 +21,12 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.k44_incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.broker.conftest import Client, batch, connect, values
 from tests.peers.ottla import Broker, Brokers
 
@@ -155,3 +163,46 @@ def test_a_stopping_broker_answers_parked_fetches_at_once(brokers: Brokers) -> N
         broker.stop()
         assert values(parked.receive()) == [b"a"]
         assert time.monotonic() - begin < 4
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_compacted_topic_names_each_record_without_key(client: Client, compression: str) -> None:
+    """KIP-467: the producer learns which records are at fault; none of the batch is stored."""
+    topic = f"keyless-{compression}"
+    client.create(topic, cleanup_policy="compact")
+    builder = _core.BatchBuilder(compression=compression)
+    for key in (b"a", None, b"", None):
+        builder.append(1, key, b"value")
+    records = builder.finish()
+    ((row,),) = [topic.partitions for topic in client.produce(topic, records).responses]
+    assert (row.error_code, row.base_offset) == (InvalidRecord.code, -1)
+    assert [error.batch_index for error in row.record_errors] == [1, 3]
+    assert "without key" in (row.record_errors[0].batch_index_error_message or "")
+    assert row.error_message == "One or more records have been rejected"
+    ((row,),) = [topic.partitions for topic in client.produce(topic, records, version=7).responses]
+    assert (row.error_code, row.record_errors) == (InvalidRecord.code, [])
+    assert values(client.fetch(topic)) == []
+
+
+def test_whether_a_topic_is_compacted_may_change(client: Client) -> None:
+    client.create("switched")
+
+    def switch(policy: str) -> None:
+        change = AlterableConfig(name="cleanup.policy", config_operation=0, value=policy)
+        row = AlterConfigsResource(resource_type=2, resource_name="switched", configs=[change])
+        answer = client.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[row]))
+        assert [row.error_code for row in answer.responses] == [0]
+
+    def produced(wanted: int) -> bool:
+        """Brokers learn of the change a moment after the answer."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if client.produce("switched", batch(b"no key")).responses[0].partitions[0].error_code == wanted:
+                return True
+        return False
+
+    assert produced(0)
+    switch("compact")
+    assert produced(InvalidRecord.code)
+    switch("delete")
+    assert produced(0)

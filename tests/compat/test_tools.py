@@ -21,6 +21,7 @@ RANGES = {
     "ApiVersions": (0, 3),
     "CreateTopics": (0, 6),
     "DeleteTopics": (0, 5),
+    "DeleteRecords": (0, 2),
     "InitProducerId": (0, 4),
     "OffsetForLeaderEpoch": (0, 3),
     "DescribeConfigs": (0, 3),

@@ -121,3 +121,33 @@ def test_a_failed_directory_fails_whoever_waits_and_says_so_from_then_on(partiti
     partition.go_offline()
     assert answers == [StorageError.code]
     assert partition.leader_error(-1) == partition.leader_error(0) == StorageError.code
+
+
+class Deletion:
+    def __init__(self, partition: Partition) -> None:
+        self.seen: list[int] = []
+        partition.deletions[self] = None
+
+    def advanced(self, partition: Partition) -> None:
+        self.seen.append(partition.low_watermark({ME, 2}))
+
+    def expire(self) -> None:
+        raise AssertionError("there is no deadline here")
+
+
+def test_the_low_watermark_is_the_least_start_of_the_replicas_that_are_alive(partition: Partition) -> None:
+    partition.apply(state(0, replicas=(ME, 2, 3)))
+    for _ in range(5):
+        append(partition)
+    partition.log.high_watermark = 5
+    partition.log.set_start_offset(4)
+    assert partition.low_watermark({ME}) == 4
+    assert partition.low_watermark({ME, 2}) == -1, "a replica that said nothing may have everything"
+    deletion = Deletion(partition)
+    partition.replica_started(2, 3)
+    partition.replica_started(3, 1)
+    partition.replica_started(2, 7)
+    assert deletion.seen == [3, 3, 4]
+    assert partition.low_watermark({ME, 2, 3}) == 1
+    partition.resign()
+    assert len(deletion.seen) == 4, "who waits must see that this is no leader any more"

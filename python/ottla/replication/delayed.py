@@ -9,7 +9,7 @@ lost), and one heap with one task serves every deadline.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
@@ -66,8 +66,11 @@ class Deadlines:
 
 
 #: A partition's part of a Produce answer: what was appended, or an error code with base offset, append time (-1: the
-#: records' own) and log start offset.
-ProduceResult: TypeAlias = "AppendInfo | tuple[int, int, int, int]"
+#: records' own) and log start offset; where single records were refused (KIP-467) also those with their reasons, and a
+#: message.
+ProduceResult: TypeAlias = (
+    "AppendInfo | tuple[int, int, int, int] | tuple[int, int, int, int, Sequence[tuple[int, str | None]], str]"
+)
 
 
 class WaitingProduce:

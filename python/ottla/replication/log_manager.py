@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +16,7 @@ import trio
 
 from ottla._core import LogConfig, LogDirectory
 from ottla.config import BrokerConfig, ConfigError, TopicConfig
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla._core import Completions, Log
@@ -176,6 +177,26 @@ class LogManager:
         """Takes a log away: its folder is renamed at once and removed later. Raises StorageError."""
         if self.logs.pop((topic, index), None) is not None:
             await trio.to_thread.run_sync(self._directory.delete, topic, index)
+
+    async def delete_records(self, starts: Sequence[tuple[Log, int]]) -> list[KafkaError | None]:
+        """Moves the starts of logs up to offsets (those that are there already stay), and returns when that would
+        survive a restart; for each what kept it from happening.
+        """
+        return await trio.to_thread.run_sync(self._delete_records, starts)
+
+    def _delete_records(self, starts: Sequence[tuple[Log, int]]) -> list[KafkaError | None]:
+        errors: list[KafkaError | None] = []
+        for log, start_offset in starts:
+            try:
+                log.set_start_offset(start_offset)
+                errors.append(None)
+            except KafkaError as error:
+                errors.append(error)
+        try:
+            self._directory.checkpoint_start_offsets()
+        except KafkaError as failure:
+            return [error or failure for error in errors]
+        return errors
 
     @property
     def flush_on_acks_all(self) -> bool:

@@ -14,7 +14,7 @@ first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -65,6 +65,7 @@ class Partition:
         "_broker_id",
         "_durable",
         "compression_type",
+        "deletions",
         "fetches",
         "flush_on_acks_all",
         "index",
@@ -74,7 +75,9 @@ class Partition:
         "leader_epoch_start",
         "log",
         "log_start_told",
+        "may_delete",
         "min_insync_replicas",
+        "replica_starts",
         "state",
         "topic",
     )
@@ -91,6 +94,8 @@ class Partition:
         self.state: PartitionState | None = None
         self.min_insync_replicas = 1
         self.compression_type = "producer"
+        #: `cleanup.policy` contains `delete`: records may be deleted by request.
+        self.may_delete = True
         #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power
         #: cut.
         self.flush_on_acks_all = True
@@ -98,6 +103,10 @@ class Partition:
         self.fetches: dict[Waiter, None] = {}
         #: What those who wait in `fetches` have last heard of.
         self.log_start_told = log.start_offset
+        #: Deletions of records that wait for other replicas.
+        self.deletions: dict[Waiter, None] = {}
+        #: Where the logs of other replicas start, as far as they have said so.
+        self.replica_starts: dict[int, int] = {}
         self._broker_id = broker_id
         self._durable: deque[_Durable] = deque()
 
@@ -131,22 +140,42 @@ class Partition:
         self._fail_waiting()
 
     def release_fetches(self) -> None:
-        """Answers every parked fetch with what there is: a stopping broker does not let consumers wait for their
-        deadlines.
+        """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for
+        their deadlines.
         """
-        for fetch in tuple(self.fetches):
-            fetch.expire()
+        for waiter in (*self.fetches, *self.deletions):
+            waiter.expire()
 
     def go_offline(self) -> None:
         """The log can no longer be used."""
         self.is_offline = True
         self.resign()
 
+    # --- the log's start ---
+
+    def low_watermark(self, alive: Container[int]) -> int:
+        """The least start offset of the replicas on brokers in `alive`: what no reader finds any more."""
+        replicas = () if self.state is None else self.state.replicas
+        others = (replica for replica in replicas if replica != self._broker_id and replica in alive)
+        return min([self.log.start_offset, *(self.replica_starts.get(other, -1) for other in others)])
+
+    def replica_started(self, broker_id: int, start_offset: int) -> None:
+        """Another replica's log starts at `start_offset` now."""
+        self.replica_starts[broker_id] = start_offset
+        self._wake_deletions()
+
+    def _wake_deletions(self) -> None:
+        for deletion in tuple(self.deletions):
+            deletion.advanced(self)
+
+    # --- who waits ---
+
     def _fail_waiting(self) -> None:
         waiting, self._durable = self._durable, deque()
         for durable in waiting:
             durable.done(StorageError.code if self.is_offline else NotLeaderOrFollower.code)
         self._wake_fetches()
+        self._wake_deletions()
 
     def leader_error(self, current_leader_epoch: int) -> int:
         """0 if a client that believes in `current_leader_epoch` (-1: it does not say) may be served here, else the

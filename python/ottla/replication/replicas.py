@@ -73,6 +73,7 @@ class Replicas:
     def _configure(self, partition: Partition, settings: TopicConfig) -> None:
         partition.min_insync_replicas = settings.get_int("min.insync.replicas")
         partition.compression_type = settings.get_str("compression.type")
+        partition.may_delete = "delete" in settings.get_list("cleanup.policy")
         partition.flush_on_acks_all = self._logs.flush_on_acks_all
 
     def topic_config_changed(self, topic: str) -> None:

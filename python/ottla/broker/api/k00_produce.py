@@ -154,6 +154,8 @@ def _error(error: type[KafkaError]) -> tuple[int, int, int, int]:
 def _refused(broker: Broker, partition: Partition, error: KafkaError) -> ProduceResult:
     if isinstance(error, StorageError):
         broker.replicas.storage_error(partition, error)
+    if error.record_errors:
+        return (error.code, -1, -1, -1, error.record_errors, str(error))
     start = partition.log.start_offset if error.code in _WITH_LOG_START else -1
     return (error.code, -1, -1, start)
 

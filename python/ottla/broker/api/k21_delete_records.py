@@ -1,0 +1,159 @@
+"""DeleteRecords (key 21): moves the start of logs up, so that nothing before an offset is read again (KIP-107).
+
+Offset -1 is the high watermark; beyond that is OFFSET_OUT_OF_RANGE. A topic whose `cleanup.policy` lacks `delete` keeps
+its records (POLICY_VIOLATION), and so do internal topics (INVALID_TOPIC_EXCEPTION). Files go with the next retention
+check; what the answer promises is that no restart brings the records back, so `log-start-offset-checkpoint` is written
+first. (Kafka writes it up to a minute later.) With several replicas the answer waits until each of them that is alive
+has moved its start, at most for the request's timeout.
+
+Version 1 tells the throttle time, 2 is flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.metadata_cache import INTERNAL_TOPICS
+from ottla.errors import (
+    InvalidTopic,
+    KafkaError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RequestTimedOut,
+    StorageError,
+    UnknownTopicOrPartition,
+    error,
+)
+from ottla.wire.k21_delete_records import (
+    DELETE_RECORDS,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+    from ottla.replication.partition import Partition
+
+VERSIONS = range(3)
+
+HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    asked: DeleteRecordsRequest = DELETE_RECORDS.decode_request(request.api_version, request)
+    topics = []
+    moves: list[_Move] = []
+    for topic in asked.topics:
+        rows = []
+        for wanted in topic.partitions:
+            row = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK)
+            try:
+                partition = _deletable(broker, topic.name, wanted.partition_index)
+                target = partition.log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+                if target < 0:
+                    raise OffsetOutOfRange
+                moves.append(_Move(partition, target, row))
+            except KafkaError as refused:
+                row.error_code = refused.code
+            rows.append(row)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=rows))
+    if moves:
+        await _move(broker, moves)
+    waiting = _Waiting(broker, request, topics, [move for move in moves if move.row.error_code == 0])
+    waiting.check()
+    if not waiting.done:
+        broker.deadlines.add(max(asked.timeout_ms, 0), waiting)
+
+
+def _deletable(broker: Broker, topic: str, index: int) -> Partition:
+    """The partition, if its records may be deleted here. Raises KafkaError."""
+    if index not in broker.metadata.topics.get(topic, {}):
+        raise UnknownTopicOrPartition
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic
+    partition = broker.replicas.partitions.get((topic, index))
+    if partition is None:
+        raise NotLeaderOrFollower
+    if code := partition.leader_error(-1):
+        raise error(code)
+    if not partition.may_delete:
+        raise PolicyViolation
+    return partition
+
+
+class _Move:
+    """One partition's part: where its start is to be."""
+
+    __slots__ = ("leader_epoch", "partition", "row", "target")
+
+    def __init__(self, partition: Partition, target: int, row: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.target = target
+        self.row = row
+
+
+async def _move(broker: Broker, moves: list[_Move]) -> None:
+    """Moves the starts and makes that durable; an error stands in the row of its partition."""
+    errors = await broker.logs.delete_records([(move.partition.log, move.target) for move in moves])
+    for move, failure in zip(moves, errors, strict=True):
+        if failure is not None:
+            move.row.error_code = failure.code
+            if isinstance(failure, StorageError):
+                broker.replicas.storage_error(move.partition, failure)
+
+
+class _Waiting:
+    """The request while replicas are behind: it waits for the least start of those that are alive."""
+
+    def __init__(
+        self, broker: Broker, request: Request, topics: list[DeleteRecordsTopicResult], moves: list[_Move]
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._topics = topics
+        self._moves = moves
+        self._waiting = moves
+        self.done = False
+        for move in moves:
+            move.partition.deletions[self] = None
+
+    def advanced(self, partition: Partition) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Answers if every partition has got there, or cannot any more."""
+        if self.done:
+            return
+        self._waiting = [move for move in self._waiting if not self._is_settled(move)]
+        if not self._waiting:
+            self._answer()
+
+    def _is_settled(self, move: _Move) -> bool:
+        partition, row = move.partition, move.row
+        if row.error_code:
+            return True
+        if not partition.is_leader or partition.leader_epoch != move.leader_epoch:
+            row.error_code, row.low_watermark = NotLeaderOrFollower.code, NO_LOW_WATERMARK
+            return True
+        row.low_watermark = partition.low_watermark(self._broker.metadata.brokers)
+        return row.low_watermark >= move.target
+
+    def expire(self) -> None:
+        self.check()
+        if not self.done:
+            for move in self._waiting:
+                move.row.error_code = RequestTimedOut.code
+            self._answer()
+
+    def _answer(self) -> None:
+        self.done = True
+        for move in self._moves:
+            move.partition.deletions.pop(self, None)
+        response = DeleteRecordsResponse(topics=self._topics)
+        self._request.reply(DELETE_RECORDS.encode_response(self._request.api_version, response))
