@@ -102,6 +102,7 @@ async def _move(broker: Broker, moves: list[_Move]) -> None:
     """Moves the starts and makes that durable; an error stands in the row of its partition."""
     errors = await broker.logs.delete_records([(move.partition.log, move.target) for move in moves])
     for move, failure in zip(moves, errors, strict=True):
+        move.partition.check_log_start()
         if failure is not None:
             move.row.error_code = failure.code
             if isinstance(failure, StorageError):
