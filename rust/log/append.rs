@@ -316,7 +316,12 @@ fn rejected_keyless(records: &[u8], header: &BatchHeader, limits: &Limits) -> Lo
         Ok(indexes) => LogError::RejectedRecords(
             indexes
                 .into_iter()
-                .map(|index| (index, "a compacted topic takes no record without key".to_owned()))
+                .map(|index| {
+                    (
+                        index,
+                        "a compacted topic takes no record without key".to_owned(),
+                    )
+                })
                 .collect(),
         ),
         Err(error) => error.into(),
