@@ -81,9 +81,8 @@ NOTES = {
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",
     6: "Between brokers only; not advertised.",
-    10: "Answers COORDINATOR_NOT_AVAILABLE, since there are no groups and no transactions.",
+    10: "Groups: COORDINATOR_NOT_AVAILABLE, since there are none.",
     18: "An unknown version is answered in version 0's form with error 35, as clients expect.",
-    22: "For idempotent producers; a transactional id needs the coordinator that is not there.",
 }
 
 ABSENT = {

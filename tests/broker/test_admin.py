@@ -12,6 +12,7 @@ from ottla.errors import (
     InvalidRequest,
     InvalidTopic,
     LeaderNotAvailable,
+    NotCoordinator,
     StaleBrokerEpoch,
     StaleControllerEpoch,
     TopicAlreadyExists,
@@ -67,7 +68,7 @@ def metadata(client: Client, *names: str, create: bool = False) -> MetadataRespo
 def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
     answer = client.call(API_VERSIONS, ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
     ranges = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
-    assert ranges == {
+    wanted = {
         0: (0, 8),
         1: (0, 12),
         2: (0, 5),
@@ -84,6 +85,7 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         37: (0, 3),
         44: (0, 1),
     }
+    assert {key: ranges.get(key) for key in wanted} == wanted
     bad = client.call(API_VERSIONS, ApiVersionsRequest(client_software_name="-", client_software_version=""), 3)
     assert bad.error_code == InvalidRequest.code
 
@@ -280,7 +282,7 @@ def test_coordinators_are_asked_for_later(client: Client) -> None:
         answer = client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="group"), version)
         assert (answer.error_code, answer.node_id) == (CoordinatorNotAvailable.code, -1)
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
-    assert client.call(INIT_PRODUCER_ID, request).error_code == CoordinatorNotAvailable.code
+    assert client.call(INIT_PRODUCER_ID, request).error_code == NotCoordinator.code, "nobody has asked for one yet"
 
 
 def test_controllers_of_the_past_are_ignored(client: Client) -> None:

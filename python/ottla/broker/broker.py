@@ -22,6 +22,7 @@ from ottla.broker.admin import Admin
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.requests import ADVERTISED, SUPPORTED, Requests
 from ottla.broker.settings import Settings
+from ottla.broker.transactions import transactions
 from ottla.config import BrokerConfig
 from ottla.controller.controller import Controller
 from ottla.controller.producer_ids import ProducerIds
@@ -60,6 +61,7 @@ class Broker:
         self.metadata = MetadataCache()
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(self)
+        self.transactions = transactions(self)
         self.advertised = ADVERTISED
         self.registration = Registration(tree, broker_id, self._describe)
         self.controller = Controller(
@@ -110,6 +112,7 @@ class Broker:
             await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed)
             await self.registration.register()
             nursery.start_soon(self.registration.run)
+            nursery.start_soon(self.transactions.run)
             nursery.start_soon(self.controller.run)
             await self._until_ready()
             nursery.start_soon(self._until_failed)

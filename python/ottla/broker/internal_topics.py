@@ -26,7 +26,8 @@ def offsets_topic(broker: Broker) -> InternalTopic:
     return _topic(
         broker,
         OFFSETS,
-        prefix="offsets.topic",
+        partitions="offsets.topic.num.partitions",
+        replication_factor="offsets.topic.replication.factor",
         overrides={
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -43,7 +44,8 @@ def transaction_state_topic(broker: Broker) -> InternalTopic:
     return _topic(
         broker,
         TRANSACTION_STATE,
-        prefix="transaction.state.log",
+        partitions="transaction.state.log.num.partitions",
+        replication_factor="transaction.state.log.replication.factor",
         overrides={
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -71,13 +73,15 @@ def _topic(
     broker: Broker,
     name: str,
     *,
-    prefix: str,
+    partitions: str,
+    replication_factor: str,
     overrides: dict[str, str | None],
     append_timeout_ms: int,
     compression: str = "none",
 ) -> InternalTopic:
-    partitions = broker.config.get_int(f"{prefix}.num.partitions")
-    replication_factor = broker.config.get_int(f"{prefix}.replication.factor")
+    """`partitions` and `replication_factor` are the settings that tell these numbers."""
+    partition_count_wanted = broker.config.get_int(partitions)
+    replicas_wanted = broker.config.get_int(replication_factor)
 
     known = 0
 
@@ -85,20 +89,20 @@ def _topic(
         # Once known it stays: with another count keys would belong to other partitions, away from what they have.
         nonlocal known
         known = known or len(broker.metadata.topics.get(name, ()))
-        return known or partitions
+        return known or partition_count_wanted
 
     async def create() -> None:
         metadata = broker.metadata
         if name not in metadata.topics:
             try:
                 await broker.admin.create_topic(
-                    name, partitions=partitions, replication_factor=replication_factor, overrides=overrides
+                    name, partitions=partition_count_wanted, replication_factor=replicas_wanted, overrides=overrides
                 )
             except TopicAlreadyExists:
                 pass  # another broker was first
             except InvalidReplicationFactor as error:
                 message = (
-                    f"{name} needs {replication_factor} brokers ({prefix}.replication.factor); "
+                    f"{name} needs {replicas_wanted} brokers ({replication_factor}); "
                     f"the clients that need it wait until they are there: {error}"
                 )
                 broker.log.error(message)

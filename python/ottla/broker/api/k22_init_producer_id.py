@@ -1,8 +1,9 @@
-"""InitProducerId (key 22): a producer id that nobody ever had, for idempotent producers.
+"""InitProducerId (key 22): a producer id that nobody ever had, or for a transactional id the one it has under a new
+epoch, which fences whoever used it before.
 
 Ids come from blocks reserved in the coordination tree before any of them is given out, so that none is given twice, not
-even after a crash. Versions 3 and 4 let a producer name the id it has (KIP-360): that concerns transactional ids only,
-which need a coordinator.
+even after a crash. From version 3 a transactional producer may name the id and epoch that it has (KIP-360): it goes on
+after an error, unless a newer one came in between. PRODUCER_FENCED is known from version 4.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordination.tree import TreeError
-from ottla.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, InvalidRequest, KafkaError
+from ottla.errors import CoordinatorLoadInProgress, InvalidProducerEpoch, InvalidRequest, KafkaError, ProducerFenced
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -23,12 +24,10 @@ VERSIONS = range(5)
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: InitProducerIdRequest = INIT_PRODUCER_ID.decode_request(version, request)
-    answer = InitProducerIdResponse()
+    answer = InitProducerIdResponse(producer_epoch=-1)
     if (asked.producer_id == -1) != (asked.producer_epoch == -1):
         answer.error_code = InvalidRequest.code
-    elif asked.transactional_id is not None:
-        answer.error_code = CoordinatorNotAvailable.code if asked.transactional_id else InvalidRequest.code
-    else:
+    elif asked.transactional_id is None:
         try:
             answer.producer_id = await broker.producer_ids.next()
             answer.producer_epoch = 0
@@ -37,4 +36,11 @@ async def handle(broker: Broker, request: Request) -> None:
         except TreeError:
             # The tree is away: the client asks again.
             answer.error_code = CoordinatorLoadInProgress.code
+    else:
+        known = None if asked.producer_id == -1 else (asked.producer_id, asked.producer_epoch)
+        answer.error_code, answer.producer_id, answer.producer_epoch = await broker.transactions.initialize(
+            asked.transactional_id, asked.transaction_timeout_ms, known
+        )
+        if version < 4 and answer.error_code == ProducerFenced.code:
+            answer.error_code = InvalidProducerEpoch.code
     request.reply(INIT_PRODUCER_ID.encode_response(version, answer))

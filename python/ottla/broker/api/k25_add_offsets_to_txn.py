@@ -1,0 +1,39 @@
+"""AddOffsetsToTxn (key 25): a producer is about to commit a group's offsets in its transaction.
+
+To the coordinator that is one more partition: the group's in `__consumer_offsets`. PRODUCER_FENCED is known from
+version 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.internal_topics import OFFSETS
+from ottla.errors import InvalidProducerEpoch, ProducerFenced
+from ottla.replication.internal_topic import partition_for
+from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(3)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: AddOffsetsToTxnRequest = ADD_OFFSETS_TO_TXN.decode_request(version, request)
+    count = len(broker.metadata.topics.get(OFFSETS, ())) or broker.config.get_int("offsets.topic.num.partitions")
+
+    def answer(code: int) -> None:
+        if version < 2 and code == ProducerFenced.code:
+            code = InvalidProducerEpoch.code
+        request.reply(ADD_OFFSETS_TO_TXN.encode_response(version, AddOffsetsToTxnResponse(error_code=code)))
+
+    broker.transactions.coordinator.add_partitions(
+        asked.transactional_id,
+        asked.producer_id,
+        asked.producer_epoch,
+        [(OFFSETS, partition_for(asked.group_id, count))],
+        answer,
+    )

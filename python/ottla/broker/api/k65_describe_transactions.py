@@ -1,0 +1,55 @@
+"""DescribeTransactions (key 65): the state of transactional ids that this broker coordinates (KIP-664). Later than
+2.7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
+from ottla.transaction.coordinator import Coordinator
+from ottla.wire.k65_describe_transactions import (
+    DESCRIBE_TRANSACTIONS,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: DescribeTransactionsRequest = DESCRIBE_TRANSACTIONS.decode_request(version, request)
+    coordinator = broker.transactions.coordinator
+    answer = DescribeTransactionsResponse(
+        transaction_states=[_describe(coordinator, each) for each in dict.fromkeys(asked.transactional_ids)]
+    )
+    request.reply(DESCRIBE_TRANSACTIONS.encode_response(version, answer))
+
+
+def _describe(coordinator: Coordinator, transactional_id: str) -> TransactionState:
+    row = TransactionState(transactional_id=transactional_id)
+    try:
+        if not transactional_id:
+            raise InvalidRequest
+        _, transaction = coordinator.find(transactional_id)
+        if transaction is None:
+            raise TransactionalIdNotFound
+    except KafkaError as error:
+        row.error_code = error.code
+        return row
+    row.transaction_state = transaction.state.label
+    row.transaction_timeout_ms = transaction.timeout_ms
+    row.transaction_start_time_ms = transaction.started_ms
+    row.producer_id, row.producer_epoch = transaction.producer_id, transaction.epoch
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions):
+        topics.setdefault(topic, []).append(index)
+    row.topics = [TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    return row

@@ -1,0 +1,261 @@
+"""The transaction coordinator, asked by a client that says exactly what a test wants said."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTransactionTimeout,
+    InvalidTxnState,
+    NotCoordinator,
+    OperationNotAttempted,
+    ProducerFenced,
+    TransactionalIdNotFound,
+    UnknownTopicOrPartition,
+)
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from ottla.wire.k24_add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
+from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
+from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
+from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
+from tests.broker.conftest import Client, connect
+from tests.peers.ottla import Broker, Brokers
+
+PASSING = {
+    ConcurrentTransactions.code,
+    CoordinatorLoadInProgress.code,
+    CoordinatorNotAvailable.code,
+    NotCoordinator.code,
+}
+SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
+TOPIC = "data"
+
+_names = (f"id-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def name() -> str:
+    """A transactional id that no other test uses."""
+    return next(_names)
+
+
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Brokers(tmp_path_factory.mktemp("broker")) as brokers:
+        broker = brokers(settings=SETTINGS)
+        with connect(broker) as client:
+            client.create(TOPIC, 3)
+        yield broker
+        assert "Traceback" not in broker.output()
+
+
+def again(ask: Any) -> Any:
+    """Asks until the answer is not one that passes."""
+    for _ in range(10_000):
+        answer = ask()
+        if answer.error_code not in PASSING:
+            return answer
+    raise AssertionError(f"still {answer}")
+
+
+def find(client: Client, name: str) -> Any:
+    return again(lambda: client.call(FIND_COORDINATOR, FindCoordinatorRequest(key=name, key_type=1), 3))
+
+
+def init(
+    client: Client, name: str | None, *, timeout_ms: int = 60_000, known: tuple[int, int] = (-1, -1), version: int = 4
+) -> Any:
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    if version >= 3:
+        request.producer_id, request.producer_epoch = known
+    return again(lambda: client.call(INIT_PRODUCER_ID, request, version))
+
+
+def add(client: Client, name: str, producer: Any, *partitions: int, topic: str = TOPIC, version: int = 2) -> list[int]:
+    request = AddPartitionsToTxnRequest(
+        transactional_id=name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+    )
+    while True:
+        answer = client.call(ADD_PARTITIONS_TO_TXN, request, version)
+        rows = [row for topic in answer.results for row in topic.results]
+        assert sorted(row.partition_index for row in rows) == sorted(partitions)
+        if not PASSING & {row.error_code for row in rows}:
+            return [row.error_code for row in sorted(rows, key=lambda row: row.partition_index)]
+
+
+def end(client: Client, name: str, producer: Any, *, commit: bool = True, version: int = 2) -> int:
+    request = EndTxnRequest(
+        transactional_id=name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=commit,
+    )
+    return again(lambda: client.call(END_TXN, request, version)).error_code
+
+
+def describe(client: Client, name: str) -> Any:
+    (row,) = client.call(
+        DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=[name]), 0
+    ).transaction_states
+    assert row.transactional_id == name
+    return row
+
+
+def begun(client: Client, name: str, *partitions: int, **options: int) -> Any:
+    find(client, name)
+    producer = init(client, name, **options)
+    assert producer.error_code == 0
+    if partitions:
+        assert set(add(client, name, producer, *partitions)) == {0}
+    return producer
+
+
+def test_the_coordinator_is_found_and_its_topic_made(client: Client, shared_broker: Broker, name: str) -> None:
+    answer = find(client, name)
+    assert (answer.error_code, answer.port) == (0, shared_broker.port)
+    assert answer.node_id == shared_broker.id
+    assert sorted(path.name for path in shared_broker.data.glob("__transaction_state-*")) == [
+        f"__transaction_state-{index}" for index in range(3)
+    ]
+    other = client.call(FIND_COORDINATOR, FindCoordinatorRequest(key=name, key_type=7), 1)
+    assert other.error_code == InvalidRequest.code
+
+
+def test_every_producer_gets_a_higher_epoch(client: Client, name: str) -> None:
+    find(client, name)
+    seen = [(each.producer_id, each.producer_epoch) for each in (init(client, name) for _ in range(3))]
+    assert seen == [(seen[0][0], epoch) for epoch in range(3)]
+    assert init(client, None).producer_id != seen[0][0], "an idempotent producer needs no coordinator"
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_cannot_be_initialized(client: Client, name: str, version: int) -> None:
+    find(client, name)
+    for refused, error in (
+        (init(client, "", version=version), InvalidRequest),
+        (init(client, name, timeout_ms=0, version=version), InvalidTransactionTimeout),
+        (init(client, name, timeout_ms=900_001, version=version), InvalidTransactionTimeout),
+    ):
+        assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (error.code, -1, -1)
+    assert init(client, name, timeout_ms=900_000, version=version).error_code == 0
+    if version >= 3:
+        assert init(client, name, known=(5, -1), version=version).error_code == InvalidRequest.code
+
+
+def test_a_producer_goes_on_after_an_error(client: Client, name: str) -> None:
+    """KIP-360; PRODUCER_FENCED is known from version 4."""
+    first = begun(client, name)
+    known = (first.producer_id, first.producer_epoch)
+    assert init(client, name, known=known).producer_epoch == 1
+    assert init(client, name, known=known).producer_epoch == 1, "the answer may have been lost"
+    assert init(client, name).producer_epoch == 2
+    assert init(client, name, known=known, version=3).error_code == InvalidProducerEpoch.code
+    assert init(client, name, known=known, version=4).error_code == ProducerFenced.code
+
+
+def test_a_transaction_is_described(client: Client, name: str) -> None:
+    producer = begun(client, name, 2, 0, timeout_ms=12_345)
+    row = describe(client, name)
+    assert (row.error_code, row.transaction_state, row.transaction_timeout_ms) == (0, "Ongoing", 12_345)
+    assert (row.producer_id, row.producer_epoch) == (producer.producer_id, producer.producer_epoch)
+    assert [(each.topic, each.partitions) for each in row.topics] == [(TOPIC, [0, 2])]
+    assert row.transaction_start_time_ms > 1_700_000_000_000
+    assert describe(client, "nobody's").error_code == TransactionalIdNotFound.code
+    assert describe(client, "").error_code == InvalidRequest.code
+
+
+def test_transactions_are_listed(client: Client, name: str) -> None:
+    producer = begun(client, name, 0)
+
+    def listed(version: int = 1, **filters: Any) -> Any:
+        answer = again(lambda: client.call(LIST_TRANSACTIONS, ListTransactionsRequest(**filters), version))
+        assert answer.error_code == 0
+        return answer
+
+    row = next(row for row in listed(0).transaction_states if row.transactional_id == name)
+    assert (row.producer_id, row.transaction_state) == (producer.producer_id, "Ongoing")
+    assert listed(producer_id_filters=[producer.producer_id]).transaction_states == [row]
+    assert row in listed(state_filters=["Ongoing", "nonsense"]).transaction_states
+    assert listed(state_filters=["nonsense"]).unknown_state_filters == ["nonsense"]
+    assert listed(state_filters=["nonsense"]).transaction_states == []
+    assert row not in listed(state_filters=["Empty"]).transaction_states
+    assert row not in listed(duration_filter=600_000).transaction_states
+
+
+def test_partitions_are_added_together_or_not_at_all(client: Client, name: str) -> None:
+    producer = begun(client, name)
+    assert add(client, name, producer, 0, 7) == [OperationNotAttempted.code, UnknownTopicOrPartition.code]
+    assert add(client, name, producer, 0, topic="unknown") == [UnknownTopicOrPartition.code]
+    assert describe(client, name).transaction_state == "Empty"
+    assert add(client, name, producer, 0, 1) == [0, 0]
+    assert add(client, name, producer, 1) == [0]
+    assert add(client, name, producer, 2) == [0]
+    assert describe(client, name).topics[0].partitions == [0, 1, 2]
+
+
+def test_a_groups_offsets_are_one_more_partition(client: Client, name: str) -> None:
+    producer = begun(client, name)
+    request = AddOffsetsToTxnRequest(
+        transactional_id=name, producer_id=producer.producer_id, producer_epoch=0, group_id="group"
+    )
+    assert client.call(ADD_OFFSETS_TO_TXN, request, 2).error_code == 0
+    (row,) = describe(client, name).topics
+    # "group".hashCode() is 98629247
+    assert (row.topic, row.partitions) == ("__consumer_offsets", [98629247 % 3])
+    request.producer_epoch = 1
+    assert client.call(ADD_OFFSETS_TO_TXN, request, 2).error_code == ProducerFenced.code
+    assert client.call(ADD_OFFSETS_TO_TXN, request, 1).error_code == InvalidProducerEpoch.code
+
+
+@pytest.mark.parametrize(
+    ("version", "fenced"), [(0, InvalidProducerEpoch), (1, InvalidProducerEpoch), (2, ProducerFenced)]
+)
+def test_a_zombie_is_refused(client: Client, name: str, version: int, fenced: Any) -> None:
+    zombie = begun(client, name)
+    newer = begun(client, name)
+    assert add(client, name, zombie, 0, version=version) == [fenced.code]
+    assert end(client, name, zombie, version=version) == fenced.code
+    newer.producer_id += 1_000
+    assert add(client, name, newer, 0, version=version) == [InvalidProducerIdMapping.code]
+    assert end(client, name, newer, version=version) == InvalidProducerIdMapping.code
+    assert add(client, "nobody's", newer, 0, version=version) == [InvalidProducerIdMapping.code]
+    assert end(client, "", newer, version=version) == InvalidRequest.code
+
+
+def test_nothing_to_end(client: Client, name: str) -> None:
+    assert end(client, name, begun(client, name)) == InvalidTxnState.code
+
+
+def test_a_restart_takes_nothing_away(tmp_path: Path, name: str) -> None:
+    with Brokers(tmp_path) as brokers:
+        broker = brokers(settings=SETTINGS)
+        with connect(broker) as client:
+            client.create(TOPIC, 3)
+            producer = begun(client, name, 0, 2, timeout_ms=54_321)
+            before = describe(client, name)
+        broker.kill()
+        broker = brokers.restart(broker, settings=SETTINGS)
+        with connect(broker) as client:
+            find(client, name)
+            again(lambda: describe(client, name))
+            assert describe(client, name) == before
+            assert add(client, name, producer, 1) == [0]
+            assert describe(client, name).topics[0].partitions == [0, 1, 2]
