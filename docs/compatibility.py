@@ -68,6 +68,7 @@ KAFKA = {
 # Served although 2.7 does not have them: for tools; no client infers a release from them.
 LATER = {
     60: ("DescribeCluster", "2.8"),
+    61: ("DescribeProducers", "2.8"),
     65: ("DescribeTransactions", "3.0"),
     66: ("ListTransactions", "3.0"),
 }

@@ -217,6 +217,7 @@ class LogConfig:
         cleanup_policy: str = "delete",
         max_compaction_lag_ms: int = ...,
         producer_id_expiration_ms: int = 604_800_000,
+        verify_transactions: bool = False,
     ) -> Self: ...
 
 @final
@@ -283,6 +284,8 @@ class Log:
     @property
     def first_unstable_offset(self) -> int | None: ...
     @property
+    def last_stable_offset(self) -> int: ...  # where readers of committed records stop; at most the high watermark
+    @property
     def leader_epoch(self) -> int: ...
     @property
     def leader_epochs(self) -> list[tuple[int, int]]: ...  # (epoch, first offset), ascending
@@ -293,8 +296,24 @@ class Log:
     @property
     def config(self) -> LogConfig: ...
     def append(  # None: an I/O thread does it, a Completion(token) with an AppendInfo follows (LogDirectory.report_to)
-        self, request: ProduceRequest, index: int, leader_epoch: int, token: int
+        self, request: ProduceRequest, index: int, leader_epoch: int, token: int, guard: int = 0
     ) -> AppendInfo | None: ...
+    def append_marker(  # ends the producer's transaction; None as for `append`, never without a token
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        is_commit: bool,
+        coordinator_epoch: int,
+        leader_epoch: int,
+        token: int | None = None,
+    ) -> AppendInfo | None: ...
+    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
+        """The guard with which a transactional batch must be appended if it is the first of its transaction, else 0."""
+    def refuse_verification(self, producer_id: int, guard: int) -> None: ...
+    def aborted_transactions(self, offset: int, read: ReadInfo) -> list[tuple[int, int]]:
+        """(producer id, first offset) of those that have batches in what `read` gave for `offset`."""
+    def producers(self) -> list[tuple[int, int, int, int, int, int]]:
+        """Id, epoch, last sequence, last timestamp, coordinator epoch, start of its open transaction or -1; by id."""
     def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...
     def append_records(  # a coordinator's own: (key, value) pairs as one batch; None: as `append`
         self,
@@ -574,10 +593,14 @@ class ProduceRequest:
     def timeout_ms(self) -> int: ...
     @property
     def transactional_id(self) -> str | None: ...
+    @property
+    def is_transactional(self) -> bool: ...  # a batch in it belongs to a transaction
     # (topic, partition, has records)
     @property
     def partitions(self) -> tuple[tuple[str, int, bool], ...]: ...
     def __len__(self) -> int: ...
+    # producer id, epoch and first sequence number of a partition's batch if it belongs to a transaction
+    def transactional_producer(self, index: int) -> tuple[int, int, int] | None: ...
     def records_bytes(self, index: int) -> bytes | None: ...
 
 @final

@@ -10,10 +10,15 @@ use super::log::{ANY_EPOCH, Log, Writer};
 pub use super::producer_state::Origin;
 use super::segment::{AppendFailure, Segment};
 use super::snapshots::end_marker;
+use super::transaction_index::AbortedEntry;
+use super::verification::NO_GUARD;
 use crate::records::{
     BatchHeader, Batches, Limits, Marker, Scratch, keyless_records, set_max_timestamp, stamp,
     validate,
 };
+
+/// No marker is larger.
+const MARKER_BYTES_MAX: u32 = 256;
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,19 +60,41 @@ impl Log {
         origin: Origin,
         now_ms: i64,
     ) -> Result<AppendInfo> {
+        self.append_with(records, leader_epoch, origin, NO_GUARD, now_ms)
+    }
+
+    /// As [`append`](Self::append), with the guard of a [verification](super::verification).
+    pub fn append_with(
+        &self,
+        records: &mut [u8],
+        leader_epoch: i32,
+        origin: Origin,
+        guard: u64,
+        now_ms: i64,
+    ) -> Result<AppendInfo> {
         self.check_writable()?;
         let mut writer = self.writer.lock();
-        let info = self.append_in(&mut writer, records, leader_epoch, origin, now_ms, true)?;
+        let info = self.append_in(
+            &mut writer,
+            records,
+            leader_epoch,
+            origin,
+            guard,
+            now_ms,
+            true,
+        )?;
         info.ok_or_else(|| LogError::Closed(self.partition.to_string()))
     }
 
     /// None, with nothing changed, if a new segment would have to be started and the caller may not (`may_roll`).
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn append_in(
         &self,
         writer: &mut Writer,
         records: &mut [u8],
         leader_epoch: i32,
         origin: Origin,
+        guard: u64,
         now_ms: i64,
         may_roll: bool,
     ) -> Result<Option<AppendInfo>> {
@@ -107,9 +134,16 @@ impl Log {
                 info.is_duplicate = true;
                 return Ok(Some(info));
             }
+            let is_client = origin == Origin::Client;
+            if is_client && config.verify_transactions && header.is_transactional() {
+                self.check_verified(&writer.producers, header.producer_id, guard)?;
+            }
             match &checked.marker {
                 Some(marker) => writer.producers.check_marker(header, marker)?,
                 None => writer.producers.check(header, origin)?,
+            }
+            if is_client {
+                self.verifications.lock().check_sequence(header)?;
             }
         }
         if config.message_timestamp_type == TimestampType::LogAppendTime {
@@ -222,6 +256,15 @@ impl Log {
             }
         }
         self.changed.store(true, Ordering::Release);
+        // Before its marker: a reader who sees the marker must find what was aborted.
+        let aborted = match batches {
+            [(_, only)] => writer.producers.aborted_by(&only.header, only.marker),
+            _ => None,
+        };
+        if let Some(entry) = aborted {
+            let result = self.note_aborted(&active, entry);
+            self.home.guard(result)?;
+        }
         let started = coarse_now();
         let headers = |at: &(usize, Checked)| (at.0, at.1.header);
         let written = match batches {
@@ -231,22 +274,59 @@ impl Log {
         self.home
             .note_write(bytes.len(), coarse_now().saturating_sub(started));
         if let Err(failure) = written {
+            if let Some(entry) = aborted
+                && let Err(error) = active.transaction_index.truncate_to(entry.last_offset)
+            {
+                self.home.fail(&error);
+            }
             return Err(self.append_failed(failure));
         }
         self.size_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.note(writer, batches, &active);
+        if let Err(error) = self.note(writer, batches, &active) {
+            // The batches are there, and what was aborted is not known: the next recovery finds out.
+            self.home.fail(&error);
+            return Err(error);
+        }
         self.flush_later(config);
         Ok(())
     }
 
-    fn note(&self, writer: &mut Writer, batches: &[(usize, Checked)], active: &Segment) {
+    fn note(
+        &self,
+        writer: &mut Writer,
+        batches: &[(usize, Checked)],
+        active: &Segment,
+    ) -> Result<()> {
+        let mut ended = false;
         for (_, batch) in batches {
+            // Of one batch alone that was noted before it was written.
+            if batches.len() > 1
+                && let Some(entry) = writer.producers.aborted_by(&batch.header, batch.marker)
+            {
+                self.note_aborted(active, entry)?;
+            }
             writer.producers.update(&batch.header, batch.marker);
+            if batch.header.is_transactional() {
+                self.verifications.lock().end(batch.header.producer_id);
+            }
+            ended |= batch.marker.is_some();
         }
-        let unstable = writer.producers.first_unstable_offset().unwrap_or(i64::MAX);
-        self.unstable_offset.store(unstable, Ordering::Release);
+        if ended {
+            // Or they would gather where nobody asks for the last stable offset.
+            writer.producers.on_high_watermark(self.high_watermark());
+        }
+        self.note_unstable(writer);
         self.publish(writer.producers.end_offset, active);
+        Ok(())
+    }
+
+    fn note_aborted(&self, active: &Segment, entry: AbortedEntry) -> Result<()> {
+        if active.transaction_index.append(entry)? {
+            self.note_created();
+        }
+        self.has_aborted.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn append_failed(&self, failure: AppendFailure) -> LogError {
@@ -266,7 +346,12 @@ fn check_produced(
     now_ms: i64,
 ) -> Result<Checked> {
     let size = crate::records::batch_size(records)?;
-    if size > config.max_message_bytes as usize {
+    // A marker must come in whatever the limit is, or its transaction would never end.
+    let limit = match origin {
+        Origin::Coordinator => config.max_message_bytes.max(MARKER_BYTES_MAX),
+        _ => config.max_message_bytes,
+    } as usize;
+    if size > limit {
         return Err(LogError::BatchTooLarge {
             bytes: size,
             bytes_max: config.max_message_bytes,
@@ -278,7 +363,7 @@ fn check_produced(
         ));
     }
     let limits = Limits {
-        batch_bytes_max: config.max_message_bytes as usize,
+        batch_bytes_max: limit,
         ..Limits::default()
     };
     let validated = SCRATCH.with_borrow_mut(|scratch| validate(records, &limits, scratch))?;

@@ -43,6 +43,8 @@ pub struct LogConfig {
     pub compact: bool,
     /// A compacted log's segments close at least this often, so that they can be cleaned.
     pub max_compaction_lag_ms: i64,
+    /// A transaction's first batch needs the guard of a verification.
+    pub verify_transactions: bool,
     /// What an idle producer's state is kept for (`producer.id.expiration.ms`; in 2.7 `transactional.id.expiration.ms`).
     pub producer_id_expiration_ms: i64,
 }
@@ -67,6 +69,7 @@ impl Default for LogConfig {
             delete: true,
             compact: false,
             max_compaction_lag_ms: i64::MAX,
+            verify_transactions: false,
             producer_id_expiration_ms: 7 * DAY_MS,
         }
     }

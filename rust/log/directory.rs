@@ -188,8 +188,9 @@ impl LogDirectory {
                 clean: self.was_clean || state.closed.contains(partition),
                 recovery_point: get(&state.recovery_points),
                 start_offset: get(&state.start_offsets),
+                high_watermark: get(&state.high_watermarks),
             };
-            (hints, get(&state.high_watermarks))
+            (hints, hints.high_watermark)
         };
         let log = Log::open(
             &self.home,

@@ -230,6 +230,45 @@ impl<E: Entry> Index<E> {
         Ok(low.checked_sub(1).map(entry))
     }
 
+    /// The last entry that is not `behind` what is looked for; entries that are behind come after all others.
+    pub fn last_not(&self, behind: impl Fn(&E) -> bool) -> Result<Option<E>> {
+        self.load()?;
+        let (older, content, recent) = {
+            let state = self.state.read();
+            let older = state.older.min(state.stored.unwrap_or(0));
+            let at = state.recent.partition_point(|entry| !behind(entry));
+            let recent = at.checked_sub(1).map(|at| state.recent[at]);
+            (older, state.content, recent)
+        };
+        if recent.is_some() {
+            return Ok(recent);
+        }
+        let (mut low, mut high, mut found) = (0, older, None);
+        while low < high {
+            let middle = (low + high) / 2;
+            let first = middle / Self::PER_PAGE * Self::PER_PAGE;
+            let count = (older - first).min(Self::PER_PAGE);
+            let number = middle / Self::PER_PAGE;
+            let page = match pages::get(content, number, count * E::BYTES) {
+                Some(page) => page,
+                None => self.read_page(content, number, count)?,
+            };
+            let at = (middle - first) * E::BYTES;
+            let entry = page
+                .bytes
+                .get(at..at + E::BYTES)
+                .map(|bytes| E::decode(bytes, self.base_offset));
+            match entry.filter(|entry| !behind(entry)) {
+                Some(entry) => {
+                    found = Some(entry);
+                    low = middle + 1;
+                }
+                None => high = middle,
+            }
+        }
+        Ok(found)
+    }
+
     fn read_page(&self, content: u64, page: usize, count: usize) -> Result<Arc<Page>> {
         let mut buffer = [0; PAGE_BYTES];
         let path = self.path();
@@ -434,6 +473,8 @@ mod tests {
                         let key = make(0).key() + at;
                         let expected = all.iter().rev().find(|entry| entry.key() <= key);
                         assert_eq!(index.lookup(key).unwrap().as_ref(), expected, "{key}");
+                        let found = index.last_not(|entry| entry.key() > key).unwrap();
+                        assert_eq!(found.as_ref(), expected, "{key}");
                     }
                 }
             }

@@ -21,6 +21,7 @@ use super::leader_epochs::LeaderEpochs;
 use super::names::{Kind, Suffix, TopicPartition};
 use super::producer_state::ProducerState;
 use super::segment::Segment;
+use super::verification::Verifications;
 use crate::storage::Mode;
 
 /// How a log is opened.
@@ -71,6 +72,10 @@ pub struct Log {
     pub(super) pending: Mutex<super::pending::Pending>,
     /// The start of the oldest open transaction, `i64::MAX` if there is none.
     pub(super) unstable_offset: AtomicI64,
+    /// First batches of transactions that were announced and did not come yet.
+    pub(super) verifications: Mutex<Verifications>,
+    /// There may be aborted transactions: without any, nobody looks for them.
+    pub(super) has_aborted: AtomicBool,
     pub(super) closed: AtomicBool,
     /// Set at the first append, so that a log that nothing was written to costs nothing to close.
     pub(super) changed: AtomicBool,
@@ -102,6 +107,7 @@ impl Log {
         flushed_offset: i64,
         epochs: LeaderEpochs,
         producers: ProducerState,
+        has_aborted: bool,
     ) -> Arc<Self> {
         let (segment, position) = segments.last().map_or((start_offset, 0), |active| {
             (active.base_offset, active.size_bytes())
@@ -136,6 +142,8 @@ impl Log {
             flush_timer: AtomicBool::new(false),
             pending: Mutex::default(),
             unstable_offset: AtomicI64::new(unstable_offset),
+            verifications: Mutex::default(),
+            has_aborted: AtomicBool::new(has_aborted),
             closed: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             size_bytes: AtomicU64::new(size),
@@ -167,6 +175,7 @@ impl Log {
             0,
             LeaderEpochs::default(),
             ProducerState::default(),
+            false,
         );
         log.note_created();
         Ok(log)
@@ -382,14 +391,10 @@ impl Log {
         Ok(())
     }
 
-    /// How many producers the log remembers.
-    pub fn producers(&self) -> usize {
-        self.writer.lock().producers.producers().len()
-    }
-
     /// Forgets producers that wrote nothing for `producer_id_expiration_ms`.
     pub fn expire_producers(&self, now_ms: i64) -> usize {
         let expiration_ms = self.config().producer_id_expiration_ms;
+        self.verifications.lock().expire(now_ms, expiration_ms);
         self.writer.lock().producers.expire(now_ms, expiration_ms)
     }
 

@@ -30,7 +30,10 @@ pub mod segment;
 pub mod share;
 pub mod snapshots;
 pub mod time_index;
+pub mod transaction_index;
+pub mod transactions;
 pub mod truncate;
+pub mod verification;
 pub mod verify;
 
 #[cfg(test)]

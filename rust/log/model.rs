@@ -389,6 +389,7 @@ impl Model {
             clean,
             recovery_point: self.log.flushed_offset().min(self.durable),
             start_offset: self.start,
+            high_watermark: 0,
         };
         let log = match open(&self.storage, hints) {
             Err(error) if self.broken => {

@@ -7,6 +7,7 @@
 //!
 //! Big-endian, strictly ascending. One entry every `index.interval.bytes` of batches or more, never for the first batch.
 
+use super::error::Result;
 use super::index::{Entry, Index};
 use super::names::Kind;
 
@@ -46,6 +47,14 @@ impl Entry for OffsetPosition {
 }
 
 pub type OffsetIndex = Index<OffsetPosition>;
+
+impl OffsetIndex {
+    /// The last position before `position` where the index knows that a batch starts.
+    pub fn last_before_position(&self, position: u64) -> Result<Option<u64>> {
+        let entry = self.last_not(|entry| u64::from(entry.position) >= position)?;
+        Ok(entry.map(|entry| u64::from(entry.position)))
+    }
+}
 
 /// Entries hold offsets relative to the segment in 31 bits.
 pub fn fits(base_offset: i64, offset: i64) -> bool {

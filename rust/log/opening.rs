@@ -33,6 +33,8 @@ pub struct Hints {
     pub recovery_point: i64,
     /// Nothing before it may be read.
     pub start_offset: i64,
+    /// What is before it is on every in-sync replica.
+    pub high_watermark: i64,
 }
 
 impl Log {
@@ -102,7 +104,7 @@ pub(super) struct Opening<'a> {
 impl Opening<'_> {
     fn open(&self, clean: bool) -> Result<Arc<Log>> {
         let writable = self.mode == OpenMode::Append;
-        let (mut segments, newest_snapshot) = self.list()?;
+        let (mut segments, newest_snapshot, has_aborted) = self.list()?;
         let first_base = segments.first().map(|first| first.base_offset);
         let start_offset = self.hints.start_offset.max(first_base.unwrap_or(0));
         let epochs = match LeaderEpochs::load(&self.folder) {
@@ -122,6 +124,9 @@ impl Opening<'_> {
             end_offset: start_offset,
             epochs: epochs.unwrap_or_default(),
             producers: ProducerState::starting_at(start_offset),
+            high_watermark: self.hints.high_watermark,
+            aborted: Vec::new(),
+            has_aborted,
         };
         if !writable {
             self.look(&segments, &mut recovered)?;
@@ -134,6 +139,7 @@ impl Opening<'_> {
             mut end_offset,
             mut epochs,
             mut producers,
+            has_aborted,
             ..
         } = recovered;
         if end_offset < start_offset && writable {
@@ -169,11 +175,13 @@ impl Opening<'_> {
             end_offset,
             epochs,
             producers,
+            has_aborted,
         ))
     }
 
     /// The segments of the folder, after what interrupted work left was finished or removed.
-    fn list(&self) -> Result<(Vec<Arc<Segment>>, Option<i64>)> {
+    /// Also where the newest snapshot was taken, and whether a segment may have aborted transactions.
+    fn list(&self) -> Result<(Vec<Arc<Segment>>, Option<i64>, bool)> {
         let storage = &*self.folder.storage;
         let path = self.folder.path();
         let mut files: BTreeMap<i64, Vec<(Kind, Suffix)>> = BTreeMap::new();
@@ -190,9 +198,11 @@ impl Opening<'_> {
             .rev()
             .find(|(_, files)| files.contains(&(Kind::Snapshot, Suffix::None)))
             .map(|(offset, _)| *offset);
+        let mut has_aborted = false;
         let now_ms = now_ms();
         let mut segments = Vec::new();
         for (base_offset, files) in files {
+            has_aborted |= files.contains(&(Kind::TransactionIndex, Suffix::None));
             if !files.contains(&(Kind::Log, Suffix::None)) {
                 continue;
             }
@@ -208,7 +218,7 @@ impl Opening<'_> {
                 &self.home.cache,
             ));
         }
-        Ok((segments, newest_snapshot))
+        Ok((segments, newest_snapshot, has_aborted))
     }
 
     /// Kafka's rules for what a crash leaves: `.deleted` and `.cleaned` go; a `.swap` takes its place, unless it is part of a split that was not

@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 use std::ops::DerefMut;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::append::{AppendInfo, Origin};
@@ -36,11 +35,13 @@ fn pool() -> Option<&'static IoPool> {
 
 impl Log {
     /// [`append`](Log::append) now, or later on an I/O thread: then None, and `done` is called from there once.
+    #[allow(clippy::too_many_arguments)]
     pub fn append_or_queue<B>(
         self: &Arc<Self>,
         mut records: B,
         leader_epoch: i32,
         origin: Origin,
+        guard: u64,
         now_ms: i64,
         done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
     ) -> Result<Option<AppendInfo>>
@@ -49,12 +50,13 @@ impl Log {
     {
         self.check_writable()?;
         if records.len() <= INLINE_BYTES_MAX && !self.home.is_slow() && !self.has_pending() {
-            if let Some(result) = self.try_append(&mut records, leader_epoch, origin, now_ms) {
+            if let Some(result) = self.try_append(&mut records, leader_epoch, origin, guard, now_ms)
+            {
                 return result.map(Some);
             }
         }
         self.queue(Box::new(move |log| {
-            done(log.append(&mut records, leader_epoch, origin, now_ms));
+            done(log.append_with(&mut records, leader_epoch, origin, guard, now_ms));
         }))?;
         Ok(None)
     }
@@ -103,26 +105,19 @@ impl Log {
         records: &mut [u8],
         leader_epoch: i32,
         origin: Origin,
+        guard: u64,
         now_ms: i64,
     ) -> Option<Result<AppendInfo>> {
         let mut writer = self.writer.try_lock()?;
-        self.append_in(&mut writer, records, leader_epoch, origin, now_ms, false)
-            .transpose()
-    }
-}
-
-impl Log {
-    /// The first offset that a reader of committed records may not see; None if no transaction is open. Never waits: while the log is being
-    /// written to, the answer is that of the last append.
-    pub fn first_unstable_offset(&self) -> Option<i64> {
-        let mut offset = self.unstable_offset.load(Ordering::Acquire);
-        if offset != i64::MAX
-            && let Some(mut writer) = self.writer.try_lock()
-        {
-            writer.producers.on_high_watermark(self.high_watermark());
-            offset = writer.producers.first_unstable_offset().unwrap_or(i64::MAX);
-            self.unstable_offset.store(offset, Ordering::Release);
-        }
-        (offset != i64::MAX).then_some(offset)
+        self.append_in(
+            &mut writer,
+            records,
+            leader_epoch,
+            origin,
+            guard,
+            now_ms,
+            false,
+        )
+        .transpose()
     }
 }

@@ -4,6 +4,9 @@
 //! of them is a retry: it is answered with the first append's offset. Any other batch must continue the last sequence number.
 //! Followers and recovery take in every batch unchecked, so that the next leader recognises a retry of what this one accepted.
 //!
+//! A transaction is open in the partition from its first batch to its marker. One that is ended still holds readers of committed records back until
+//! its marker is below the high watermark: before that, another leader may have another end of it.
+//!
 //! A snapshot, `<end offset>.snapshot`, holds the newest batch of each producer:
 //!
 //! | at | bytes | field |
@@ -13,9 +16,10 @@
 //! | 6 | 4 | number of entries |
 //! | | 8 2 4 8 4 8 4 8 | producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of its open transaction or -1 |
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::error::{LogError, Result};
+use super::transaction_index::AbortedEntry;
 use crate::checksum::crc32c;
 use crate::records::batch::{NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, increment_sequence};
 use crate::records::{BatchHeader, Marker, Outcome};
@@ -80,7 +84,8 @@ impl Producer {
         self.batches.back()
     }
 
-    fn last_sequence(&self) -> i32 {
+    /// -1 if only a marker is known.
+    pub fn last_sequence(&self) -> i32 {
         self.last_batch()
             .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
@@ -93,23 +98,16 @@ impl Producer {
     }
 }
 
-/// A transaction that a marker ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompletedTransaction {
-    pub producer_id: i64,
-    pub first_offset: i64,
-    pub last_offset: i64,
-    pub aborted: bool,
-}
-
 /// The producers of one log, up to `end_offset`.
 #[derive(Clone, Debug, Default)]
 pub struct ProducerState {
     producers: HashMap<i64, Producer>,
     /// Open transactions by their first offset.
     ongoing: BTreeMap<i64, i64>,
-    /// Ended ones whose marker is not yet below the high watermark: first offset to marker's offset.
-    unreplicated: BTreeMap<i64, i64>,
+    /// Ended ones whose marker is not yet below the high watermark: (marker's offset, first offset), in the order of the markers,
+    unreplicated: VecDeque<(i64, i64)>,
+    /// and their first offsets.
+    unreplicated_starts: BTreeSet<i64>,
     /// Everything before this offset is taken in.
     pub end_offset: i64,
     /// Where the newest snapshot was taken.
@@ -208,39 +206,46 @@ impl ProducerState {
         }
     }
 
+    /// Whether the producer has a transaction open in this partition.
+    pub fn has_open_transaction(&self, producer_id: i64) -> bool {
+        self.producers
+            .get(&producer_id)
+            .is_some_and(|producer| producer.transaction_start.is_some())
+    }
+
+    /// What the transaction index must say of a batch that ends a transaction by aborting it. Asked before [`update`](Self::update).
+    pub fn aborted_by(&self, batch: &BatchHeader, marker: Option<Marker>) -> Option<AbortedEntry> {
+        let (producer_id, last_offset) = (batch.producer_id, batch.base_offset);
+        if !batch.has_producer_id() || marker?.outcome != Outcome::Abort {
+            return None;
+        }
+        let open = self
+            .producers
+            .get(&producer_id)
+            .and_then(|producer| producer.transaction_start);
+        let mut others = self.ongoing.iter();
+        let other = others.find(|(_, other)| **other != producer_id);
+        Some(AbortedEntry {
+            producer_id,
+            first_offset: open.unwrap_or(last_offset),
+            last_offset,
+            last_stable_offset: other.map_or(last_offset + 1, |(first, _)| *first),
+        })
+    }
+
     /// Takes in a batch that is in the log. `marker` is the content of a control batch.
-    pub fn update(
-        &mut self,
-        batch: &BatchHeader,
-        marker: Option<Marker>,
-    ) -> Option<CompletedTransaction> {
+    pub fn update(&mut self, batch: &BatchHeader, marker: Option<Marker>) {
         self.end_offset = batch.last_offset() + 1;
         if !batch.has_producer_id() {
-            return None;
+            return;
         }
         let producer_id = batch.producer_id;
         if batch.is_control() {
             // An empty control batch is what compaction left of a transaction that is gone.
-            let marker = marker?;
-            let producer = self
-                .producers
-                .entry(producer_id)
-                .or_insert_with(Producer::new);
-            producer.set_epoch(batch.producer_epoch);
-            producer.coordinator_epoch = marker.coordinator_epoch;
-            producer.last_timestamp_ms = batch.max_timestamp;
-            let first_offset = producer
-                .transaction_start
-                .take()
-                .unwrap_or(batch.base_offset);
-            self.ongoing.remove(&first_offset);
-            self.unreplicated.insert(first_offset, batch.base_offset);
-            return Some(CompletedTransaction {
-                producer_id,
-                first_offset,
-                last_offset: batch.base_offset,
-                aborted: marker.outcome == Outcome::Abort,
-            });
+            if let Some(marker) = marker {
+                self.end_transaction(batch, marker);
+            }
+            return;
         }
         let producer = self
             .producers
@@ -261,29 +266,40 @@ impl ProducerState {
             producer.transaction_start = Some(batch.base_offset);
             self.ongoing.insert(batch.base_offset, producer_id);
         }
-        None
+    }
+
+    fn end_transaction(&mut self, batch: &BatchHeader, marker: Marker) {
+        let producer = self
+            .producers
+            .entry(batch.producer_id)
+            .or_insert_with(Producer::new);
+        producer.set_epoch(batch.producer_epoch);
+        producer.coordinator_epoch = marker.coordinator_epoch;
+        producer.last_timestamp_ms = batch.max_timestamp;
+        let open = producer.transaction_start.take();
+        let first_offset = open.unwrap_or(batch.base_offset);
+        self.ongoing.remove(&first_offset);
+        self.unreplicated
+            .push_back((batch.base_offset, first_offset));
+        self.unreplicated_starts.insert(first_offset);
     }
 
     /// The first offset that a reader of committed records may not see yet: the start of the oldest transaction that is open, or whose
     /// marker is not yet below the high watermark.
     pub fn first_unstable_offset(&self) -> Option<i64> {
         let ongoing = self.ongoing.first_key_value().map(|(first, _)| *first);
-        let unreplicated = self.unreplicated.first_key_value().map(|(first, _)| *first);
+        let unreplicated = self.unreplicated_starts.first().copied();
         ongoing.into_iter().chain(unreplicated).min()
     }
 
-    /// The last stable offset if `completed` is the transaction that ends now.
-    pub fn stable_offset_after(&self, completed: &CompletedTransaction) -> i64 {
-        let other = self
-            .ongoing
-            .iter()
-            .find(|(_, producer_id)| **producer_id != completed.producer_id);
-        other.map_or(completed.last_offset + 1, |(first, _)| *first)
-    }
-
+    /// Ended transactions whose markers are below the high watermark no longer hold readers back.
     pub fn on_high_watermark(&mut self, high_watermark: i64) {
-        self.unreplicated
-            .retain(|_, marker| *marker >= high_watermark);
+        while let Some((marker, first_offset)) = self.unreplicated.front()
+            && *marker < high_watermark
+        {
+            self.unreplicated_starts.remove(first_offset);
+            self.unreplicated.pop_front();
+        }
     }
 
     /// Forgets producers without an open transaction that wrote nothing for `expiration_ms`.

@@ -18,6 +18,7 @@ use super::scan::{SCAN_BYTES, Scan};
 use super::segment::Segment;
 use super::snapshots::{end_marker, load_producers, snapshots};
 use super::time_index::TimestampOffset;
+use super::transaction_index::AbortedEntry;
 use crate::records::BatchHeader;
 use crate::records::batch::NO_TIMESTAMP;
 use crate::storage::Mode;
@@ -125,6 +126,7 @@ impl Opening<'_> {
             segment.sync()?;
             segment.offset_index.sync()?;
             segment.time_index.sync()?;
+            segment.transaction_index.sync()?;
         }
         let epochs = self.folder.join(LEADER_EPOCHS);
         let file = self
@@ -175,6 +177,11 @@ impl Opening<'_> {
         rebuilt.close();
         segment.offset_index.replace(&rebuilt.offsets)?;
         segment.time_index.replace(&rebuilt.times)?;
+        if let Some(recovered) = recovered {
+            recovered.has_aborted |= !recovered.aborted.is_empty();
+            segment.transaction_index.replace(&recovered.aborted)?;
+            recovered.aborted.clear();
+        }
         segment.recovered(rebuilt.largest, rebuilt.first_ms, rebuilt.unindexed_bytes);
         Ok(end < size)
     }
@@ -186,6 +193,11 @@ pub(super) struct Recovered {
     pub end_offset: i64,
     pub epochs: LeaderEpochs,
     pub producers: ProducerState,
+    pub high_watermark: i64,
+    /// The transactions whose abortion was met in the segment that is being read,
+    pub aborted: Vec<AbortedEntry>,
+    /// and whether there was one in any.
+    pub has_aborted: bool,
 }
 
 impl Recovered {
@@ -196,7 +208,13 @@ impl Recovered {
         self.end_offset = header.last_offset() + 1;
         // Records before the log's start were deleted: they say nothing about their producers any more.
         if self.end_offset > self.start_offset {
-            self.producers.update(header, end_marker(bytes, header));
+            let marker = end_marker(bytes, header);
+            self.aborted
+                .extend(self.producers.aborted_by(header, marker));
+            self.producers.update(header, marker);
+            if marker.is_some() {
+                self.producers.on_high_watermark(self.high_watermark);
+            }
         } else {
             self.producers.end_offset = self.end_offset;
         }

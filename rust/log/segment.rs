@@ -1,4 +1,4 @@
-//! A segment: one `.log` of record batches with its offset index and its time index.
+//! A segment: one `.log` of record batches with its offset index, its time index, and its aborted transactions.
 //!
 //! One thread at a time appends to, truncates or closes a segment (the log's writer); any number search and read it meanwhile. Data comes
 //! before index entries, so that an index never points behind the data.
@@ -16,6 +16,7 @@ use super::names::{Kind, Suffix};
 use super::offset_index::{OffsetIndex, OffsetPosition, fits};
 use super::scan::{LOOKUP_BYTES, Located, Scan};
 use super::time_index::{TimeIndex, TimestampOffset};
+use super::transaction_index::TransactionIndex;
 use crate::records::BatchHeader;
 use crate::records::batch::NO_TIMESTAMP;
 use crate::storage::Mode;
@@ -25,6 +26,7 @@ pub struct Segment {
     pub file: Arc<SegmentFile>,
     pub offset_index: OffsetIndex,
     pub time_index: TimeIndex,
+    pub transaction_index: TransactionIndex,
     folder: Arc<Folder>,
     size_bytes: AtomicU64,
     /// It left its log: its files are renamed, or gone.
@@ -58,6 +60,8 @@ impl Segment {
                 .open(&path, Mode::Replace)
                 .context("create", &path)?;
         }
+        let transaction_index = TransactionIndex::open(Arc::clone(folder), base_offset);
+        transaction_index.replace(&[])?;
         let times = Times {
             largest: Some(TimestampOffset {
                 timestamp_ms: NO_TIMESTAMP,
@@ -71,6 +75,7 @@ impl Segment {
             file: SegmentFile::new(Arc::clone(folder), base_offset, true, Arc::clone(cache)),
             offset_index: OffsetIndex::create(Arc::clone(folder), base_offset),
             time_index: TimeIndex::create(Arc::clone(folder), base_offset),
+            transaction_index,
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(0),
             removed: AtomicBool::new(false),
@@ -92,6 +97,7 @@ impl Segment {
             file: SegmentFile::new(Arc::clone(folder), base_offset, writable, Arc::clone(cache)),
             offset_index: OffsetIndex::open(Arc::clone(folder), base_offset),
             time_index: TimeIndex::open(Arc::clone(folder), base_offset),
+            transaction_index: TransactionIndex::open(Arc::clone(folder), base_offset),
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(size_bytes),
             removed: AtomicBool::new(false),
@@ -361,6 +367,7 @@ impl Segment {
         };
         self.offset_index.truncate_to(offset)?;
         self.time_index.truncate_to(offset)?;
+        self.transaction_index.truncate_to(offset)?;
         let path = self.file.path();
         let file = self.file.file().context("open", &path)?;
         self.set_size_bytes(batch.position);
@@ -413,7 +420,8 @@ impl Segment {
         self.unless_removed(
             self.offset_index
                 .sync()
-                .and_then(|()| self.time_index.sync()),
+                .and_then(|()| self.time_index.sync())
+                .and_then(|()| self.transaction_index.sync()),
         )
     }
 

@@ -103,7 +103,7 @@ fn through_the_queue(
             sender.clone(),
         );
         let done = move |result| later.send((number, result)).unwrap();
-        match log.append_or_queue(records, epoch, Origin::Client, 1000, done) {
+        match log.append_or_queue(records, epoch, Origin::Client, 0, 1000, done) {
             Ok(None) => {}
             Ok(Some(info)) => sender.send((number, Ok(info))).unwrap(),
             Err(error) => sender.send((number, Err(error))).unwrap(),

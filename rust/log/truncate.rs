@@ -95,6 +95,7 @@ impl Log {
             self.remove_snapshot(snapshot)?;
         }
         writer.producers = ProducerState::starting_at(offset);
+        self.note_unstable(writer);
         self.sync_folder()?;
         self.home.recovery_point_moved_back()
     }
@@ -120,6 +121,7 @@ impl Log {
                 self.start_offset(),
                 end_offset,
             )?;
+            self.note_unstable(writer);
         }
         Ok(())
     }

@@ -16,7 +16,9 @@ use super::records::BatchInfo;
 use crate::io;
 use crate::log::names::TopicPartition;
 use crate::log::share::Borrowed;
+use crate::log::verification::NO_GUARD;
 use crate::log::{self, Home, LogError, Origin, TimestampType, home};
+use crate::records::Marker;
 use crate::storage::{RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -56,7 +58,7 @@ impl LogConfig {
     #[pyo3(signature = (*, segment_bytes=1_073_741_824, segment_ms=604_800_000, segment_jitter_ms=0, segment_index_bytes=10_485_760,
         index_interval_bytes=4096, flush_messages=i64::MAX, flush_ms=i64::MAX, retention_bytes=-1, retention_ms=604_800_000,
         max_message_bytes=1_048_588, message_timestamp_type="CreateTime", message_timestamp_difference_max_ms=i64::MAX,
-        file_delete_delay_ms=60_000, cleanup_policy="delete", max_compaction_lag_ms=i64::MAX, producer_id_expiration_ms=604_800_000))]
+        file_delete_delay_ms=60_000, cleanup_policy="delete", max_compaction_lag_ms=i64::MAX, producer_id_expiration_ms=604_800_000, verify_transactions=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         segment_bytes: u32,
@@ -75,6 +77,7 @@ impl LogConfig {
         cleanup_policy: &str,
         max_compaction_lag_ms: i64,
         producer_id_expiration_ms: i64,
+        verify_transactions: bool,
     ) -> PyResult<Self> {
         let message_timestamp_type = match message_timestamp_type {
             "CreateTime" => TimestampType::CreateTime,
@@ -108,6 +111,7 @@ impl LogConfig {
             compact: has("compact"),
             max_compaction_lag_ms,
             producer_id_expiration_ms,
+            verify_transactions,
         }))
     }
 
@@ -240,6 +244,19 @@ pub struct Log {
 /// Where the logs of a directory report appends that ran on an I/O thread; set once a loop is there.
 type Reports = Arc<OnceLock<Arc<io::Completions<Outcome>>>>;
 
+impl Log {
+    /// Reports an append under `token` when it is done on another thread; None where no loop is.
+    fn report(&self, token: u64) -> Option<impl FnOnce(Result<log::AppendInfo, LogError>) + use<>> {
+        let queue = Arc::clone(self.reports.get()?);
+        Some(move |result: Result<log::AppendInfo, LogError>| {
+            queue.push(
+                token,
+                Box::new(move |py| Ok(Py::new(py, AppendInfo::from(result?))?.into_any())),
+            );
+        })
+    }
+}
+
 fn origin(name: &str) -> PyResult<Origin> {
     match name {
         "client" => Ok(Origin::Client),
@@ -322,6 +339,11 @@ impl Log {
     }
 
     #[getter]
+    fn last_stable_offset(&self) -> i64 {
+        self.log.last_stable_offset()
+    }
+
+    #[getter]
     fn leader_epoch(&self) -> i32 {
         self.log.leader_epoch()
     }
@@ -355,34 +377,26 @@ impl Log {
         LogConfig((*self.log.config()).clone())
     }
 
+    #[pyo3(signature = (request, index, leader_epoch, token, guard=NO_GUARD))]
     fn append(
         &self,
         request: &ProduceRequest,
         index: usize,
         leader_epoch: i32,
         token: u64,
+        guard: u64,
     ) -> PyResult<Option<AppendInfo>> {
-        let records = request.records(index)?;
-        let Some(queue) = self.reports.get().map(Arc::clone) else {
-            let mut records = records;
+        let mut records = request.records(index)?;
+        let (origin, now_ms) = (Origin::Client, home::now_ms());
+        let Some(report) = self.report(token) else {
             let appended =
                 self.log
-                    .append(&mut records, leader_epoch, Origin::Client, home::now_ms())?;
+                    .append_with(&mut records, leader_epoch, origin, guard, now_ms)?;
             return Ok(Some(appended.into()));
         };
-        let report = move |result: Result<log::AppendInfo, LogError>| {
-            queue.push(
-                token,
-                Box::new(move |py| Ok(Py::new(py, AppendInfo::from(result?))?.into_any())),
-            );
-        };
-        let appended = self.log.append_or_queue(
-            records,
-            leader_epoch,
-            Origin::Client,
-            home::now_ms(),
-            report,
-        )?;
+        let appended =
+            self.log
+                .append_or_queue(records, leader_epoch, origin, guard, now_ms, report)?;
         Ok(appended.map(AppendInfo::from))
     }
 
@@ -400,22 +414,85 @@ impl Log {
         let now_ms = home::now_ms();
         let producer = (producer_id, producer_epoch);
         let mut batch = coordinator::batch(&records, now_ms, compression, producer)?;
-        let Some(queue) = self.reports.get().map(Arc::clone) else {
-            let appended =
-                self.log
-                    .append(&mut batch, leader_epoch, Origin::Coordinator, now_ms)?;
+        let (origin, guard) = (Origin::Coordinator, NO_GUARD);
+        let Some(report) = self.report(token) else {
+            let appended = self
+                .log
+                .append_with(&mut batch, leader_epoch, origin, guard, now_ms)?;
             return Ok(Some(appended.into()));
-        };
-        let report = move |result: Result<log::AppendInfo, LogError>| {
-            queue.push(
-                token,
-                Box::new(move |py| Ok(Py::new(py, AppendInfo::from(result?))?.into_any())),
-            );
         };
         let appended =
             self.log
-                .append_or_queue(batch, leader_epoch, Origin::Coordinator, now_ms, report)?;
+                .append_or_queue(batch, leader_epoch, origin, guard, now_ms, report)?;
         Ok(appended.map(AppendInfo::from))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (producer_id, producer_epoch, is_commit, coordinator_epoch, leader_epoch, token=None))]
+    fn append_marker(
+        &self,
+        py: Python<'_>,
+        producer_id: i64,
+        producer_epoch: i16,
+        is_commit: bool,
+        coordinator_epoch: i32,
+        leader_epoch: i32,
+        token: Option<u64>,
+    ) -> PyResult<Option<AppendInfo>> {
+        let marker = Marker {
+            outcome: if is_commit {
+                crate::records::Outcome::Commit
+            } else {
+                crate::records::Outcome::Abort
+            },
+            coordinator_epoch,
+        };
+        let (producer, now_ms) = ((producer_id, producer_epoch), home::now_ms());
+        let appended = match token.and_then(|token| self.report(token)) {
+            Some(report) => {
+                self.log
+                    .append_marker(producer, marker, leader_epoch, now_ms, report)?
+            }
+            None => Some(py.detach(|| {
+                let mut batch = marker.batch(producer_id, producer_epoch, now_ms)?;
+                self.log
+                    .append(&mut batch, leader_epoch, Origin::Coordinator, now_ms)
+            })?),
+        };
+        Ok(appended.map(AppendInfo::from))
+    }
+
+    fn begin_verification(&self, producer_id: i64, producer_epoch: i16, sequence: i32) -> u64 {
+        self.log
+            .begin_verification((producer_id, producer_epoch), sequence, home::now_ms())
+    }
+
+    fn refuse_verification(&self, producer_id: i64, guard: u64) {
+        self.log.refuse_verification(producer_id, guard);
+    }
+
+    fn aborted_transactions(&self, offset: i64, read: &ReadInfo) -> PyResult<Vec<(i64, i64)>> {
+        let found = self.log.aborted_transactions(offset, &read.0)?;
+        Ok(found
+            .iter()
+            .map(|entry| (entry.producer_id, entry.first_offset))
+            .collect())
+    }
+
+    fn producers(&self) -> Vec<ProducerRow> {
+        let infos = self.log.producers().into_iter();
+        infos
+            .map(|info| {
+                (
+                    info.producer_id,
+                    info.epoch,
+                    info.last_sequence,
+                    info.last_timestamp_ms,
+                    info.coordinator_epoch,
+                    info.transaction_start.unwrap_or(-1),
+                )
+            })
+            .collect()
     }
 
     #[pyo3(signature = (records, leader_epoch, *, origin="client"))]
@@ -739,14 +816,17 @@ fn read_index(
     }
 }
 
+/// Producer id, epoch, last sequence, last timestamp, coordinator epoch, start of its transaction or -1.
+type ProducerRow = (i64, i16, i32, i64, i32, i64);
+
 /// Producer id, epoch, last sequence, last offset, last timestamp, coordinator epoch, start of its transaction or -1.
-type ProducerRow = (i64, i16, i32, i64, i64, i32, i64);
+type SnapshotRow = (i64, i16, i32, i64, i64, i32, i64);
 
 #[pyfunction]
-fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<ProducerRow>> {
+fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<SnapshotRow>> {
     let state = log::producer_state::ProducerState::from_snapshot(data.bytes(py), 0)
         .ok_or_else(|| PyValueError::new_err("not a producer snapshot, or a damaged one"))?;
-    let mut rows: Vec<ProducerRow> = state
+    let mut rows: Vec<SnapshotRow> = state
         .producers()
         .map(|(id, producer)| {
             let last = producer.last_batch();

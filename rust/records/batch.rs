@@ -56,6 +56,12 @@ pub(super) const LOG_APPEND_TIME: i16 = 0x08;
 pub(super) const TRANSACTIONAL: i16 = 0x10;
 pub(super) const CONTROL: i16 = 0x20;
 
+/// Whether the batch that `bytes` begin with belongs to a transaction, by its flag alone: what else may be wrong with it is not looked at.
+pub fn is_transactional(bytes: &[u8]) -> bool {
+    let flags = bytes.get(ATTRIBUTES + 1).copied().unwrap_or(0);
+    bytes.get(MAGIC) == Some(&2) && i16::from(flags) & TRANSACTIONAL != 0
+}
+
 /// The fixed fields of a batch, as they are in the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {

@@ -10,7 +10,7 @@ from ottla.wire.k00_produce import ProduceRequest
 from tests.wire.instances import codec, every_message, instance
 from tests.wire.java import run_java
 
-LATER = {60, 65, 66}
+LATER = {60, 61, 65, 66}
 """APIs that 2.7 does not have."""
 
 

@@ -158,7 +158,7 @@ class InternalTopic:
             return done(partition.leader_error(NO_EPOCH) or NotLeaderOrFollower.code, -1)
         if not partition.has_enough_replicas:
             return done(NotEnoughReplicas.code, -1)
-        append = _Append(self._replicas, partition, done)
+        append = SafeAppend(self._replicas, partition, done)
         producer_id, producer_epoch = producer or (-1, -1)
         try:
             info = partition.log.append_records(
@@ -248,7 +248,7 @@ def _is_commit(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> boo
     return {0: False, 1: True}.get(int.from_bytes(records[0][1][2:4], "big", signed=True))
 
 
-class _Append:
+class SafeAppend:
     """An append that is answered once: when it is safe, when it fails, or at its deadline."""
 
     __slots__ = ("_answer", "_partition", "_replicas", "done")

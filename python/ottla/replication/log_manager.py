@@ -251,5 +251,6 @@ def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
         file_delete_delay_ms=topic.get_int("file.delete.delay.ms"),
         cleanup_policy=",".join(topic.get_list("cleanup.policy")),
         max_compaction_lag_ms=topic.get_int("max.compaction.lag.ms"),
+        verify_transactions=True,
         producer_id_expiration_ms=broker.get_int("transactional.id.expiration.ms"),
     )

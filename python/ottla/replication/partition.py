@@ -210,8 +210,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed readers stop: below the high watermark and below every open transaction."""
-        unstable = self.log.first_unstable_offset
-        return self.log.high_watermark if unstable is None else min(self.log.high_watermark, unstable)
+        return self.log.last_stable_offset
 
     # --- moving on ---
 

@@ -69,6 +69,7 @@ _FILES = {
     56: "k56_alter_isr",
     57: "k57_update_features",
     60: "k60_describe_cluster",
+    61: "k61_describe_producers",
     65: "k65_describe_transactions",
     66: "k66_list_transactions",
 }

@@ -11,6 +11,8 @@ use crate::net::frames::Buffer;
 use crate::net::parts::{Part, Parts};
 use crate::py::errors::wire_error;
 use crate::py::log::AppendInfo;
+use crate::records::BatchHeader;
+use crate::records::batch::is_transactional;
 use crate::wire::produce::{self, PartitionResult};
 
 /// Names and numbers of the partitions: what the answer needs when the frame is long given back.
@@ -30,6 +32,9 @@ pub struct ProduceRequest {
     timeout_ms: i32,
     #[pyo3(get)]
     transactional_id: Option<String>,
+    /// Whether a batch belongs to a transaction.
+    #[pyo3(get)]
+    is_transactional: bool,
     /// (topic, partition, has records)
     #[pyo3(get)]
     partitions: Py<PyTuple>,
@@ -39,6 +44,22 @@ pub struct ProduceRequest {
 impl ProduceRequest {
     fn __len__(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Producer id, producer epoch and first sequence number of a partition's batch if it belongs to a transaction.
+    fn transactional_producer(&self, index: usize) -> PyResult<Option<(i64, i16, i32)>> {
+        if self.parts.has(index) != Some(true) {
+            return Ok(None);
+        }
+        let header = BatchHeader::parse(&self.records(index)?).ok();
+        let header = header.filter(|header| header.has_producer_id() && header.is_transactional());
+        Ok(header.map(|header| {
+            (
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+        }))
     }
 
     /// Copies a partition's records: for what is not on the hot path.
@@ -104,6 +125,10 @@ pub fn decode(
             tuples.push((name, data.partition, data.records.is_some()).into_pyobject(py)?);
         }
     }
+    let is_transactional = request.partitions.iter().any(|data| {
+        let records = data.records.clone().map(|range| &body[range]);
+        records.is_some_and(is_transactional)
+    });
     let transactional_id = request
         .transactional_id
         .map(|range| text(&body[range]).to_owned());
@@ -119,6 +144,7 @@ pub fn decode(
             acks: request.acks,
             timeout_ms: request.timeout_ms,
             transactional_id,
+            is_transactional,
             partitions,
         },
         asked,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.verification import verify
 from ottla.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
@@ -46,6 +47,9 @@ def handle(broker: Broker, request: Request) -> None:
     server = broker.server
     results: list[ProduceResult] = []
     waiting: _Waiting | None = None
+    verified = verify(broker, produce) if produce.is_transactional else None
+    if verified is not None and verified.error:
+        return _answer(request, acks, [(verified.error, -1, -1, -1)] * len(produce))
     for index, (topic, number, has_records) in enumerate(produce.partitions):
         partition = partitions.get((topic, number))
         if partition is None:
@@ -61,8 +65,14 @@ def handle(broker: Broker, request: Request) -> None:
             results.append(_error(NotEnoughReplicas))
             continue
         token = server.next_token
+        guard = 0
+        if verified is not None:
+            if error := verified.errors.get(index):
+                results.append((error, -1, -1, -1))
+                continue
+            guard = verified.guards.get(index, 0)
         try:
-            info = partition.log.append(produce, index, partition.leader_epoch, token)
+            info = partition.log.append(produce, index, partition.leader_epoch, token, guard)
         except KafkaError as refused:
             results.append(_refused(broker, partition, refused))
             continue

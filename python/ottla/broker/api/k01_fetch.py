@@ -93,6 +93,7 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
                 continue
             # The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
             info = log.read(offset, min(bytes_max, left), bound, read == 0)
+            aborted = log.aborted_transactions(offset, info) if is_committed else None
         except KafkaError as refused:
             if isinstance(refused, StorageError):
                 broker.replicas.storage_error(partition, refused)
@@ -102,7 +103,6 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
         size = info.length
         read += size
         left = max(0, left - size)
-        aborted: list[tuple[int, int]] | None = [] if is_committed else None
         rows.append((index, 0, high_watermark, stable, log.start_offset, aborted, -1, info, None))
     return rows, read, failed
 

@@ -1,0 +1,110 @@
+"""The transactional part of a Produce: who may write, and whether the coordinator knows of it (KIP-98, KIP-890).
+
+The first batch of a transaction in a partition is appended with a guard, and only after the transaction's coordinator
+has said that the partition belongs to it. A batch that was delayed until its transaction had ended, or a producer that
+never announced the partition, would otherwise open a transaction that nobody ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    NetworkException,
+    NotCoordinator,
+    NotEnoughReplicas,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ottla._core import ProduceRequest
+    from ottla.broker.broker import Broker
+
+#: The coordinator cannot say now. The producer tries again on this one, and it does not make it ask for metadata.
+_RETRIABLE = frozenset(
+    error.code
+    for error in (
+        ConcurrentTransactions,
+        NetworkException,
+        CoordinatorLoadInProgress,
+        CoordinatorNotAvailable,
+        NotCoordinator,
+    )
+)
+
+
+class Transactions(Protocol):
+    """What a transaction coordinator tells."""
+
+    def verify(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        """For each partition 0 if it is in the producer's open transaction, else an error code."""
+
+
+class Verified:
+    """What the verification of a Produce came to: `error` for all of it, or for each of its partitions (by place in
+    the request) an error or a guard; neither where nothing had to be verified.
+    """
+
+    __slots__ = ("error", "errors", "guards")
+
+    def __init__(self, error: int = 0) -> None:
+        self.error = error
+        self.errors: dict[int, int] = {}
+        self.guards: dict[int, int] = {}
+
+
+def verify(broker: Broker, produce: ProduceRequest) -> Verified:
+    """Asks the coordinator about each partition in which a transaction would begin."""
+    if produce.transactional_id is None:
+        return Verified(TransactionalIdAuthorizationFailed.code)
+    verified = Verified()
+    batches = [(index, produce.transactional_producer(index)) for index in range(len(produce))]
+    producers = {batch[:2] for _, batch in batches if batch is not None}
+    if not producers:
+        return verified
+    if len(producers) > 1:
+        return Verified(InvalidProducerIdMapping.code)
+    ((producer_id, epoch),) = producers
+    asked: dict[int, tuple[str, int]] = {}
+    for index, batch in batches:
+        topic, number, _ = produce.partitions[index]
+        partition = broker.replicas.partitions.get((topic, number))
+        if batch is None or partition is None or not partition.is_leader:
+            continue
+        if guard := partition.log.begin_verification(*batch):
+            asked[index] = (topic, number)
+            verified.guards[index] = guard
+    if asked:
+        answers = _ask(broker, produce.transactional_id, producer_id, epoch, asked.values())
+        for index, (topic, number) in asked.items():
+            if error := answers.get((topic, number), CoordinatorNotAvailable.code):
+                verified.errors[index] = _as_producers_know_it(error)
+                if error not in _RETRIABLE:
+                    log = broker.replicas.partitions[topic, number].log
+                    log.refuse_verification(producer_id, verified.guards[index])
+    return verified
+
+
+def _ask(
+    broker: Broker, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
+    transactions: Transactions | None = getattr(broker, "transactions", None)
+    if transactions is None:
+        return {}
+    return transactions.verify(transactional_id, producer_id, epoch, partitions)
+
+
+def _as_producers_know_it(error: int) -> int:
+    if error in _RETRIABLE:
+        return NotEnoughReplicas.code
+    return InvalidProducerEpoch.code if error == ProducerFenced.code else error

@@ -1,0 +1,80 @@
+"""Transactions in a log: where readers of committed records stop, and what they leave out."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from ottla import _core
+from ottla.errors import InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
+
+from .transactions import ABORT, COMMIT, end, fill, open_log, write
+
+
+def committed(log: _core.Log) -> list[bytes | None]:
+    """What a consumer makes of the log: whole batches, aborted ones and markers left out by Kafka's rule."""
+    seen: list[bytes | None] = []
+    offset, bound = log.start_offset, log.last_stable_offset
+    while (read := log.read(offset, 700, bound)).slice is not None:
+        later = sorted(log.aborted_transactions(offset, read), key=lambda aborted: aborted[1])
+        aborted: set[int] = set()
+        for info, records in _core.decode_batches(read.slice.read()):
+            while later and later[0][1] <= info.last_offset:
+                aborted.add(later.pop(0)[0])
+            if info.is_control:
+                if records[0][1] == struct.pack(">hh", 0, 0):
+                    aborted.discard(info.producer_id)
+            elif not (info.is_transactional and info.producer_id in aborted):
+                seen += [value for _, _, value in records]
+            offset = info.last_offset + 1
+    return seen
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_committed_records_are_seen_and_no_others(tmp_path: Path, clean: bool) -> None:
+    path = tmp_path / "orders-0"
+    log = open_log(path, segment_bytes=3000, index_interval_bytes=200)
+    expected = fill(log, rounds=150)
+    log.high_watermark = log.end_offset
+    assert len(log.segments) > 5
+    assert committed(log) == expected
+    assert log.last_stable_offset == log.end_offset - 2
+    log.close()
+    if not clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+        (tmp_path / "recovery-point-offset-checkpoint").unlink()
+        for left in [*path.glob("*.txnindex"), *path.glob("*.snapshot")]:
+            left.unlink()
+    log = open_log(path)
+    log.high_watermark = log.end_offset
+    assert committed(log) == expected
+    assert [row[0] for row in log.producers() if row[5] >= 0] == [9]
+    end(log, 9, COMMIT)
+    log.high_watermark = log.end_offset
+    assert committed(log) == [*expected, b"never seen", b"behind it"]
+
+
+def test_who_may_not_write(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    write(log, 1, 0, b"a", epoch=3)
+    with pytest.raises(InvalidProducerEpoch):
+        end(log, 1, ABORT, epoch=2)
+    with pytest.raises(InvalidTxnState, match="outside of its open transaction"):
+        write(log, 1, 1, b"b", epoch=3, transactional=False)
+    end(log, 1, ABORT, epoch=4, coordinator_epoch=7)
+    with pytest.raises(TransactionCoordinatorFenced):
+        end(log, 1, ABORT, epoch=4, coordinator_epoch=6)
+    with pytest.raises(InvalidProducerEpoch):
+        write(log, 1, 1, b"late", epoch=3)
+    assert log.producers() == [(1, 4, -1, log.producers()[0][3], 7, -1)]
+    write(log, 1, 0, b"c", epoch=4)
+
+
+def test_a_producer_with_an_open_transaction_is_never_forgotten(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    write(log, 1, 0, b"a")
+    write(log, 2, 0, b"b", transactional=False)
+    assert log.expire_producers(1 << 60) == 1
+    assert [row[0] for row in log.producers()] == [1]
+    end(log, 1, COMMIT)
+    assert log.expire_producers(1 << 60) == 1
