@@ -357,6 +357,10 @@ class LogDirectory:
     @property
     def path(self) -> str: ...
     def report_to(self, completions: Completions) -> None: ...  # until then every Log.append runs at once
+    def report_failure_to(self, completions: Completions, token: int) -> None: ...  # once, when (or if) it fails
+    def fail_when_full(self) -> None: ...  # a disk without space takes it out of use, instead of failing requests
+    @staticmethod
+    def is_locked(path: str | os.PathLike[str]) -> bool: ...  # by another process, or by this one
     @property
     def was_clean(self) -> bool: ...
     @property

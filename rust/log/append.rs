@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
-use super::home::{coarse_now, has_run_out};
+use super::home::coarse_now;
 use super::log::{ANY_EPOCH, Log, Writer};
 pub use super::producer_state::Origin;
 use super::segment::{AppendFailure, Segment};
@@ -330,8 +330,7 @@ impl Log {
     }
 
     fn append_failed(&self, failure: AppendFailure) -> LogError {
-        let run_out = matches!(&failure.error, LogError::Io { source, .. } if has_run_out(source));
-        if !(failure.undone && run_out) {
+        if !failure.undone || self.home.is_failure(&failure.error) {
             self.home.fail(&failure.error);
         }
         failure.error

@@ -117,6 +117,16 @@ impl LogDirectory {
         self.home.failure()
     }
 
+    /// See [`Home::on_failure`].
+    pub fn on_failure(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.home.on_failure(call);
+    }
+
+    /// See [`Home::fail_when_full`].
+    pub fn fail_when_full(&self) {
+        self.home.fail_when_full();
+    }
+
     pub fn contents(&self) -> Result<Contents> {
         let mut contents = Contents::default();
         let path = &self.home.path;
@@ -192,13 +202,14 @@ impl LogDirectory {
             };
             (hints, hints.high_watermark)
         };
-        let log = Log::open(
+        let opened = Log::open(
             &self.home,
             &partition.folder_name(),
             config,
             hints,
             OpenMode::Append,
-        )?;
+        );
+        let log = self.home.guard_read(opened)?;
         log.restore_high_watermark(high_watermark);
         self.state
             .lock()

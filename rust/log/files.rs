@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::error::Context;
+use super::home::Home;
 use super::names::{Kind, Suffix, file_name};
 use crate::storage::{File, Mode, Storage};
 use crate::wire::piece::{self, Source};
@@ -22,6 +24,8 @@ use crate::wire::piece::{self, Source};
 pub struct Folder {
     pub storage: Arc<dyn Storage>,
     path: RwLock<Arc<Path>>,
+    /// Hears of errors that readers of its files meet.
+    home: OnceLock<Weak<Home>>,
 }
 
 impl Folder {
@@ -29,7 +33,15 @@ impl Folder {
         Arc::new(Self {
             storage,
             path: RwLock::new(path.into()),
+            home: OnceLock::new(),
         })
+    }
+
+    /// As `new`, for a folder of the data directory `home`.
+    pub fn of(home: &Arc<Home>, path: &Path) -> Arc<Self> {
+        let folder = Self::new(Arc::clone(&home.storage), path);
+        let _ = folder.home.set(Arc::downgrade(home));
+        folder
     }
 
     pub fn path(&self) -> Arc<Path> {
@@ -280,6 +292,13 @@ impl FileSlice {
 impl Source for SegmentFile {
     fn descriptor(&self) -> io::Result<Arc<OwnedFd>> {
         self.file()?.descriptor()
+    }
+
+    fn failed(&self, error: &io::Error) {
+        if let Some(home) = self.folder.home.get().and_then(Weak::upgrade) {
+            let source = io::Error::from_raw_os_error(error.raw_os_error().unwrap_or_default());
+            let _ = home.guard_read::<()>(Err(source).context("read", &self.path()));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::storage::{RealStorage, Storage};
 const SLOW_WRITE: Duration = Duration::from_millis(2);
 
 type Checkpoint = Box<dyn Fn() -> Result<()> + Send + Sync>;
+type OnFailure = Box<dyn Fn() + Send + Sync>;
 
 pub struct Home {
     pub storage: Arc<dyn Storage>,
@@ -25,6 +26,10 @@ pub struct Home {
     checkpoint: OnceLock<Checkpoint>,
     failed: AtomicBool,
     reason: Mutex<String>,
+    /// Called once, by the thread that met the failure.
+    on_failure: OnceLock<OnFailure>,
+    /// A full disk takes the directory out of use too.
+    full_fails: AtomicBool,
     /// Threads may be started for work that nobody waits for. Not in tests that must be repeatable.
     pub(super) background: bool,
     /// The last append waited for the disk.
@@ -58,6 +63,8 @@ impl Home {
             checkpoint: OnceLock::new(),
             failed: AtomicBool::new(false),
             reason: Mutex::new(String::new()),
+            on_failure: OnceLock::new(),
+            full_fails: AtomicBool::new(false),
             slow: AtomicBool::new(false),
             moved: AtomicBool::new(false),
             wake: (Mutex::new(()), Condvar::new()),
@@ -102,17 +109,59 @@ impl Home {
     /// the error once), and a second fsync that succeeds proves nothing.
     pub fn fail(&self, error: &LogError) {
         let mut reason = self.reason.lock();
-        if !self.failed.load(Ordering::Acquire) {
-            *reason = error.to_string();
-            self.failed.store(true, Ordering::Release);
+        if self.failed.load(Ordering::Acquire) {
+            return;
+        }
+        *reason = error.to_string();
+        self.failed.store(true, Ordering::Release);
+        drop(reason);
+        if let Some(call) = self.on_failure.get() {
+            call();
         }
     }
 
+    /// Has `call` called when the directory fails, by the thread that met the failure; at once if it has failed. Set once.
+    pub fn on_failure(&self, call: impl Fn() + Send + Sync + 'static) {
+        if self.on_failure.set(Box::new(call)).is_ok()
+            && let (Some(_), Some(call)) = (self.failure(), self.on_failure.get())
+        {
+            call();
+        }
+    }
+
+    /// A disk without space takes the directory out of use, too: for brokers whose partitions others can lead.
+    pub fn fail_when_full(&self) {
+        self.full_fails.store(true, Ordering::Release);
+    }
+
+    /// Whether an error is more than the failure of one request: see [`guard`](Self::guard).
+    pub fn is_failure(&self, error: &LogError) -> bool {
+        match error {
+            LogError::Io { action, source, .. } => {
+                *action == "sync"
+                    || !has_run_out(source)
+                    || (is_full(source) && self.full_fails.load(Ordering::Acquire))
+            }
+            _ => false,
+        }
+    }
+
+    /// For what only reads: the file may be gone for good reasons, so the directory fails only where the device says that it is broken.
+    pub fn guard_read<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error @ LogError::Io { source, .. }) = &result
+            && is_of_device(source)
+        {
+            self.fail(error);
+        }
+        result
+    }
+
     /// Passes `result` through; an error of the disk takes the directory out of use. Not one that says that something has run out (space,
-    /// descriptors, memory): then nothing happened, and the next try may succeed. Except for an fsync: what it could not write is lost.
+    /// descriptors, memory): then nothing happened, and the next try may succeed. Except for an fsync: what it could not write is lost; and for
+    /// space where [`fail_when_full`](Self::fail_when_full) says so.
     pub fn guard<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error @ LogError::Io { action, source, .. }) = &result
-            && (*action == "sync" || !has_run_out(source))
+        if let Err(error) = &result
+            && self.is_failure(error)
         {
             self.fail(error);
         }
@@ -165,23 +214,41 @@ impl Home {
     }
 }
 
-/// True for errors after which the disk is as good as before.
-pub fn has_run_out(error: &io::Error) -> bool {
+/// True for errors by which a device or its file system says that it does not work, whatever the file.
+pub fn is_of_device(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let of_system = [
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOMEM,
+    let of_device = [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::NODEV,
+        Errno::ROFS,
+        Errno::STALE,
+        Errno::UCLEAN,
     ];
-    of_system
+    of_device
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOSPC, Errno::DQUOT]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
         || matches!(
             error.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
         )
+}
+
+/// True for errors after which the disk is as good as before.
+pub fn has_run_out(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let of_system = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    is_full(error)
+        || of_system
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Milliseconds since 1970.

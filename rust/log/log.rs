@@ -161,7 +161,7 @@ impl Log {
         home.storage
             .create_directory(&path)
             .context("create", &path)?;
-        let folder = Folder::new(Arc::clone(&home.storage), &path);
+        let folder = Folder::of(home, &path);
         let first = Segment::create(&folder, 0, now_ms(), &home.cache)?;
         let log = Self::new(
             Arc::clone(home),

@@ -50,7 +50,7 @@ impl Log {
         let path = home.path.join(folder_name);
         let partition = TopicPartition::from_folder_name(folder_name)
             .ok_or_else(|| LogError::NotAPartition(path.clone()))?;
-        let folder = Folder::new(Arc::clone(&home.storage), &path);
+        let folder = Folder::of(home, &path);
         let opening = Opening {
             home,
             folder,

@@ -49,6 +49,17 @@ impl Log {
         upper_bound: i64,
         at_least_one: bool,
     ) -> Result<ReadInfo> {
+        let result = self.read_unguarded(offset, bytes_max, upper_bound, at_least_one);
+        self.home.guard_read(result)
+    }
+
+    fn read_unguarded(
+        &self,
+        offset: i64,
+        bytes_max: u64,
+        upper_bound: i64,
+        at_least_one: bool,
+    ) -> Result<ReadInfo> {
         // The end first: segments that come later are behind it, and what it names stays in the list unless it is truncated.
         let end = self.published();
         let segments = self.segments();

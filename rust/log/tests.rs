@@ -247,6 +247,61 @@ fn a_full_disk_refuses_the_append_and_nothing_else() {
     );
     assert_eq!((log.end_offset(), log.size_bytes()), (1, size));
     assert_eq!(append(&log, &["c"], 1000).base_offset, 1);
+    // Unless somebody else can lead: then the directory goes, with its reason told once, and what is on disk is as whole as before.
+    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    home.on_failure(move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    });
+    home.fail_when_full();
+    let size = log.size_bytes();
+    storage.break_at(
+        Some(Operation::Write),
+        0,
+        Fault::Fail(std::io::ErrorKind::StorageFull),
+        true,
+    );
+    for _ in 0..2 {
+        assert!(
+            log.append(&mut batch(&["d"], 1), 0, Origin::Client, 1)
+                .is_err()
+        );
+    }
+    assert!(home.failure().is_some());
+    assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1);
+    storage.repair();
+    let home = Home::quiet(Arc::new(storage.clone()), std::path::Path::new("/"));
+    let log = Log::open(
+        &home,
+        "t-0",
+        LogConfig::default(),
+        Hints::default(),
+        OpenMode::Append,
+    )
+    .unwrap();
+    assert_eq!((log.end_offset(), log.size_bytes()), (2, size));
+}
+
+#[test]
+fn a_broken_device_fails_the_directory_also_for_readers() {
+    let home = Home::quiet(
+        Arc::new(crate::storage::FaultyStorage::new()),
+        std::path::Path::new("/"),
+    );
+    let error = |errno: i32| -> super::error::Result<()> {
+        use super::error::Context;
+        Err(std::io::Error::from_raw_os_error(errno)).context("read", "/t-0".as_ref())
+    };
+    // A file that is gone may have been deleted meanwhile.
+    assert!(home.guard_read(error(libc_errno::ENOENT)).is_err());
+    assert_eq!(home.failure(), None);
+    assert!(home.guard_read(error(libc_errno::EIO)).is_err());
+    assert!(home.failure().is_some());
+}
+
+mod libc_errno {
+    pub const ENOENT: i32 = 2;
+    pub const EIO: i32 = 5;
 }
 
 #[test]

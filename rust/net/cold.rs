@@ -97,7 +97,7 @@ fn read_through(slice: &FileSlice) {
             Ok(0) => return,
             Ok(count) => position += count as u64,
             Err(Errno::INTR) => {}
-            Err(_) => return,
+            Err(error) => return slice.file.failed(&error.into()),
         }
     }
 }

@@ -669,6 +669,16 @@ impl LogDirectory {
         let _ = self.reports.set(completions.queue());
     }
 
+    fn report_failure_to(&self, completions: &Completions, token: u64) {
+        let queue = completions.queue();
+        self.directory
+            .on_failure(move || queue.push(token, Box::new(|py| Ok(py.None()))));
+    }
+
+    fn fail_when_full(&self) {
+        self.directory.fail_when_full();
+    }
+
     #[getter]
     fn was_clean(&self) -> bool {
         self.directory.was_clean()
@@ -717,6 +727,14 @@ impl LogDirectory {
     ) -> PyResult<Log> {
         let partition = TopicPartition { topic, partition };
         Ok(self.log(py.detach(|| self.directory.load(&partition, config.0.clone()))?))
+    }
+
+    #[staticmethod]
+    fn is_locked(path: std::path::PathBuf) -> bool {
+        matches!(
+            log::lock::DirectoryLock::take(&path),
+            Err(LogError::Locked(_))
+        )
     }
 
     fn create(

@@ -8,6 +8,9 @@ use std::sync::Arc;
 pub trait Source: Send + Sync {
     /// The open descriptor; it stays open for as long as the result lives.
     fn descriptor(&self) -> io::Result<Arc<OwnedFd>>;
+
+    /// Reading it failed, outside of whoever owns it.
+    fn failed(&self, _error: &io::Error) {}
 }
 
 /// A range of a file's bytes. It holds the file, so that deleting it leaves the slice readable.

@@ -83,6 +83,7 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         27: (0, 0),
         32: (0, 3),
         33: (0, 1),
+        35: (0, 2),
         37: (0, 3),
         44: (0, 1),
         60: (0, 0),

@@ -63,6 +63,8 @@ def _struct(spec: StructSpec, version: int, chance: random.Random) -> Message:
         if not within(version, field.versions):
             continue
         choices = STEERED.get(field.name)
+        if choices is not None and isinstance(field.type, tuple) != isinstance(choices[0], list):
+            choices = None  # one of that name elsewhere
         if choices is not None and not (choices == (None,) and not within(version, field.nullable)):
             values[field.name] = chance.choice(choices)
         else:

@@ -19,6 +19,7 @@ from ottla._core import Hub
 from ottla.broker import identity
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
+from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.requests import ADVERTISED, SUPPORTED, Requests
 from ottla.broker.settings import Settings
@@ -28,7 +29,6 @@ from ottla.controller.controller import Controller
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
 from ottla.coordination.tree import Tree
-from ottla.errors import StorageError
 from ottla.net import Server
 from ottla.replication.delayed import Deadlines
 from ottla.replication.fetch_session import FetchSessions
@@ -58,6 +58,7 @@ class Broker:
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)
+        self.failing_directories = FailingDirectories(tree, broker_id, self.replicas, logs)
         self.metadata = MetadataCache()
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(self)
@@ -89,9 +90,10 @@ class Broker:
     @asynccontextmanager
     async def start(cls, config: BrokerConfig) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end."""
-        async with LogManager.open(config) as logs, identity.open_tree(config, logs.path) as tree:
-            cluster_id = await identity.cluster_id(tree, logs.identity().get("cluster.id"))
-            broker_id = await identity.broker_id(tree, config, logs.identity().get("broker.id"))
+        async with LogManager.open(config) as logs, identity.open_tree(config, logs) as tree:
+            known = logs.identity()
+            cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
+            broker_id = await identity.broker_id(tree, config, known.get("broker.id"))
             logs.claim(broker_id, cluster_id)
             settings = Settings(tree, config, broker_id)
             await settings.load()
@@ -115,7 +117,7 @@ class Broker:
             nursery.start_soon(self.transactions.run)
             nursery.start_soon(self.controller.run)
             await self._until_ready()
-            nursery.start_soon(self._until_failed)
+            nursery.start_soon(self.failing_directories.run)
             try:
                 yield
             finally:
@@ -137,13 +139,11 @@ class Broker:
             late = sorted(expected - partitions.keys())
             self.log.warning("serving without %d of %d partitions, among them %s", len(late), len(expected), late[0])
 
-    async def _until_failed(self) -> None:
-        await self.replicas.failed.wait()
-        raise StorageError(f"the log directory {self.logs.path} cannot be used any more: {self.logs.failure}")
-
     async def _serve(self, requests: Requests, served: trio.Event) -> None:
-        await self.server.run(requests.handle)
-        served.set()
+        try:
+            await self.server.run(requests.handle)
+        finally:
+            served.set()
 
     def _describe(self) -> identity.BrokerRegistration:
         return identity.registration(self.config, self.addresses.registered())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.config import BrokerConfig, ConfigError, Endpoint
 from ottla.controller.registration import get_or_create_cluster_id, prepare
@@ -12,13 +12,16 @@ from ottla.coordination import znodes
 from ottla.coordination.tree import Tree, ensure_one
 from ottla.coordination.znodes import BrokerRegistration
 
+if TYPE_CHECKING:
+    from ottla.replication.log_manager import LogManager
+
 __all__ = ["BrokerRegistration", "assigned", "broker_id", "cluster_id", "open_tree", "registration"]
 
 
 @asynccontextmanager
-async def open_tree(config: BrokerConfig, directory: Path) -> AsyncIterator[Tree]:
-    """The ZooKeeper that the settings name, or the tree embedded in the data directory. Its session ends with the
-    block.
+async def open_tree(config: BrokerConfig, logs: LogManager) -> AsyncIterator[Tree]:
+    """The ZooKeeper that the settings name, or the tree embedded in the (first) data directory. Its session ends with
+    the block.
     """
     if config.zookeeper:
         from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
@@ -31,6 +34,8 @@ async def open_tree(config: BrokerConfig, directory: Path) -> AsyncIterator[Tree
     else:
         from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 
+        directory = logs.directory_with(TREE_FILE)
+        logs.keeps_tree(directory)
         tree = await EmbeddedTree.open(str(directory / TREE_FILE))
     async with tree:
         await prepare(tree)

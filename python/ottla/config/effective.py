@@ -30,6 +30,7 @@ _READ: Final = frozenset(
         "max.connections.per.ip.overrides",
         "max.incremental.fetch.session.cache.slots",
         "num.partitions",
+        "num.recovery.threads.per.data.dir",
         "offsets.commit.timeout.ms",
         "offsets.topic.compression.codec",
         "offsets.topic.num.partitions",
@@ -111,7 +112,6 @@ EFFECTIVE: Final = _of_brokers()
 PARTIAL: Final = {
     "cleanup.policy": "with compact, records need keys and nothing is deleted; nothing is compacted yet.",
     "compression.type": "batches are stored as the producer compressed them, whatever it says.",
-    "log.dirs": "one directory is possible.",
     "max.compaction.lag.ms": "it closes segments in time; nothing is compacted yet.",
 }
 """What some settings do less than their description says."""

@@ -393,6 +393,10 @@ OUR_DEFAULTS: Final[dict[str, tuple[Value, str]]] = {
         -1,
         "the system sizes the buffer for each connection; 100 KiB cost a large Fetch a fifth more CPU",
     ),
+    "num.recovery.threads.per.data.dir": (
+        16,
+        "opening a log waits for the disk more than it computes, and a thread costs little",
+    ),
     "queued.max.request.bytes": (
         268435456,
         "memory has one budget: past it the broker stops reading from its clients instead of growing",

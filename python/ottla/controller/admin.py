@@ -301,6 +301,12 @@ async def notify_config_change(tree: Tree, entity_type: str, entity_name: str) -
     await _until_done(tree, Create(znodes.CONFIG_CHANGE_PREFIX, change, sequential=True))
 
 
+async def notify_log_directory_failure(tree: Tree, broker_id: int) -> None:
+    """Let the controller ask a broker which of its replicas still work: a log directory of it failed (KIP-112)."""
+    event = znodes.encode_log_dir_event(broker_id)
+    await _until_done(tree, Create(znodes.LOG_DIR_EVENT_PREFIX, event, sequential=True))
+
+
 async def _until_done(tree: Tree, operation: Operation) -> None:
     """For operations that may be done twice without harm."""
     while True:

@@ -1,14 +1,13 @@
-"""Where this broker's logs live: the data directory, its lock and identity, and the work that logs need from time to
-time.
-"""
+"""This broker's logs: in which data directory each is, and the work that logs need from time to time."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,14 +15,14 @@ import trio
 
 from ottla._core import LogConfig, LogDirectory
 from ottla.config import BrokerConfig, ConfigError, TopicConfig
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, StorageError
+from ottla.replication.data_directory import DataDirectory, common_identity, open_all
 
 if TYPE_CHECKING:
-    from ottla._core import Completions, Log
+    from ottla._core import Log
+    from ottla.net import Server
 
 logger = logging.getLogger("ottla.log_manager")
-
-META = "meta.properties"
 
 
 class SettingsSource(Protocol):
@@ -35,40 +34,45 @@ class SettingsSource(Protocol):
     async def load_topic(self, topic: str) -> None: ...
 
 
+class Places:
+    """What opening logs came to: the logs, and why others could not be opened."""
+
+    def __init__(self) -> None:
+        self.logs: dict[int, Log] = {}
+        self.errors: dict[int, StorageError] = {}
+
+
 class LogManager:
-    """One data directory, open and locked. What may take long runs on worker threads; native calls release the
-    interpreter there.
+    """The data directories, open and locked, and their logs. What may take long runs on worker threads; native calls
+    release the interpreter there.
     """
 
-    def __init__(self, directory: LogDirectory, path: Path) -> None:
-        self.path = path
+    def __init__(self, directories: list[DataDirectory]) -> None:
+        #: those of `log.dirs`, in order, also those that are out of use
+        self.directories = directories
         self.logs: dict[tuple[str, int], Log] = {}
         #: partitions whose logs could not be opened, with the reason
         self.failures: dict[tuple[str, int], Exception] = {}
-        self._directory = directory
+        self._homes: dict[tuple[str, int], DataDirectory] = {}
+        self._tree_path: Path | None = None
         self._settings: SettingsSource
 
     @classmethod
     @asynccontextmanager
     async def open(cls, config: BrokerConfig) -> AsyncIterator[LogManager]:
-        """Locks the data directory, creating it if need be; at the end flushes everything and leaves the clean-shutdown
-        marker.
+        """Locks the data directories, creating them if need be; at the end flushes everything and leaves the
+        clean-shutdown markers. A directory that cannot be opened is left out, unless it is the last.
 
-        Raises ConfigError, and KafkaError if another process has the directory.
+        Raises ConfigError, OSError, and KafkaError if another process has a directory.
         """
-        directories = config.data_directories
-        if len(directories) != 1:
-            raise ConfigError(
-                "log.dirs",
-                f"log.dirs names {len(directories)} directories; this version keeps its logs in one: name one",
-            )
-        path = Path(directories[0]).resolve()
-        path.mkdir(parents=True, exist_ok=True)
         interval_ms = config.get_int("replica.high.watermark.checkpoint.interval.ms")
-        directory = LogDirectory.open(
-            path, high_watermark_checkpoint_interval_ms=interval_ms, raise_descriptor_limit=True
-        )
-        manager = cls(directory, path)
+        directories = open_all(config.data_directories, high_watermark_checkpoint_interval_ms=interval_ms)
+        if config.zookeeper:
+            # Another broker may lead instead. Where there is no other, a full disk fails requests until it has space.
+            for directory in directories:
+                if directory.native is not None:
+                    directory.native.fail_when_full()
+        manager = cls(directories)
         try:
             yield manager
         except BaseException:
@@ -78,67 +82,192 @@ class LogManager:
         await manager._close()
 
     async def _close(self) -> None:
-        clean = self.failure is None
-        await trio.to_thread.run_sync(lambda: self._directory.close(clean=clean))
+        async def close(native: LogDirectory) -> None:
+            clean = native.failure is None
+            await trio.to_thread.run_sync(lambda: native.close(clean=clean))
+
+        async with trio.open_nursery() as nursery:
+            for directory in self.online:
+                nursery.start_soon(close, directory.open_native)
+
+    # --- the directories ---
 
     @property
-    def failure(self) -> str | None:
-        """Why the directory went out of use; None while it is in use."""
-        return self._directory.failure
+    def online(self) -> list[DataDirectory]:
+        """The directories that work."""
+        return [directory for directory in self.directories if directory.is_online]
 
-    # --- identity ---
+    @property
+    def offline(self) -> list[DataDirectory]:
+        return [directory for directory in self.directories if not directory.is_online]
 
     def identity(self) -> dict[str, str]:
-        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in a new directory."""
-        path = self.path / META
-        if not path.exists():
-            return {}
-        lines = path.read_text().splitlines()
-        return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in new directories. Raises ConfigError if they
+        differ between directories.
+        """
+        return common_identity(self.online)
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Writes meta.properties. Raises ConfigError if the directory belongs to another broker or cluster."""
-        known = self.identity()
-        wanted = {"version": "0", "cluster.id": cluster_id, "broker.id": str(broker_id)}
-        for name, value in wanted.items():
-            if known.get(name, value) != value:
-                raise ConfigError(
-                    name,
-                    f"{self.path / META} has {name}={known[name]}, but this broker has {value}: "
-                    "is it the right directory, and the right cluster?",
-                )
-        if known.keys() >= wanted.keys():
-            return
-        temporary = self.path / f"{META}.tmp"
-        with temporary.open("w") as file:
-            file.write("".join(f"{name}={value}\n" for name, value in {**known, **wanted}.items()))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path / META)
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        """Writes meta.properties into every directory. Raises ConfigError if one belongs to another broker or
+        cluster.
+        """
+        for directory in self.online:
+            directory.claim(broker_id, cluster_id)
+
+    def directory_with(self, file: str) -> Path:
+        """Where a file that there is once in a broker lies, or would be made: the first directory.
+
+        Raises ConfigError if that cannot be known, because a directory is out of use or several have the file.
+        """
+        having = [directory for directory in self.online if (directory.path / file).exists()]
+        if len(having) > 1:
+            raise ConfigError("log.dirs", f"{file} is in several directories: {', '.join(map(str, having))}; keep one")
+        if not having and self.offline:
+            broken = self.offline[0]
+            raise ConfigError(
+                "log.dirs", f"{file} is in no directory that can be opened, and {broken}: {broken.failure}"
+            )
+        return (having or self.directories)[0].path
+
+    def keeps_tree(self, path: Path) -> None:
+        """The broker cannot go on without this directory: the coordination tree is in it."""
+        self._tree_path = path
+
+    @property
+    def cannot_go_on(self) -> str | None:
+        """Why the broker must end after directories failed; None while it can go on."""
+        if not self.online:
+            return "no log directory can be used any more"
+        if any(directory.path == self._tree_path for directory in self.offline):
+            return "the log directory with the coordination tree cannot be used any more"
+        return None
+
+    def directory_of(self, topic: str, index: int) -> DataDirectory | None:
+        """The directory with the log of a partition."""
+        return self._homes.get((topic, index))
+
+    def logs_in(self, directory: DataDirectory) -> list[Log]:
+        """The logs of a directory, of all partitions."""
+        return [self.logs[key] for key, home in self._homes.items() if home is directory and key in self.logs]
+
+    def take_offline(self, directory: DataDirectory, reason: str) -> list[tuple[str, int]]:
+        """Stops using a directory; returns the partitions whose logs were in it. The directory is to be closed with
+        `close_failed`.
+        """
+        gone = [key for key, home in self._homes.items() if home is directory]
+        error = StorageError(f"the log directory {directory} is out of use: {reason}")
+        for key in gone:
+            del self._homes[key]
+            self.logs.pop(key, None)
+            self.failures[key] = error
+        directory.go_offline(reason)
+        return gone
+
+    async def close_failed(self, directory: DataDirectory) -> None:
+        """Gives back the lock and the descriptors of a directory that failed."""
+        native, directory.failing = directory.failing, None
+        if native is not None:
+            await trio.to_thread.run_sync(lambda: native.close(clean=False))
+
+    def report_to(self, server: Server, failed: Callable[[Any, BaseException | None], None]) -> None:
+        """Appends that may wait for a disk run on Rust threads from now on, and report to the server's loop; so does a
+        directory that fails.
+        """
+        for directory in self.online:
+            native = directory.open_native
+            native.report_to(server.hub.completions)
+            native.report_failure_to(server.hub.completions, server.expect(failed))
 
     # --- logs ---
 
     async def load(self, settings: SettingsSource) -> None:
-        """Opens every log of the directory, recovering those that need it. A log that cannot be opened does not stop
-        the others.
+        """Opens every log of the directories, recovering those that need it, each directory with
+        `num.recovery.threads.per.data.dir` threads. A log that cannot be opened does not stop the others.
         """
         self._settings = settings
         configs = {topic: self._native_config(topic) for topic in settings.topics}
         default = self._native_config(None)
-        logs, failures = await trio.to_thread.run_sync(self._directory.load_all, configs, default)
-        self.logs = {(log.topic, log.partition): log for log in logs}
-        for topic, index, error in failures:
-            logger.error("the log of %s-%d cannot be opened, the partition stays offline: %s", topic, index, error)
-            self.failures[topic, index] = error
+        threads = settings.config.get_int("num.recovery.threads.per.data.dir")
+        opened: dict[DataDirectory, tuple[list[Log], list[tuple[str, int, KafkaError]]]] = {}
 
-    def report_to(self, completions: Completions) -> None:
-        """Appends that may wait for a disk run on Rust threads from now on, and report there."""
-        self._directory.report_to(completions)
+        async def load_one(directory: DataDirectory) -> None:
+            load_all = partial(directory.open_native.load_all, configs, default, threads=threads)
+            opened[directory] = await trio.to_thread.run_sync(load_all)
+
+        async with trio.open_nursery() as nursery:
+            for directory in self.online:
+                nursery.start_soon(load_one, directory)
+        for directory in self.online:
+            logs, failures = opened[directory]
+            for topic, index, error in failures:
+                logger.error("the log of %s-%d cannot be opened, the partition stays offline: %s", topic, index, error)
+                self.failures[topic, index] = error
+            for log in logs:
+                self._add(directory, log)
+
+    def _add(self, directory: DataDirectory, log: Log) -> None:
+        key = (log.topic, log.partition)
+        other = self._homes.get(key)
+        if other is not None:
+            # Nobody can know which of them is the partition's.
+            error = StorageError(
+                f"the partition {log.topic}-{log.partition} is in two log directories, {other} and {directory}: "
+                "take one of them away"
+            )
+            logger.error("%s", error)
+            self.failures[key] = error
+            return
+        self.logs[key] = log
+        self._homes[key] = directory
+
+    async def open_or_create(self, topic: str, partitions: list[int], new: Collection[int] = ()) -> Places:
+        """The logs of a topic's partitions; those that are not there are made, in the directories with the fewest logs.
+
+        While a directory is out of use, only those that are `new` are made: another one may be in that directory.
+        """
+        places = Places()
+        missing: dict[DataDirectory, list[int]] = {}
+        counts = Counter(self._homes.values())
+        for index in partitions:
+            if (topic, index) in self.logs:
+                continue
+            if self.offline and index not in new:
+                places.errors[index] = StorageError(
+                    f"{topic}-{index} may be in a log directory that is out of use: {', '.join(map(str, self.offline))}"
+                )
+                continue
+            directory = min(self.online, key=lambda directory: counts[directory])
+            counts[directory] += 1
+            missing.setdefault(directory, []).append(index)
+        if missing:
+            await self._settings.load_topic(topic)
+            config = self._native_config(topic)
+            for directory, indexes in missing.items():
+                try:
+                    create = directory.open_native.create
+                    created = await trio.to_thread.run_sync(create, topic, indexes, config)
+                except StorageError as error:
+                    places.errors.update(dict.fromkeys(indexes, error))
+                    continue
+                for log in created:
+                    self._add(directory, log)
+        places.logs = {index: self.logs[topic, index] for index in partitions if (topic, index) in self.logs}
+        return places
+
+    async def begin_epochs(self, topic: str, epochs: dict[int, int]) -> dict[int, StorageError]:
+        """Becoming leader of a topic's partitions: leader epoch of each. Returns what failed."""
+        failed: dict[int, StorageError] = {}
+        by_directory: dict[DataDirectory, list[tuple[int, int]]] = {}
+        for index, epoch in epochs.items():
+            directory = self._homes.get((topic, index))
+            if directory is not None:
+                by_directory.setdefault(directory, []).append((index, epoch))
+        for directory, rows in by_directory.items():
+            try:
+                await trio.to_thread.run_sync(directory.open_native.begin_epochs, topic, rows)
+            except StorageError as error:
+                failed.update({index: error for index, _ in rows})
+        return failed
 
     def topic_config(self, topic: str | None) -> TopicConfig:
         """The settings that hold for a topic now (None: for one without settings of its own)."""
@@ -154,19 +283,6 @@ class LogManager:
     def _native_config(self, topic: str | None) -> LogConfig:
         return native_config(self.topic_config(topic), self._settings.config)
 
-    async def open_or_create(self, topic: str, partitions: list[int]) -> dict[int, Log]:
-        """The logs of a topic's partitions; those that are not there are made, in one batch. Raises StorageError."""
-        missing = [index for index in partitions if (topic, index) not in self.logs]
-        if missing:
-            await self._settings.load_topic(topic)
-            created = await trio.to_thread.run_sync(self._directory.create, topic, missing, self._native_config(topic))
-            self.logs.update({(topic, log.partition): log for log in created})
-        return {index: self.logs[topic, index] for index in partitions}
-
-    async def begin_epochs(self, topic: str, epochs: list[tuple[int, int]]) -> None:
-        """Becoming leader of a topic's partitions: (partition, leader epoch) of each. Raises StorageError."""
-        await trio.to_thread.run_sync(self._directory.begin_epochs, topic, epochs)
-
     def topic_config_changed(self, topic: str) -> None:
         config = self._native_config(topic)
         for (name, _), log in self.logs.items():
@@ -174,9 +290,15 @@ class LogManager:
                 log.update_config(config)
 
     async def delete(self, topic: str, index: int) -> None:
-        """Takes a log away: its folder is renamed at once and removed later. Raises StorageError."""
-        if self.logs.pop((topic, index), None) is not None:
-            await trio.to_thread.run_sync(self._directory.delete, topic, index)
+        """Takes a log away: its folder is renamed at once and removed later. Raises StorageError, also if the log may
+        be in a directory that is out of use.
+        """
+        directory = self._homes.pop((topic, index), None)
+        if directory is not None:
+            del self.logs[topic, index]
+            await trio.to_thread.run_sync(directory.open_native.delete, topic, index)
+        elif self.offline:
+            raise StorageError(f"{topic}-{index} may be in a log directory that is out of use: {self.offline[0]}")
 
     async def delete_records(self, starts: Sequence[tuple[Log, int]]) -> list[KafkaError | None]:
         """Moves the starts of logs up to offsets (those that are there already stay), and returns when that would
@@ -192,11 +314,14 @@ class LogManager:
                 errors.append(None)
             except KafkaError as error:
                 errors.append(error)
-        try:
-            self._directory.checkpoint_start_offsets()
-        except KafkaError as failure:
-            return [error or failure for error in errors]
-        return errors
+        homes = [self._homes.get((log.topic, log.partition)) for log, _ in starts]
+        failures: dict[DataDirectory | None, KafkaError] = {}
+        for home in {home for home in homes if home is not None}:
+            try:
+                home.open_native.checkpoint_start_offsets()
+            except KafkaError as failure:
+                failures[home] = failure
+        return [error or failures.get(home) for error, home in zip(errors, homes, strict=True)]
 
     @property
     def flush_on_acks_all(self) -> bool:
@@ -206,22 +331,39 @@ class LogManager:
 
     async def run(self) -> None:
         """Retention and checkpoints, until cancelled."""
-        directory = self._directory
         config = self._settings.config
         async with trio.open_nursery() as nursery:
             every = nursery.start_soon
             every(_every, config.get_int("log.retention.check.interval.ms"), self._delete_old)
-            every(
-                _every, config.get_int("log.flush.offset.checkpoint.interval.ms"), directory.checkpoint_recovery_points
-            )
+            every(_every, config.get_int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint_recovery_points)
             every(
                 _every,
                 config.get_int("log.flush.start.offset.checkpoint.interval.ms"),
-                directory.checkpoint_start_offsets,
+                self._checkpoint_start_offsets,
             )
 
     def _delete_old(self) -> None:
-        self._directory.delete_old_segments(time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        self._in_each(lambda native: native.delete_old_segments(now_ms))
+
+    def _checkpoint_recovery_points(self) -> None:
+        self._in_each(lambda native: native.checkpoint_recovery_points())
+
+    def _checkpoint_start_offsets(self) -> None:
+        self._in_each(lambda native: native.checkpoint_start_offsets())
+
+    def _in_each(self, work: Callable[[LogDirectory], object]) -> None:
+        """In every directory that works; one that fails does not keep the others from it."""
+        problem: KafkaError | None = None
+        for directory in self.online:
+            native = directory.native
+            if native is not None and native.failure is None:
+                try:
+                    work(native)
+                except KafkaError as error:
+                    problem = error
+        if problem is not None:
+            raise problem
 
 
 async def _every(interval_ms: int, work: Callable[[], Any]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
 
@@ -56,6 +56,14 @@ class _Durable:
     last_offset: int
     leader_epoch: int
     done: Callable[[int], None]
+
+
+class _NoLog:
+    """In place of a log that is out of reach: what is asked of every log, about nothing."""
+
+    start_offset = end_offset = high_watermark = flushed_offset = 0
+    leader_epoch = NO_EPOCH
+    first_unstable_offset = None
 
 
 class Partition:
@@ -109,6 +117,13 @@ class Partition:
         self.replica_starts: dict[int, int] = {}
         self._broker_id = broker_id
         self._durable: deque[_Durable] = deque()
+
+    @classmethod
+    def without_log(cls, topic: str, index: int, broker_id: int) -> Partition:
+        """One whose log is in a directory that is out of use: nothing but its errors may be asked."""
+        partition = cls(topic, index, broker_id, cast("Log", _NoLog()))
+        partition.is_offline = True
+        return partition
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"

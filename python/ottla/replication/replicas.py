@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -12,6 +13,8 @@ from ottla.replication.partition import Partition, PartitionState
 
 if TYPE_CHECKING:
     from ottla.config import TopicConfig
+    from ottla.errors import StorageError
+    from ottla.replication.data_directory import DataDirectory
     from ottla.replication.internal_topic import RoleListener
     from ottla.replication.log_manager import LogManager
 
@@ -28,38 +31,49 @@ class Replicas:
         self.partitions: dict[tuple[str, int], Partition] = {}
         #: Who is told of the roles of an internal topic's partitions, by topic.
         self.role_listeners: dict[str, RoleListener] = {}
-        #: Set when the log directory went out of use.
-        self.failed = trio.Event()
+        #: Told of every log directory that went out of use, after its partitions went offline.
+        self.directory_failed: Callable[[DataDirectory], None] = lambda _: None
         self._broker_id = broker_id
         self._logs = logs
         self._server = server
         #: The controller may repeat a request whose answer was late while the first is still at work: one at a time.
         self._changing = trio.Lock()
         self._completions = server.hub.completions
-        logs.report_to(self._completions)
+        logs.report_to(server, self._failure_reported)
 
-    async def apply(self, topic: str, states: dict[int, PartitionState]) -> None:
-        """Makes this broker leader or follower of a topic's partitions, creating what logs are missing. Raises
-        StorageError.
+    async def apply(
+        self, topic: str, states: dict[int, PartitionState], new: Collection[int] = ()
+    ) -> dict[int, StorageError]:
+        """Makes this broker leader or follower of a topic's partitions, creating what logs are missing; `new` are those
+        that never had one. Returns those whose logs cannot be used.
         """
         async with self._changing:
-            await self._apply(topic, states)
+            return await self._apply(topic, states, new)
 
-    async def _apply(self, topic: str, states: dict[int, PartitionState]) -> None:
-        logs = await self._logs.open_or_create(topic, list(states))
+    async def _apply(
+        self, topic: str, states: dict[int, PartitionState], new: Collection[int]
+    ) -> dict[int, StorageError]:
+        places = await self._logs.open_or_create(topic, list(states), new)
         # Off the loop, and before the role changes: nothing can be appended under an epoch that the log does not know.
-        await self._logs.begin_epochs(
-            topic, [(index, state.leader_epoch) for index, state in states.items() if state.leader == self._broker_id]
-        )
+        led = {index: state.leader_epoch for index, state in states.items() if state.leader == self._broker_id}
+        errors = places.errors | await self._logs.begin_epochs(topic, led)
+        self.check_directories()
         settings = self._logs.topic_config(topic)
         for index, state in states.items():
             partition = self.partitions.get((topic, index))
+            if index in errors or index not in places.logs:
+                continue
             if partition is None:
-                partition = self.partitions[topic, index] = Partition(topic, index, self._broker_id, logs[index])
+                log = places.logs[index]
+                partition = self.partitions[topic, index] = Partition(topic, index, self._broker_id, log)
                 self._configure(partition, settings)
             was_leader = partition.is_leader
             if partition.apply(state) and topic in self.role_listeners:
                 self._role_changed(partition, was_leader)
+        if self._logs.offline:
+            for index in errors:
+                self.mark_offline(topic, index)
+        return errors
 
     def _role_changed(self, partition: Partition, was_leader: bool) -> None:
         listener = self.role_listeners.get(partition.topic)
@@ -69,6 +83,15 @@ class Replicas:
             listener.resigned(partition.index)
         if partition.is_leader:
             listener.elected(partition.index, partition.leader_epoch)
+
+    def mark_offline(self, topic: str, index: int) -> None:
+        """The partition's log is where it cannot be used: requests get KAFKA_STORAGE_ERROR."""
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            partition = self.partitions[topic, index] = Partition.without_log(topic, index, self._broker_id)
+        was_leader = partition.is_leader
+        partition.go_offline()
+        self._role_changed(partition, was_leader)
 
     def _configure(self, partition: Partition, settings: TopicConfig) -> None:
         partition.min_insync_replicas = settings.get_int("min.insync.replicas")
@@ -114,16 +137,27 @@ class Replicas:
     def storage_error(self, partition: Partition, error: BaseException) -> None:
         """An operation on a partition's log failed at the disk.
 
-        A full disk fails the request alone. Anything else takes the directory out of use: what is in memory can no
-        longer be trusted to be what is on disk, so none of its partitions is served, and a broker without a directory
-        ends.
+        A full disk may fail the request alone (see DESIGN.md). Anything else takes the directory out of use: what is in
+        memory can no longer be trusted to be what is on disk, so none of its partitions is served.
         """
-        if self._logs.failure is None:
+        if not self.check_directories() and not partition.is_offline:
             logger.warning("%s: %s", partition, error)
-        elif not self.failed.is_set():
-            logger.error("the log directory failed at %s, its partitions are offline: %s", partition, error)
-            for other in self.partitions.values():
-                was_leader = other.is_leader
-                other.go_offline()
-                self._role_changed(other, was_leader)
-            self.failed.set()
+
+    def _failure_reported(self, _: Any, error: BaseException | None) -> None:
+        self.check_directories()
+
+    def check_directories(self) -> bool:
+        """Takes the partitions of log directories that failed offline. False if there is none that is news."""
+        failed = [(directory, failure) for directory in self._logs.online if (failure := directory.native_failure)]
+        for directory, failure in failed:
+            keys = self._logs.take_offline(directory, failure)
+            for topic, index in keys:
+                self.mark_offline(topic, index)
+            logger.error(
+                "the log directory %s failed, its %d partitions are offline until a restart: %s",
+                directory,
+                len(keys),
+                failure,
+            )
+            self.directory_failed(directory)
+        return bool(failed)

@@ -52,19 +52,23 @@ def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrParti
 
 async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIsrPartitionError]:
     states: dict[str, dict[int, PartitionState]] = {}
+    new: dict[str, set[int]] = {}
     errors: dict[tuple[str, int], int] = {}
     for topic, state in _states(asked):
         key = (topic, state.partition_index)
         known = broker.replicas.partitions.get(key)
         errors[key] = 0
-        if known is not None and state.leader_epoch <= known.leader_epoch:
+        if (known is not None and known.is_offline) or key in broker.logs.failures:
+            # A log that could not be opened fails alone, not the other partitions of its topic.
+            broker.replicas.mark_offline(*key)
+            errors[key] = StorageError.code
+        elif known is not None and state.leader_epoch <= known.leader_epoch:
             errors[key] = StaleControllerEpoch.code
         elif broker.id not in state.replicas:
             errors[key] = UnknownTopicOrPartition.code
-        elif key in broker.logs.failures:
-            # A log that could not be opened fails alone, not the other partitions of its topic.
-            errors[key] = StorageError.code
         else:
+            if state.is_new:
+                new.setdefault(topic, set()).add(state.partition_index)
             states.setdefault(topic, {})[state.partition_index] = PartitionState(
                 state.controller_epoch,
                 state.leader,
@@ -74,11 +78,9 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
                 state.zk_version,
             )
     for topic, partitions in states.items():
-        try:
-            await broker.replicas.apply(topic, partitions)
-        except StorageError as error:
-            broker.log.error("cannot open the logs of topic %s: %s", topic, error)
-            errors.update({(topic, index): error.code for index in partitions})
+        for index, error in (await broker.replicas.apply(topic, partitions, new.get(topic, ()))).items():
+            broker.log.error("cannot use the log of %s-%d: %s", topic, index, error)
+            errors[topic, index] = error.code
     return [
         LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code)
         for (topic, index), code in errors.items()

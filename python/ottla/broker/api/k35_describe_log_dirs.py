@@ -1,0 +1,73 @@
+"""DescribeLogDirs (key 35): the log directories of this broker, whether each works, and the size of each log in it
+(KIP-113).
+
+The directory of a partition that moves also has a future log (`is_future_key`), with how far it is behind. A request
+without topics asks for all; a topic of the directory of which no partition was asked for is listed without any, as
+Kafka does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import StorageError
+from ottla.wire.k35_describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Log, Request
+    from ottla.broker.broker import Broker
+    from ottla.replication.data_directory import DataDirectory
+
+VERSIONS = range(3)
+
+#: The partition is not served here, so nothing can be said of how far a copy is behind.
+NO_LAG = -1
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: DescribeLogDirsRequest = DESCRIBE_LOG_DIRS.decode_request(version, request)
+    wanted = None
+    if asked.topics is not None:
+        wanted = {(topic.topic, index) for topic in asked.topics for index in topic.partition_index}
+    answer = DescribeLogDirsResponse(
+        results=[_describe(broker, directory, wanted) for directory in broker.logs.directories]
+    )
+    request.reply(DESCRIBE_LOG_DIRS.encode_response(version, answer))
+
+
+def _describe(broker: Broker, directory: DataDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(directory))
+    if not directory.is_online:
+        result.error_code = StorageError.code
+        return result
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in broker.logs.logs_in(directory):
+        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
+        if wanted is None or (log.topic, log.partition) in wanted:
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=log.partition,
+                    partition_size=log.size_bytes,
+                    offset_lag=_lag(broker, log),
+                    is_future_key=broker.logs.logs.get((log.topic, log.partition)) is not log,
+                )
+            )
+    result.topics = list(topics.values())
+    return result
+
+
+def _lag(broker: Broker, log: Log) -> int:
+    current = broker.logs.logs.get((log.topic, log.partition))
+    if current is None:
+        return NO_LAG
+    if current is log:
+        return max(log.high_watermark - log.end_offset, 0)
+    return current.end_offset - log.end_offset

@@ -1,0 +1,47 @@
+"""What follows when a log directory fails while the broker runs (KIP-112).
+
+Its partitions are offline already when this hears of it (`Replicas.check_directories`). The lock of the directory is
+given back, so that it can be repaired; the controller is told, which then asks for every replica's state and moves what
+it can to other brokers. A broker whose last directory failed ends; so does one that kept the coordination tree there.
+The directory is used again after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from ottla.controller.admin import notify_log_directory_failure
+from ottla.coordination.tree import SessionExpired, Tree
+from ottla.errors import StorageError
+from ottla.replication.data_directory import DataDirectory
+from ottla.replication.log_manager import LogManager
+from ottla.replication.replicas import Replicas
+
+
+class FailingDirectories:
+    def __init__(self, tree: Tree, broker_id: int, replicas: Replicas, logs: LogManager) -> None:
+        self._tree = tree
+        self._broker_id = broker_id
+        self._logs = logs
+        self._tell, self._failed = trio.open_memory_channel[DataDirectory](math.inf)
+        replicas.directory_failed = self._tell.send_nowait
+
+    async def run(self) -> None:
+        """Until cancelled. Raises StorageError when the broker cannot go on."""
+        async for directory in self._failed:
+            await self._logs.close_failed(directory)
+            reason = self._logs.cannot_go_on
+            if reason is not None:
+                raise StorageError(f"{reason}: {directory}: {directory.failure}")
+            await self._notify()
+
+    async def _notify(self) -> None:
+        while True:
+            try:
+                return await notify_log_directory_failure(self._tree, self._broker_id)
+            except SessionExpired:
+                # The new session registers the broker anew, and the controller tells it its roles: but it may be old
+                # news to it, so it is told all the same.
+                await self._tree.wait_connected()

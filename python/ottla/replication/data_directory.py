@@ -1,0 +1,159 @@
+"""The directories of `log.dirs`: opening, locking, whose they are, and which of them work.
+
+Rules of Apache Kafka 2.7 (KIP-112, `LogManager`, `BrokerMetadataCheckpoint`): a directory that cannot be opened is left
+out with an error as long as another one can; one that somebody else holds stops the start, because two brokers must
+never think that they own it; all of them belong to the same broker of the same cluster, which `meta.properties` says
+in each.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ottla._core import LogDirectory
+from ottla.config import ConfigError
+from ottla.errors import StorageError
+
+logger = logging.getLogger("ottla.log_manager")
+
+META = "meta.properties"
+
+
+class DataDirectory:
+    """One directory of `log.dirs`. `native` is there from the time it is opened until it fails."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.native: LogDirectory | None = None
+        #: What is left of it to be closed, after it failed.
+        self.failing: LogDirectory | None = None
+        #: Why it is out of use; None while it is not.
+        self.failure: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def is_online(self) -> bool:
+        return self.native is not None
+
+    @property
+    def native_failure(self) -> str | None:
+        """Why it failed, if nobody has taken it out of use yet."""
+        return None if self.native is None else self.native.failure
+
+    @property
+    def open_native(self) -> LogDirectory:
+        """Raises StorageError if the directory is out of use."""
+        if self.native is None:
+            raise StorageError(f"the log directory {self.path} is out of use: {self.failure}")
+        return self.native
+
+    def open(self, *, high_watermark_checkpoint_interval_ms: int) -> None:
+        """Creates it if need be and locks it. Raises OSError or StorageError."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        os.listdir(self.path)
+        self.native = LogDirectory.open(
+            self.path,
+            high_watermark_checkpoint_interval_ms=high_watermark_checkpoint_interval_ms,
+            raise_descriptor_limit=True,
+        )
+
+    def go_offline(self, reason: str) -> None:
+        """It is used no more; what is left of it is `failing`."""
+        self.failing, self.native = self.native, None
+        self.failure = reason
+
+    def identity(self) -> dict[str, str]:
+        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in a new directory. Raises OSError."""
+        path = self.path / META
+        if not path.exists():
+            return {}
+        lines = path.read_text().splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Writes meta.properties. Raises OSError, and ConfigError if it belongs to another broker or cluster."""
+        known = self.identity()
+        wanted = {"version": "0", "cluster.id": cluster_id, "broker.id": str(broker_id)}
+        for name, value in wanted.items():
+            if known.get(name, value) != value:
+                raise ConfigError(
+                    name,
+                    f"{self.path / META} has {name}={known[name]}, but this broker has {value}: "
+                    "is it the right directory, and the right cluster?",
+                )
+        if known.keys() >= wanted.keys():
+            return
+        temporary = self.path / f"{META}.tmp"
+        with temporary.open("w") as file:
+            file.write("".join(f"{name}={value}\n" for name, value in {**known, **wanted}.items()))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path / META)
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def open_all(paths: Iterable[str], *, high_watermark_checkpoint_interval_ms: int) -> list[DataDirectory]:
+    """All of `log.dirs`, in order, those that cannot be opened without their `native`.
+
+    Raises ConfigError for one that occurs twice, StorageError for one that somebody else holds, and the error of the
+    last one if none can be opened. What was opened before is closed again, as clean as it was.
+    """
+    directories: list[DataDirectory] = []
+    problem: Exception | None = None
+    try:
+        for path in paths:
+            # Not resolved: tools name directories as the settings do.
+            directory = DataDirectory(Path(os.path.abspath(path)))
+            if any(directory.path.resolve() == other.path.resolve() for other in directories):
+                raise ConfigError("log.dirs", f"log.dirs names the directory {directory} twice")
+            directories.append(directory)
+            try:
+                directory.open(high_watermark_checkpoint_interval_ms=high_watermark_checkpoint_interval_ms)
+            except (OSError, StorageError) as error:
+                if LogDirectory.is_locked(directory.path):
+                    raise
+                problem = error
+                directory.failure = str(error)
+        if problem is not None and not any(directory.is_online for directory in directories):
+            raise problem
+    except BaseException:
+        for directory in directories:
+            if directory.native is not None:
+                directory.native.close(clean=directory.native.was_clean)
+        raise
+    for directory in directories:
+        if not directory.is_online:
+            logger.error(
+                "the log directory %s cannot be opened, its partitions stay offline: %s", directory, directory.failure
+            )
+    return directories
+
+
+def common_identity(directories: Iterable[DataDirectory]) -> dict[str, str]:
+    """What meta.properties of all directories that work say. Raises ConfigError where they differ."""
+    common: dict[str, str] = {}
+    by_file: dict[Path, dict[str, str]] = {}
+    for directory in directories:
+        if directory.is_online:
+            identity = directory.identity()
+            by_file[directory.path / META] = identity
+            common = {**identity, **common}
+    for name in ("broker.id", "cluster.id"):
+        values = {path: identity[name] for path, identity in by_file.items() if name in identity}
+        if len(set(values.values())) > 1:
+            listed = ", ".join(f"{path} has {value}" for path, value in values.items())
+            raise ConfigError(
+                name,
+                f"the directories of log.dirs belong to different brokers or clusters by their {name}: {listed}. "
+                "Take the wrong one out of log.dirs",
+            )
+    return common
