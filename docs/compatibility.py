@@ -76,8 +76,7 @@ LATER = {
 NOTES = {
     0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised "
     "because old librdkafka stops compressing where they are missing.",
-    1: "Versions 0 to 3 (older formats) answer UNSUPPORTED_VERSION for each partition. Sessions are not kept: each "
-    "answer is whole (session id 0). Version 12's last fetched epoch is read, no diverging epoch is answered.",
+    1: "Versions 0 to 3 (older formats) answer UNSUPPORTED_VERSION for each partition.",
     2: "Version 0 answers UNSUPPORTED_VERSION for the partition.",
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",
@@ -130,7 +129,7 @@ def _lines() -> Iterator[str]:
 
 
 BESIDES = """
-Besides: compaction (cleanup.policy=compact keeps everything), TLS, record formats before 2, fetch sessions.
+Besides: compaction (cleanup.policy=compact keeps everything), TLS, record formats before 2.
 
 ## Files and tree
 

@@ -1,7 +1,7 @@
 """The Rust side of Ottla. Sections follow the rooms of rust/; each is documented where Python wraps it."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, final
 
 from typing_extensions import Buffer
@@ -565,8 +565,13 @@ class Request(Buffer):
             | tuple[int, int, int, int]
             | tuple[int, int, int, int, Sequence[tuple[int, str | None]], str | None]
         ],
-        throttle_ms: int = 0,
     ) -> None: ...
+    def limit(
+        self,
+        throttle_ms: Callable[[], int],  # asked once, by the answer or `take_throttle`: how long to mute the connection
+        is_named: bool,  # the answer begins with its throttle time
+    ) -> None: ...
+    def take_throttle(self) -> int: ...  # asks what `limit` was given; for a Fetch, which is answered otherwise then
     def fetch(self) -> FetchRequest: ...
     def reply_fetch(
         self,

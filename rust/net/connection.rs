@@ -60,6 +60,8 @@ pub struct Connection {
     pub in_ready: bool,
     pub in_dirty: bool,
     pub last_active_ms: u64,
+    /// A quota is exceeded: until then nothing is read and no request starts, while answers leave (KIP-219).
+    pub muted_until_ms: Option<u64>,
     /// Bytes of unsent answers that are charged to the budget, and those of answers still in slots.
     pub charged: usize,
     pub slot_bytes: usize,
@@ -96,6 +98,7 @@ impl Connection {
             in_ready: false,
             in_dirty: false,
             last_active_ms: now_ms,
+            muted_until_ms: None,
             charged: 0,
             slot_bytes: 0,
             sent_in_turn: (0, 0),
@@ -105,6 +108,7 @@ impl Connection {
     /// Whether more requests may start, as far as the bounds of this connection go.
     pub fn may_serve(&self, limits: &Limits) -> bool {
         self.state == State::Open
+            && self.muted_until_ms.is_none()
             && self.output.bytes() + self.slot_bytes as u64 <= limits.output_bytes_max as u64
             && self.slots.waiting() < limits.waiting_requests_max
             && self.slots.waiting_bytes() < limits.waiting_bytes_max

@@ -28,6 +28,8 @@ RANGES = {
     "AlterConfigs": (0, 1),
     "CreatePartitions": (0, 3),
     "IncrementalAlterConfigs": (0, 1),
+    "DescribeClientQuotas": (0, 0),
+    "AlterClientQuotas": (0, 0),
 }
 
 

@@ -81,6 +81,8 @@ def _value(kind: Any, version: int, chance: random.Random) -> object:
         return chance.random() < 0.5
     if kind == "string":
         return chance.choice(("", "x", "retention.ms", TOPIC))
+    if kind == "float64":
+        return chance.choice((-1.0, 0.5, 100.0))
     if str(kind).startswith("int"):
         return chance.choice((-1, 0, 1, 100))
     return chance.randbytes(chance.choice((0, 30)))

@@ -50,7 +50,8 @@ async def test_produce_shares_its_frame_with_the_log(logs: list[Log], version: i
                 results.append(logs[partition].append_bytes(asked.records_bytes(index) or b"", 0))
             else:
                 results.append((87, -1, -1, -1, [(0, "no"), (3, None)], "empty"))
-        request.reply_produce(results, 9)
+        request.limit(lambda: 9, True)
+        request.reply_produce(results)
 
     async with serving(handler) as one:
         peer = await one.connect()

@@ -21,6 +21,7 @@ from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
+from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.requests import ADVERTISED, SUPPORTED, Requests
 from ottla.broker.settings import Settings
 from ottla.broker.transactions import transactions
@@ -72,6 +73,9 @@ class Broker:
             unclean_election_default=settings.config.get_bool("unclean.leader.election.enable"),
             delete_topics=settings.config.get_bool("delete.topic.enable"),
         )
+        self.client_quotas = ClientQuotas(settings.config)
+        #: The same while there is any quota, else None: then nothing is measured.
+        self.quotas: ClientQuotas | None = None
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         self._controller_epoch = 0
@@ -107,11 +111,19 @@ class Broker:
         async with trio.open_nursery() as nursery:
             self.addresses.listen()
             served = trio.Event()
-            nursery.start_soon(self._serve, Requests(self, nursery), served)
+            requests = Requests(self, nursery)
+            nursery.start_soon(self._serve, requests, served)
             nursery.start_soon(self.deadlines.run)
             nursery.start_soon(self.logs.run)
             nursery.start_soon(self.replicas.watch_log_starts)
-            await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed)
+            await self.client_quotas.load(self.tree)
+            self._quotas_changed(requests)
+
+            async def client_changed(kind: str, name: str) -> None:
+                await self.client_quotas.changed(self.tree, kind, name)
+                self._quotas_changed(requests)
+
+            await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed, client_changed)
             await self.registration.register()
             nursery.start_soon(self.registration.run)
             nursery.start_soon(self.transactions.run)
@@ -151,6 +163,12 @@ class Broker:
     def _topic_changed(self, topic: str) -> None:
         self.logs.topic_config_changed(topic)
         self.replicas.topic_config_changed(topic)
+
+    def _quotas_changed(self, requests: Requests) -> None:
+        quotas = self.client_quotas or None
+        if quotas is not self.quotas:
+            self.quotas = quotas
+            requests.measure(quotas)
 
     def _broker_changed(self) -> None:
         for topic in {topic for topic, _ in self.replicas.partitions}:

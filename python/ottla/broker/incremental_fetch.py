@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ottla.broker.quotas.measured import throttle_fetch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, KafkaError
 from ottla.replication.fetch_session import (
     NO_SESSION,
@@ -129,6 +130,10 @@ class _Incremental:
     def _answer(self, live: list[CachedPartition], rows: list[Row]) -> None:
         self.done = True
         session = self._session
+        quotas = self._broker.quotas
+        if quotas is not None and (throttle_ms := throttle_fetch(quotas, self._request, self._fetch, rows)):
+            # The session stays as it is: the next request reads the same.
+            return self._request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
         told: list[Any] = []
         for entry, row in zip(live, rows, strict=True):
             has_more = (row[7] is not None and row[7].length > 0) or row[8] is not None
@@ -136,7 +141,7 @@ class _Incremental:
                 told.append((entry.asked[:2], *row[1:]))
                 session.told(entry.asked[:2], entry)
             _rest(self._broker, self._fetch, session, entry, row)
-        self._request.reply_fetch(told, session_id=session.id)
+        return self._request.reply_fetch(told, session_id=session.id)
 
 
 def _rest(broker: Broker, fetch: FetchRequest, session: FetchSession, entry: CachedPartition, row: Row) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import api
+from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
 from ottla.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ottla._core import Request
     from ottla.broker.broker import Broker
+    from ottla.broker.quotas.clients import ClientQuotas
 
 logger = logging.getLogger("ottla.requests")
 
@@ -43,12 +45,22 @@ AsyncHandler: TypeAlias = "Callable[[Broker, Request], Awaitable[None]]"
 
 class Requests:
     def __init__(self, broker: Broker, nursery: trio.Nursery) -> None:
+        self._broker = broker
+        self._start = partial(_start, nursery, broker)
         self._handlers: dict[int, Callable[[Request], object]] = {}
+        self.measure(None)
+
+    def measure(self, quotas: ClientQuotas | None) -> None:
+        """From now on requests are measured for these quotas, or for none."""
         for key, module in MODULES.items():
-            if inspect.iscoroutinefunction(module.handle):
-                self._handlers[key] = partial(_start, nursery, broker, module.handle)
+            is_task = inspect.iscoroutinefunction(module.handle)
+            handler = partial(self._start, module.handle) if is_task else partial(module.handle, self._broker)
+            if quotas is None or key in EXEMPT:
+                self._handlers[key] = handler
+            elif is_task:
+                self._handlers[key] = MeasuredTask(quotas, key, module.handle, self._start)
             else:
-                self._handlers[key] = partial(module.handle, broker)
+                self._handlers[key] = Measured(quotas, key, handler)
 
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""

@@ -7,7 +7,7 @@ restart.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -58,10 +58,13 @@ class Settings:
         self,
         topic_changed: Callable[[str], None],
         broker_changed: Callable[[], None],
+        client_changed: Callable[[str, str], Awaitable[None]],
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Takes every change until cancelled; started when those before are taken."""
+        """Takes every change until cancelled; started when those before are taken. What belongs to users and client ids
+        is read by `client_changed(kind, name)`.
+        """
 
         async def on_change(kind: str, name: str) -> None:
             if kind == "topics":
@@ -70,5 +73,7 @@ class Settings:
             elif kind == "brokers" and name in (DEFAULT, str(self._broker_id)):
                 await self._load_broker()
                 broker_changed()
+            elif kind in ("users", "clients"):
+                await client_changed(kind, name)
 
         await watch_config_changes(self._tree, on_change, task_status=task_status)

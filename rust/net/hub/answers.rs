@@ -72,6 +72,20 @@ impl<T> Hub<T> {
         }
     }
 
+    /// Takes no more requests from this request's connection for `ms` milliseconds; what is answered still leaves.
+    pub fn mute(&mut self, ticket: Ticket, ms: u32) {
+        let until_ms = self.started.elapsed().as_millis() as u64 + u64::from(ms);
+        if let Some(connection) = self.connections.get(ticket.connection)
+            && !self.draining
+            && connection.muted_until_ms.is_none_or(|set| set < until_ms)
+        {
+            connection.muted_until_ms = Some(until_ms);
+            self.mutes.push(Reverse((until_ms, ticket.connection)));
+            self.mark_dirty(ticket.connection);
+            self.set_timer();
+        }
+    }
+
     pub(super) fn mark_dirty(&mut self, id: u64) {
         let Some(connection) = self.connections.get(id) else {
             return;

@@ -76,6 +76,23 @@ impl<T> Hub<T> {
         }
     }
 
+    /// Hears connections again whose time is over.
+    fn unmute(&mut self) {
+        while let Some(&Reverse((until_ms, id))) = self.mutes.peek()
+            && until_ms <= self.now_ms
+        {
+            self.mutes.pop();
+            // A later mute of the same connection has an entry of its own.
+            if let Some(connection) = self.connections.get(id)
+                && connection.muted_until_ms == Some(until_ms)
+            {
+                connection.muted_until_ms = None;
+                connection.last_active_ms = self.now_ms;
+                self.mark_dirty(id);
+            }
+        }
+    }
+
     /// Closes connections that were idle for too long. Each is looked at once in an idle period, not at every sign of life.
     pub(super) fn sweep(&mut self) {
         let mut expirations = [0u8; 8];
@@ -85,6 +102,7 @@ impl<T> Hub<T> {
             self.rest_until_ms = None;
             self.watch_listeners();
         }
+        self.unmute();
         let idle_ms = self.limits.idle_ms.unwrap_or(0);
         while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
             && deadline <= self.now_ms
@@ -93,8 +111,9 @@ impl<T> Hub<T> {
             let Some(connection) = self.connections.take(id) else {
                 continue;
             };
-            // Who waits for an answer is not idle; who does not take one is.
-            let owed = connection.slots.waiting() > 0 && connection.output.is_empty();
+            // Who waits for an answer, or for being heard again, is not idle; who does not take an answer is.
+            let owed = (connection.slots.waiting() > 0 || connection.muted_until_ms.is_some())
+                && connection.output.is_empty();
             let idle_at = if owed {
                 self.now_ms + idle_ms
             } else {
@@ -117,7 +136,8 @@ impl<T> Hub<T> {
             .map(|Reverse((deadline, _))| *deadline);
         let privilege = self.privileged.filter(|_| !self.starved.is_empty());
         let privilege = privilege.map(|(_, active_ms)| active_ms + PRIVILEGE_MS);
-        let Some(at_ms) = [idle, self.rest_until_ms, privilege]
+        let muted = self.mutes.peek().map(|Reverse((until_ms, _))| *until_ms);
+        let Some(at_ms) = [idle, self.rest_until_ms, privilege, muted]
             .into_iter()
             .flatten()
             .min()

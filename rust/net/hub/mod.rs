@@ -142,6 +142,8 @@ pub struct Hub<T> {
     frames_left: usize,
     /// Each connection once, by the earliest time at which it can be idle.
     deadlines: BinaryHeap<Reverse<(u64, u64)>>,
+    /// When connections that were muted are heard again.
+    mutes: BinaryHeap<Reverse<(u64, u64)>>,
     /// When listeners that found no descriptor left are watched again.
     rest_until_ms: Option<u64>,
     timer_at_ms: Option<u64>,
@@ -187,6 +189,7 @@ impl<T> Hub<T> {
             turn: 0,
             frames_left: 0,
             deadlines: BinaryHeap::new(),
+            mutes: BinaryHeap::new(),
             rest_until_ms: None,
             timer_at_ms: None,
             cold: Cold::new(Arc::clone(&wake))?,
@@ -237,6 +240,9 @@ impl<T> Hub<T> {
         // Whoever waits for the last connection to end looks again, even if there is none.
         self.wake.signal();
         for id in self.connections.ids() {
+            if let Some(connection) = self.connections.get(id) {
+                connection.muted_until_ms = None;
+            }
             self.mark_dirty(id);
         }
     }

@@ -109,7 +109,7 @@ impl<T> Hub<T> {
         let Some(connection) = self.connections.get(id) else {
             return;
         };
-        let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
         if broken || flags.contains(EventFlags::IN) {
             connection.readable = true;
             // Reported whatever the interest is: a connection that may not be read now is looked at all the same, and found gone.
@@ -329,6 +329,8 @@ impl<T> Hub<T> {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, interest.0);
         flags.set(EventFlags::OUT, interest.1);
+        // Whoever leaves while it is muted should not be kept until its time is over.
+        flags.set(EventFlags::RDHUP, connection.muted_until_ms.is_some());
         // Fails only for a descriptor that is not registered, and all of ours are.
         let _ = epoll::modify(
             &self.epoll,

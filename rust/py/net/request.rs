@@ -10,6 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::completions::Outcome;
 use super::fetch::{self, FetchRequest};
 use super::hub::{Shared, address};
 use super::produce::{self, ProduceRequest};
@@ -39,6 +40,14 @@ pub struct Request {
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
     answered: AtomicBool,
+    quota: Mutex<Option<Quota>>,
+}
+
+/// Asked once, when the answer is given: for how many milliseconds the connection is muted then.
+struct Quota {
+    throttle_ms: Py<PyAny>,
+    /// Whether the answer begins with its throttle time.
+    is_named: bool,
 }
 
 impl Request {
@@ -62,6 +71,24 @@ impl Request {
             client_id: incoming.client_id,
             origin: incoming.origin,
             answered: AtomicBool::new(false),
+            quota: Mutex::new(None),
+        }
+    }
+
+    /// For how long the connection is muted with this answer, and whether the answer begins with that.
+    fn throttled(&self, py: Python<'_>) -> PyResult<(u32, bool)> {
+        // Taken before it is called, so that nothing is held meanwhile.
+        let quota = self.quota.lock().take();
+        let Some(quota) = quota else {
+            return Ok((0, false));
+        };
+        let ms = quota.throttle_ms.call0(py)?.extract::<i32>(py)?;
+        Ok((u32::try_from(ms).unwrap_or(0), quota.is_named))
+    }
+
+    fn muted(&self, hub: &mut crate::net::hub::Hub<Outcome>, throttle_ms: u32) {
+        if throttle_ms > 0 {
+            hub.mute(self.ticket, throttle_ms);
         }
     }
 
@@ -131,16 +158,43 @@ impl Request {
         self.body_length
     }
 
-    fn reply(&self, py: Python<'_>, body: Input) {
+    fn reply(&self, py: Python<'_>, body: Input) -> PyResult<()> {
+        let (throttle_ms, is_named) = self.throttled(py)?;
         self.answered();
         let bytes = body.bytes(py);
-        let write = |to: &mut Vec<u8>| to.extend_from_slice(bytes);
-        self.hub.lock().reply(self.ticket, write, Vec::new());
+        let write = |to: &mut Vec<u8>| {
+            let start = to.len();
+            to.extend_from_slice(bytes);
+            if is_named && let Some(named) = to.get_mut(start..start + 4) {
+                named.copy_from_slice(&throttle_ms.to_be_bytes());
+            }
+        };
+        let mut hub = self.hub.lock();
+        hub.reply(self.ticket, write, Vec::new());
+        self.muted(&mut hub, throttle_ms);
+        Ok(())
     }
 
-    fn skip(&self) {
+    fn skip(&self, py: Python<'_>) -> PyResult<()> {
+        let (throttle_ms, _) = self.throttled(py)?;
         self.answered();
-        self.hub.lock().skip(self.ticket);
+        let mut hub = self.hub.lock();
+        hub.skip(self.ticket);
+        self.muted(&mut hub, throttle_ms);
+        Ok(())
+    }
+
+    fn limit(&self, throttle_ms: Py<PyAny>, is_named: bool) {
+        let quota = Quota {
+            throttle_ms,
+            is_named,
+        };
+        // The one before is dropped when the lock is free again.
+        let _before = self.quota.lock().replace(quota);
+    }
+
+    fn take_throttle(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.throttled(py)?.0)
     }
 
     #[pyo3(signature = (reason = None))]
@@ -164,14 +218,18 @@ impl Request {
         Ok(request)
     }
 
-    #[pyo3(signature = (results, throttle_ms = 0))]
-    fn reply_produce(&self, results: &Bound<'_, PyList>, throttle_ms: i32) -> PyResult<()> {
+    fn reply_produce(&self, results: &Bound<'_, PyList>) -> PyResult<()> {
         let asked = self.produced.get();
         let asked = asked.ok_or_else(|| PyTypeError::new_err("produce() comes first"))?;
+        let (throttle_ms, _) = self.throttled(results.py())?;
         let results = produce::Results::take(asked, results)?;
         self.answered();
-        let write = |to: &mut Vec<u8>| results.encode(asked, throttle_ms, to);
-        self.hub.lock().reply(self.ticket, write, Vec::new());
+        let write = |to: &mut Vec<u8>| {
+            results.encode(asked, i32::try_from(throttle_ms).unwrap_or(i32::MAX), to)
+        };
+        let mut hub = self.hub.lock();
+        hub.reply(self.ticket, write, Vec::new());
+        self.muted(&mut hub, throttle_ms);
         Ok(())
     }
 
@@ -214,7 +272,9 @@ impl Request {
         };
         self.answered();
         let write = |to: &mut Vec<u8>| to.extend_from_slice(&first);
-        self.hub.lock().reply(self.ticket, write, pieces.collect());
+        let mut hub = self.hub.lock();
+        hub.reply(self.ticket, write, pieces.collect());
+        self.muted(&mut hub, u32::try_from(throttle_ms).unwrap_or(0));
         Ok(())
     }
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import incremental_fetch
+from ottla.broker.quotas.measured import fetch_bytes_max, throttle_fetch
 from ottla.errors import (
     KafkaError,
     NotLeaderOrFollower,
@@ -54,9 +55,11 @@ def handle(broker: Broker, request: Request) -> None:
 
 def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Row]) -> None:
     session_id = NO_SESSION
+    if broker.quotas is not None and (throttle_ms := throttle_fetch(broker.quotas, request, fetch, rows)):
+        return request.reply_fetch([], throttle_ms=throttle_ms)
     if fetch.session_epoch == INITIAL_EPOCH:
         session_id = incremental_fetch.begin(broker, fetch, rows)
-    request.reply_fetch(rows, session_id=session_id)
+    return request.reply_fetch(rows, session_id=session_id)
 
 
 def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable[Asked]) -> tuple[list[Row], int, bool]:
@@ -65,6 +68,8 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
     """
     partitions = broker.replicas.partitions
     left = min(fetch.max_bytes, broker.fetch_bytes_max)
+    if broker.quotas is not None:
+        left = min(left, fetch_bytes_max(broker.quotas, request, fetch))
     is_committed = fetch.isolation_level == READ_COMMITTED
     is_replica = fetch.replica_id >= 0
     version = request.api_version
@@ -104,7 +109,8 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
         read += size
         left = max(0, left - size)
         rows.append((index, 0, high_watermark, stable, log.start_offset, aborted, -1, info, None))
-    return rows, read, failed
+    # Where no more bytes may be added there is nothing to wait for.
+    return rows, read, failed or left == 0
 
 
 def _failed(index: int, error: int) -> Row:

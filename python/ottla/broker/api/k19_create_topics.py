@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.admin import Assignment
+from ottla.broker.quotas.mutations import Mutations
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
 from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 VERSIONS = range(7)
+THROTTLING_ERRORS_SINCE = 6
 
 
 async def handle(broker: Broker, request: Request) -> None:
@@ -37,6 +39,7 @@ async def handle(broker: Broker, request: Request) -> None:
     counts = Counter(topic.name for topic in asked.topics)
     results: dict[str, CreatableTopicResult] = {}
     created: dict[str, int] = {}
+    mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     for topic in asked.topics:
         result = results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
@@ -44,6 +47,10 @@ async def handle(broker: Broker, request: Request) -> None:
                 raise NotController
             if counts[topic.name] > 1:
                 raise InvalidRequest("Found multiple entries for this topic.")
+            if mutations and not asked.validate_only:
+                # What is refused for another reason costs nothing.
+                assignment, _ = await _create(broker, topic, validate_only=True)
+                mutations.take(len(assignment))
             assignment, config = await _create(broker, topic, asked.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
@@ -64,6 +71,7 @@ async def handle(broker: Broker, request: Request) -> None:
                     error_code=RequestTimedOut.code,
                     error_message="The topic is being created, but was not ready in time.",
                 )
+    mutations.settle()
     request.reply(CREATE_TOPICS.encode_response(version, CreateTopicsResponse(topics=list(results.values()))))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.quotas.mutations import Mutations
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 VERSIONS = range(6)
+THROTTLING_ERRORS_SINCE = 5
 
 
 async def handle(broker: Broker, request: Request) -> None:
@@ -32,6 +34,7 @@ async def handle(broker: Broker, request: Request) -> None:
     topics = broker.metadata.topics
     results = {name: DeletableTopicResult(name=name) for name in asked.topic_names}
     deleted = []
+    mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     for name, result in results.items():
         try:
             if not broker.controller.is_active:
@@ -40,6 +43,7 @@ async def handle(broker: Broker, request: Request) -> None:
                 raise (TopicDeletionDisabled if version >= 3 else InvalidRequest)("delete.topic.enable is false")
             if name not in topics:
                 raise UnknownTopicOrPartition(f"There is no topic {name}.")
+            mutations.take(len(topics[name]))
             await broker.admin.delete_topic(name)
             deleted.append(name)
         except KafkaError as error:
@@ -54,4 +58,5 @@ async def handle(broker: Broker, request: Request) -> None:
             if name in topics:
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The topic is marked for deletion, but was not gone in time."
+    mutations.settle()
     request.reply(DELETE_TOPICS.encode_response(version, DeleteTopicsResponse(responses=list(results.values()))))

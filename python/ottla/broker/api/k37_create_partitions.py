@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.quotas.mutations import Mutations
 from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut, UnknownTopicOrPartition
 from ottla.wire.k37_create_partitions import (
     CREATE_PARTITIONS,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 VERSIONS = range(4)
+THROTTLING_ERRORS_SINCE = 3
 
 
 async def handle(broker: Broker, request: Request) -> None:
@@ -30,6 +32,7 @@ async def handle(broker: Broker, request: Request) -> None:
     counts = Counter(topic.name for topic in asked.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, int] = {}
+    mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     for topic in asked.topics:
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
@@ -40,6 +43,9 @@ async def handle(broker: Broker, request: Request) -> None:
             if topic.name not in broker.metadata.topics:
                 raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
             assignments = None if topic.assignments is None else [list(row.broker_ids) for row in topic.assignments]
+            if mutations and not asked.validate_only:
+                await broker.admin.create_partitions(topic.name, topic.count, assignments, validate_only=True)
+                mutations.take(topic.count - len(broker.metadata.topics[topic.name]))
             await broker.admin.create_partitions(topic.name, topic.count, assignments, asked.validate_only)
             grown[topic.name] = topic.count
         except KafkaError as error:
@@ -53,4 +59,5 @@ async def handle(broker: Broker, request: Request) -> None:
             if not broker.metadata.has_leaders(name, range(count)):
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The partitions are being created, but were not ready in time."
+    mutations.settle()
     request.reply(CREATE_PARTITIONS.encode_response(version, CreatePartitionsResponse(results=list(results.values()))))

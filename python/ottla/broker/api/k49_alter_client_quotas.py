@@ -1,0 +1,84 @@
+"""AlterClientQuotas (key 49): sets and removes quotas of users and client ids (KIP-546). Each broker takes them when it
+hears of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of
+from ottla.broker.quotas.limits import ABSENT, Entity, Quota
+from ottla.controller import admin
+from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from ottla.wire.k49_alter_client_quotas import (
+    ALTER_CLIENT_QUOTAS,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    EntryDataResult,
+    OpData,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+#: Bytes per second are whole numbers in the coordination tree, as Kafka reads them.
+WHOLE: Final = frozenset({Quota.PRODUCE.value, Quota.FETCH.value})
+KEYS: Final = frozenset(kind.value for kind in Quota)
+TOLERANCE: Final = 1e-6
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    asked: AlterClientQuotasRequest = ALTER_CLIENT_QUOTAS.decode_request(request.api_version, request)
+    response = AlterClientQuotasResponse()
+    for entry in asked.entries:
+        result = EntryDataResult(error_message=None, entity=entry.entity)
+        try:
+            await _alter(broker, entry, asked.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        response.entries.append(result)
+    request.reply(ALTER_CLIENT_QUOTAS.encode_response(request.api_version, response))
+
+
+async def _alter(broker: Broker, entry: EntryData, validate_only: bool) -> None:
+    kind, name = path_of(_entity(entry))
+    config = await admin.get_config(broker.tree, kind, name)
+    for operation in entry.ops:
+        if operation.remove:
+            config.pop(operation.key, None)
+        else:
+            config[operation.key] = _text(operation)
+    if not validate_only:
+        await admin.set_config(broker.tree, kind, name, config)
+
+
+def _entity(entry: EntryData) -> Entity:
+    named: dict[str, str | None] = {}
+    for part in entry.entity:
+        if part.entity_type not in (USER, CLIENT_ID):
+            raise UnsupportedVersion(f"Unhandled client quota entity type: {part.entity_type!r} is not supported.")
+        if part.entity_name == "":
+            raise InvalidRequest(f"Empty {part.entity_type} not supported: leave the name null for the default.")
+        if part.entity_type in named:
+            raise InvalidRequest(f"Duplicate {part.entity_type} in one entity: name it once.")
+        named[part.entity_type] = part.entity_name
+    return Entity(named.get(USER, ABSENT), named.get(CLIENT_ID, ABSENT))
+
+
+def _text(operation: OpData) -> str:
+    key, value = operation.key, operation.value
+    if key not in KEYS:
+        raise InvalidRequest(f"Invalid configuration key {key}: it is one of {', '.join(sorted(KEYS))}.")
+    if not math.isfinite(value):
+        raise InvalidRequest(f"{key} must be a number, not {value}.")
+    if key not in WHOLE:
+        return repr(value)
+    whole = int(value + TOLERANCE)
+    if abs(whole - value) > TOLERANCE:
+        raise InvalidRequest(f"Configuration {key} must be a Long value, not {value}.")
+    return str(whole)

@@ -1,0 +1,167 @@
+"""Requests under quotas: each is timed while it keeps this broker busy, and asked when it is answered for how long its
+connection is muted then.
+
+`Requests` uses this only while there are quotas; without any, a request costs nothing more.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla import wire
+from ottla.broker.quotas.clients import Client, ClientQuotas, now_ms
+from ottla.wire.schema import describe
+
+if TYPE_CHECKING:
+    from ottla._core import FetchRequest, Request
+    from ottla.broker.api.k01_fetch import Row
+
+PRODUCE: Final = 0
+#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterIsr: brokers' requests.
+EXEMPT: Final = frozenset({4, 5, 6, 7, 27, 56})
+#: The user of a connection without authentication.
+ANONYMOUS: Final = "ANONYMOUS"
+
+AsyncHandler = Callable[..., Coroutine[Any, Any, None]]
+
+
+def client_of(request: Request) -> Client:
+    return ANONYMOUS, request.client_id or ""
+
+
+class Timer:
+    """How long one request kept this broker busy, and what that costs its client."""
+
+    __slots__ = ("_begin_ns", "_client", "_produced", "_quotas", "_spent_ns")
+
+    def __init__(self, quotas: ClientQuotas, request: Request) -> None:
+        self._quotas = quotas
+        self._client = client_of(request)
+        self._produced = len(request) if request.api_key == PRODUCE else -1
+        self._spent_ns = 0
+        self._begin_ns: int | None = None
+
+    def begin(self) -> None:
+        self._begin_ns = perf_counter_ns()
+
+    def end(self) -> None:
+        if self._begin_ns is not None:
+            self._spent_ns += perf_counter_ns() - self._begin_ns
+            self._begin_ns = None
+
+    def throttle_ms(self) -> int:
+        """The request is answered; what it costs after that is not counted."""
+        spent_ns = self._spent_ns
+        if self._begin_ns is not None:
+            spent_ns += perf_counter_ns() - self._begin_ns
+        at_ms = now_ms()
+        throttle_ms = self._quotas.used_time(self._client, spent_ns / 1e9, at_ms)
+        if self._produced >= 0:
+            throttle_ms = max(throttle_ms, self._quotas.produced(self._client, self._produced, at_ms))
+        return throttle_ms
+
+
+@types.coroutine
+def timed(timer: Timer, coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Awaits a coroutine; the timer runs while it does, not while it waits."""
+    value: Any = None
+    raised: BaseException | None = None
+    while True:
+        timer.begin()
+        try:
+            wanted = coroutine.send(value) if raised is None else coroutine.throw(raised)
+        except StopIteration:
+            return
+        finally:
+            timer.end()
+        value = raised = None
+        try:
+            value = yield wanted
+        except BaseException as error:
+            raised = error
+
+
+class Measured:
+    """A plain handler under quotas."""
+
+    __slots__ = ("_handler", "_named_since", "_quotas")
+
+    def __init__(self, quotas: ClientQuotas, key: int, handler: Callable[[Request], object]) -> None:
+        self._quotas = quotas
+        self._handler = handler
+        self._named_since = throttle_time_since(key)
+
+    def _timer(self, request: Request) -> Timer:
+        timer = Timer(self._quotas, request)
+        request.limit(timer.throttle_ms, request.api_version >= self._named_since)
+        return timer
+
+    def __call__(self, request: Request) -> object:
+        timer = self._timer(request)
+        timer.begin()
+        try:
+            return self._handler(request)
+        finally:
+            timer.end()
+
+
+class MeasuredTask(Measured):
+    """An async handler under quotas: `start` runs what it is given in a task."""
+
+    __slots__ = ("_handle", "_start")
+
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        key: int,
+        handle: AsyncHandler,
+        start: Callable[[Callable[..., Awaitable[None]], Request], object],
+    ) -> None:
+        super().__init__(quotas, key, lambda _: None)
+        self._handle = handle
+        self._start = start
+
+    def __call__(self, request: Request) -> object:
+        timer = self._timer(request)
+
+        async def run(*arguments: Any) -> None:
+            await timed(timer, self._handle(*arguments))
+
+        return self._start(run, request)
+
+
+def throttle_time_since(key: int) -> int:
+    """The first version of an API whose answers begin with their throttle time."""
+    first = describe(wire.api(key).response).fields[0]
+    return first.versions[0] if first.name == "throttle_time_ms" else 2**15
+
+
+#: About what an answer holds beside records: as a whole, and for each partition.
+FETCH_BYTES: Final = 20
+FETCH_PARTITION_BYTES: Final = 60
+
+
+def throttle_fetch(quotas: ClientQuotas, request: Request, fetch: FetchRequest, rows: list[Row]) -> int:
+    """For how long a Fetch that would be answered with `rows` is throttled: then it must be answered empty. 0 for other
+    brokers' fetches.
+    """
+    if fetch.replica_id >= 0:
+        return 0
+    size = FETCH_BYTES
+    for row in rows:
+        if row[7] is not None and row[7].length:
+            size += FETCH_PARTITION_BYTES + row[7].length
+    client = client_of(request)
+    by_size = quotas.fetched(client, size)
+    by_time = request.take_throttle()
+    if by_time and not by_size:
+        quotas.not_fetched(client, size)
+    return max(by_size, by_time)
+
+
+def fetch_bytes_max(quotas: ClientQuotas, request: Request, fetch: FetchRequest) -> int:
+    """More bytes in one answer would be throttled even if nothing was fetched before: a consumer could never go on."""
+    return 2**31 - 1 if fetch.replica_id >= 0 else quotas.fetch_bytes_max(client_of(request))

@@ -1,0 +1,106 @@
+"""Rates, token buckets and which quota holds, without a broker."""
+
+import pytest
+
+from ottla.broker.quotas.limits import ABSENT, DEFAULT, Entity, Limits
+from ottla.broker.quotas.rates import Rate, TokenBucket, Window
+
+WINDOW = Window(11, 1000)
+
+
+def test_a_rate_of_a_young_client_counts_as_that_of_a_whole_window() -> None:
+    rate = Rate(WINDOW)
+    rate.record(1000, 5_000)
+    assert rate.per_second(5_000) == 100
+    assert rate.throttle_ms(100, 5_000) == 0
+    rate.record(1000, 5_000)
+    assert rate.throttle_ms(100, 5_000) == 10_000
+    assert rate.throttle_ms(150, 5_000) == round((200 - 150) / 150 * 10_000)
+
+
+def test_what_is_older_than_the_window_does_not_count() -> None:
+    rate = Rate(WINDOW)
+    for second in range(30):
+        rate.record(50, second * 1000)
+    assert rate.per_second(29_000) == pytest.approx(50 * 11 / 10)
+    assert rate.per_second(29_000 + 11_000) == 0
+
+
+def test_after_the_throttle_time_the_rate_is_right_again() -> None:
+    rate = Rate(WINDOW)
+    rate.record(1500, 0)
+    throttle_ms = rate.throttle_ms(100, 0)
+    assert throttle_ms == 5000
+    # The window is open for ten seconds at least, so until then nothing changes; then the old sample goes.
+    assert rate.throttle_ms(100, 11_000) == 0
+
+
+def test_nothing_is_allowed_by_a_quota_of_nothing() -> None:
+    rate = Rate(WINDOW)
+    rate.record(1, 0)
+    assert rate.throttle_ms(0, 0) == 2**31 - 1
+
+
+def test_what_was_not_sent_is_taken_back() -> None:
+    rate = Rate(WINDOW)
+    rate.record(5000, 0)
+    rate.record(-5000, 0)
+    assert rate.throttle_ms(1, 0) == 0
+
+
+def test_a_bucket_begins_full_and_fills_at_its_quota() -> None:
+    bucket = TokenBucket(WINDOW)
+    bucket.take(20, 2, 1000)
+    assert bucket.throttle_ms(2, 1000) == 0, "22 is what a whole window allows"
+    bucket.take(10, 2, 1000)
+    assert bucket.throttle_ms(2, 1000) == 4000
+    assert bucket.throttle_ms(2, 3000) == 2000
+    assert bucket.throttle_ms(2, 5000) == 0
+    bucket.take(1, 2, 5000)
+    assert bucket.throttle_ms(2, 5000) == 500
+    assert bucket.throttle_ms(2, 1_000_000) == 0
+    bucket.take(23, 2, 1_000_000)
+    assert bucket.throttle_ms(2, 1_000_000) == 500, "no more is saved than a window's"
+
+
+@pytest.mark.parametrize(
+    ("entity", "group"),
+    [
+        (Entity("u", "c"), ("u", "c")),
+        (Entity("u", DEFAULT), ("u", "c")),
+        (Entity("u", ABSENT), ("u", "")),
+        (Entity(DEFAULT, "c"), ("u", "c")),
+        (Entity(DEFAULT, DEFAULT), ("u", "c")),
+        (Entity(DEFAULT, ABSENT), ("u", "")),
+        (Entity(ABSENT, "c"), ("", "c")),
+        (Entity(ABSENT, DEFAULT), ("", "c")),
+    ],
+)
+def test_the_most_specific_quota_holds(entity: Entity, group: tuple[str, str]) -> None:
+    """The rows are in Kafka's order: each holds against all that stand below it."""
+    rows = [
+        Entity("u", "c"),
+        Entity("u", DEFAULT),
+        Entity("u", ABSENT),
+        Entity(DEFAULT, "c"),
+        Entity(DEFAULT, DEFAULT),
+        Entity(DEFAULT, ABSENT),
+        Entity(ABSENT, "c"),
+        Entity(ABSENT, DEFAULT),
+    ]
+    limits = Limits(7.0)
+    for value, row in enumerate(rows):
+        if value >= rows.index(entity):
+            limits.set(row, value)
+    assert limits.find("u", "c") == (group, rows.index(entity))
+    for row in rows:
+        limits.set(row, None)
+    assert limits.find("u", "c") == (("", "c"), 7.0)
+
+
+def test_names_are_no_defaults() -> None:
+    limits = Limits()
+    limits.set(Entity(ABSENT, "ABSENT"), 1)
+    limits.set(Entity("<default>", ABSENT), 2)
+    assert limits.find("u", "c") is None
+    assert limits.find("u", "ABSENT") == (("", "ABSENT"), 1)
