@@ -7,6 +7,7 @@ trio.
 | `BlockingConnection` | the same over a blocking socket                                                          |
 | `Cluster`            | a bootstrap list, metadata, a connection per broker, retries                             |
 | `Admin`              | topics and their settings                                                                |
+| `TransactionAdmin`   | transactions: who has which open, and ending one that hangs                              |
 | `Producer`           | records out: batches, compression, Java's partitioner                                    |
 | `Consumer`           | records in, from partitions and places that are named                                    |
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.client.errors import ConnectionLost
     from ottla.client.offsets import EARLIEST, LATEST
     from ottla.client.producer import Producer
+    from ottla.client.transaction_admin import TransactionAdmin
 
 __all__ = [
     "EARLIEST",
@@ -45,6 +47,7 @@ __all__ = [
     "Setting",
     "Topic",
     "TopicPartition",
+    "TransactionAdmin",
 ]
 
 # Imported when first used: a broker needs nothing but connections, and its start is budgeted.
@@ -65,6 +68,7 @@ _FILES = {
     "Setting": "admin",
     "Topic": "admin",
     "TopicPartition": "cluster",
+    "TransactionAdmin": "transaction_admin",
 }
 
 

@@ -1,0 +1,220 @@
+"""`ottla transaction`: see transactions, and end one that hangs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import columns, print_json
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.client.transaction_admin import ProducerState, TransactionDescription, TransactionListing
+
+
+@click.group()
+def command() -> None:
+    """List, describe and abort transactions."""
+
+
+@command.command(name="list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only these, such as Ongoing; may be repeated.")
+@click.option("--producer-id", "producer_ids", type=int, multiple=True, metavar="ID", help="Only of these producers.")
+@click.option(
+    "--longer-than-ms", type=click.IntRange(0), metavar="MS", help="Only those that were begun longer ago than this."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each, one a line.")
+@client_options
+def list_(
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than_ms: int | None,
+    as_json: bool,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """List transactional ids, with their latest transaction's state."""
+
+    async def work(cluster: Cluster) -> list[TransactionListing]:
+        from ottla.client.transaction_admin import TransactionAdmin
+
+        return await TransactionAdmin(cluster).list_transactions(
+            states=states,
+            producer_ids=producer_ids,
+            open_longer_than_ms=-1 if longer_than_ms is None else longer_than_ms,
+        )
+
+    listed = with_cluster("cannot list transactions", bootstrap, timeout_ms, work)
+    if as_json:
+        for each in listed:
+            print_json(asdict(each))
+    elif listed:
+        rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in listed]
+        click.echo(columns(rows, ("transactional id", "state", "producer", "coordinator")))
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each, one a line.")
+@client_options
+def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Show transactional ids: state, producer, timeout, and the partitions of the open transaction."""
+
+    async def work(cluster: Cluster) -> list[TransactionDescription]:
+        from ottla.client.transaction_admin import TransactionAdmin
+
+        admin = TransactionAdmin(cluster)
+        return [await admin.describe_transaction(name) for name in names]
+
+    for found in with_cluster(f"cannot describe {', '.join(names)}", bootstrap, timeout_ms, work):
+        if as_json:
+            print_json(asdict(found) | {"partitions": [list(each) for each in found.partitions]})
+        else:
+            click.echo(_as_text(found))
+
+
+def _as_text(found: TransactionDescription) -> str:
+    lines = [
+        found.transactional_id,
+        f"  state        {found.state}",
+        f"  coordinator  broker {found.coordinator}",
+        f"  producer     {found.producer_id}, epoch {found.producer_epoch}",
+        f"  timeout      {found.timeout_ms} ms",
+    ]
+    if found.started_ms is not None:
+        lines.append(f"  started      {_moment(found.started_ms)}")
+    if found.partitions:
+        lines.append(f"  partitions   {', '.join(map(str, found.partitions))}")
+    return "\n".join(lines)
+
+
+@command.command()
+@click.argument("topic")
+@click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N", help="Not all.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each, one a line.")
+@client_options
+def producers(topic: str, partitions: tuple[int, ...], as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Show the producers that TOPIC's partitions remember, and where their open transactions begin."""
+
+    async def work(cluster: Cluster) -> list[ProducerState]:
+        from ottla.client.cluster import TopicPartition
+        from ottla.client.transaction_admin import TransactionAdmin
+
+        wanted = partitions or await cluster.partitions(topic)
+        return await TransactionAdmin(cluster).describe_producers(TopicPartition(topic, each) for each in wanted)
+
+    _print_producers(with_cluster(f"cannot describe producers of {topic!r}", bootstrap, timeout_ms, work), as_json)
+
+
+@command.command()
+@click.option("-t", "--topic", metavar="NAME", help="Look in this topic only.")
+@click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="And in this partition only.")
+@click.option(
+    "--max-timeout-ms",
+    type=click.IntRange(0),
+    default=900_000,
+    show_default=True,
+    metavar="MS",
+    help="The brokers' transaction.max.timeout.ms: what was written to since may be alive.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each, one a line.")
+@client_options
+def find_hanging(
+    topic: str | None, partition: int | None, max_timeout_ms: int, as_json: bool, bootstrap: str, timeout_ms: int
+) -> None:
+    """Find open transactions that nobody will end: readers of committed records stop before them."""
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+
+    async def work(cluster: Cluster) -> list[ProducerState]:
+        from ottla.client.cluster import TopicPartition
+        from ottla.client.transaction_admin import TransactionAdmin
+
+        wanted = None
+        if topic is not None:
+            numbers = await cluster.partitions(topic) if partition is None else [partition]
+            wanted = [TopicPartition(topic, number) for number in numbers]
+        return await TransactionAdmin(cluster).hanging_transactions(wanted, max_timeout_ms=max_timeout_ms)
+
+    _print_producers(with_cluster("cannot find hanging transactions", bootstrap, timeout_ms, work), as_json)
+
+
+@command.command()
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(0))
+@click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where the transaction begins.")
+@click.option("--producer-id", type=int, metavar="ID", help="Its producer, instead of --start-offset.")
+@click.option("--producer-epoch", type=int, metavar="EPOCH", help="With --producer-id.")
+@click.option("--coordinator-epoch", type=int, default=-1, metavar="EPOCH", help="With --producer-id.")
+@client_options
+def abort(
+    topic: str,
+    partition: int,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Abort a transaction that hangs in PARTITION of TOPIC (see find-hanging).
+
+    One that is alive loses its records there.
+    """
+    if (start_offset is None) == (producer_id is None):
+        raise click.UsageError("say which: either --start-offset, or --producer-id with --producer-epoch")
+    if producer_id is not None and producer_epoch is None:
+        raise click.UsageError("--producer-id needs --producer-epoch")
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.cluster import TopicPartition
+        from ottla.client.transaction_admin import TransactionAdmin
+
+        admin, where = TransactionAdmin(cluster), TopicPartition(topic, partition)
+        if start_offset is None:
+            assert producer_id is not None
+            assert producer_epoch is not None
+            await admin.abort_transaction(where, producer_id, producer_epoch, coordinator_epoch)
+            return
+        for each in await admin.describe_producers([where]):
+            if each.start_offset == start_offset:
+                await admin.abort_transaction(where, each.producer_id, each.producer_epoch, each.coordinator_epoch)
+                return
+        raise click.ClickException(f"no transaction of {where} begins at offset {start_offset}")
+
+    with_cluster(f"cannot abort the transaction in {topic}-{partition}", bootstrap, timeout_ms, work)
+    click.echo(f"aborted in {topic}-{partition}")
+
+
+def _print_producers(found: list[ProducerState], as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            print_json(asdict(each) | {"partition": list(each.partition)})
+        return
+    if not found:
+        return
+    now_ms = time.time_ns() // 1_000_000
+    rows = [
+        (
+            each.partition,
+            each.producer_id,
+            each.producer_epoch,
+            each.coordinator_epoch,
+            each.last_sequence,
+            _moment(each.last_timestamp_ms),
+            "none" if each.start_offset is None else each.start_offset,
+            max(0, now_ms - each.last_timestamp_ms) // 60_000,
+        )
+        for each in found
+    ]
+    header = ("partition", "producer", "epoch", "coordinator epoch", "last sequence", "last write", "open since")
+    click.echo(columns(rows, (*header, "idle min")))
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,225 @@
+"""Transactions as other people's clients make them: what is committed is read, once, and what is not is never read.
+
+One broker for all; readers are confluent-kafka's, with isolation.level=read_committed unless it says otherwise.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka import admin
+
+from tests.peers.ottla import Broker, Brokers
+
+pytestmark = pytest.mark.clients
+
+PARTITIONS = 3
+SETTINGS = {
+    "transaction.state.log.num.partitions": 5,
+    "offsets.topic.num.partitions": 5,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    "group.initial.rebalance.delay.ms": 0,
+}
+SECONDS = 30.0
+
+_names = (f"name-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Brokers(tmp_path_factory.mktemp("transactions")) as brokers:
+        broker = brokers(settings=SETTINGS)
+        yield broker
+        assert "Traceback" not in broker.output()
+
+
+@pytest.fixture
+def topic(shared: Broker) -> str:
+    return create(shared)
+
+
+def create(broker: Broker) -> str:
+    name = next(_names)
+    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.create_topics([admin.NewTopic(name, PARTITIONS, 1)])[name].result(SECONDS)
+    return name
+
+
+def producer(broker: Broker, transactional_id: str, **settings: Any) -> ck.Producer:
+    """Initialized: whoever had the id before is fenced."""
+    made = ck.Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": transactional_id,
+            "linger.ms": 0,
+            "retry.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    made.init_transactions(SECONDS)
+    return made
+
+
+def send(sender: ck.Producer, topic: str, *values: str) -> None:
+    """Spreads values over the partitions; returns when all are acknowledged."""
+    failed: list[Any] = []
+    for index, value in enumerate(values):
+        sender.produce(
+            topic, value.encode(), partition=index % PARTITIONS, on_delivery=lambda e, _: e and failed.append(e)
+        )
+    assert sender.flush(SECONDS) == 0
+    if failed:
+        raise ck.KafkaException(failed[0])
+
+
+def read(broker: Broker, topic: str, *, committed: bool = True) -> list[str]:
+    """All values up to the ends that the broker shows to such a reader, sorted."""
+    consumer = ck.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    consumer.assign([ck.TopicPartition(topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)])
+    values, ends, deadline = [], set(), time.monotonic() + SECONDS
+    while len(ends) < PARTITIONS:
+        assert time.monotonic() < deadline
+        for message in consumer.consume(1000, 0.02):
+            error = message.error()
+            if error is None:
+                values.append(message.value().decode())
+            elif error.code() == ck.KafkaError._PARTITION_EOF:
+                ends.add(message.partition())
+            else:
+                raise ck.KafkaException(error)
+    consumer.close()
+    return sorted(values)
+
+
+def until(broker: Broker, topic: str, wanted: list[str]) -> None:
+    """Markers are written after the answer: reads until `wanted` is all there is to read."""
+    deadline = time.monotonic() + SECONDS
+    while (seen := read(broker, topic)) != sorted(wanted):
+        assert time.monotonic() < deadline, seen
+
+
+def code(failed: pytest.ExceptionInfo[ck.KafkaException]) -> str:
+    return str(failed.value.args[0].name())
+
+
+def test_committed_is_read_and_aborted_is_not(shared: Broker, topic: str) -> None:
+    sender = producer(shared, topic)
+    wanted = []
+    for turn in range(6):
+        values = [f"{turn} {index}" for index in range(50)]
+        sender.begin_transaction()
+        send(sender, topic, *values)
+        if turn % 3 == 1:
+            sender.abort_transaction(SECONDS)
+        else:
+            sender.commit_transaction(SECONDS)
+            wanted += values
+    until(shared, topic, wanted)
+    assert len(read(shared, topic, committed=False)) == 300
+
+
+def test_an_open_transaction_is_not_read(shared: Broker, topic: str) -> None:
+    sender = producer(shared, topic)
+    sender.begin_transaction()
+    send(sender, topic, "a", "b", "c")
+    assert read(shared, topic) == []
+    assert read(shared, topic, committed=False) == ["a", "b", "c"]
+    sender.commit_transaction(SECONDS)
+    until(shared, topic, ["a", "b", "c"])
+
+
+def test_a_zombie_is_fenced_and_what_it_wrote_is_aborted(shared: Broker, topic: str) -> None:
+    zombie = producer(shared, topic)
+    zombie.begin_transaction()
+    send(zombie, topic, "zombie")
+    newer = producer(shared, topic)
+    newer.begin_transaction()
+    send(newer, topic, "newer")
+    with pytest.raises(ck.KafkaException) as failed:
+        zombie.commit_transaction(SECONDS)
+    assert code(failed) == "_FENCED"
+    assert failed.value.args[0].fatal()
+    newer.commit_transaction(SECONDS)
+    until(shared, topic, ["newer"])
+
+
+def test_a_zombie_cannot_write(shared: Broker, topic: str) -> None:
+    zombie = producer(shared, topic)
+    zombie.begin_transaction()
+    send(zombie, topic, "before")
+    newer = producer(shared, topic)
+    with pytest.raises(ck.KafkaException):
+        send(zombie, topic, "after")
+    newer.begin_transaction()
+    send(newer, topic, "newer")
+    newer.commit_transaction(SECONDS)
+    until(shared, topic, ["newer"])
+    assert "after" not in read(shared, topic, committed=False)
+
+
+def test_a_transaction_times_out(shared: Broker, topic: str) -> None:
+    slow = producer(shared, topic, transaction_timeout_ms=1000)
+    slow.begin_transaction()
+    send(slow, topic, "slow")
+    other = producer(shared, next(_names))
+    other.begin_transaction()
+    send(other, topic, "other")
+    other.commit_transaction(SECONDS)
+    until(shared, topic, ["other"])  # it stands behind the slow one
+    with pytest.raises(ck.KafkaException) as failed:
+        slow.commit_transaction(SECONDS)
+    assert code(failed) == "_FENCED"
+
+
+def test_a_timeout_longer_than_allowed(shared: Broker) -> None:
+    with pytest.raises(ck.KafkaException) as failed:
+        producer(shared, next(_names), transaction_timeout_ms=900_001)
+    assert code(failed) == "INVALID_TRANSACTION_TIMEOUT"
+
+
+def test_a_topic_that_goes_away_holds_nothing_up(shared: Broker, topic: str) -> None:
+    doomed = create(shared)
+    sender = producer(shared, topic)
+    sender.begin_transaction()
+    send(sender, topic, "stays")
+    send(sender, doomed, "goes")
+    client = admin.AdminClient({"bootstrap.servers": shared.bootstrap})
+    client.delete_topics([doomed])[doomed].result(SECONDS)
+    sender.commit_transaction(SECONDS)
+    sender.begin_transaction()
+    send(sender, topic, "goes on")
+    sender.commit_transaction(SECONDS)
+    until(shared, topic, ["stays", "goes on"])
+
+
+def test_a_killed_broker_goes_on_with_open_transactions(brokers: Brokers) -> None:
+    """Half of them are committed right before, so that markers may be missing; the rest after."""
+    broker = brokers(settings=SETTINGS)
+    topic = create(broker)
+    senders = [producer(broker, next(_names)) for _ in range(8)]
+    for number, sender in enumerate(senders):
+        sender.begin_transaction()
+        send(sender, topic, *(f"{number} {index}" for index in range(9)))
+    for sender in senders[:4]:
+        sender.commit_transaction(SECONDS)
+    broker.kill()
+    broker = brokers.restart(broker, settings=SETTINGS)
+    for sender in senders[4:6]:
+        sender.commit_transaction(SECONDS)
+    for sender in senders[6:]:
+        sender.abort_transaction(SECONDS)
+    until(broker, topic, [f"{number} {index}" for number in range(6) for index in range(9)])
