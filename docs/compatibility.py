@@ -81,13 +81,10 @@ NOTES = {
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",
     6: "Between brokers only; not advertised.",
-    10: "Groups: COORDINATOR_NOT_AVAILABLE, since there are none.",
     18: "An unknown version is answered in version 0's form with error 35, as clients expect.",
 }
 
 ABSENT = {
-    "consumer groups": (8, 9, 11, 12, 13, 14, 15, 16, 42, 47),
-    "transactions": (24, 25, 26, 27, 28),
     "clusters of several brokers": (7, 43, 45, 46, 56),
     "SASL and delegation tokens": (17, 36, 38, 39, 40, 41, 50, 51),
     "access control": (29, 30, 31),

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from ottla.errors import (
-    CoordinatorNotAvailable,
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -73,7 +72,15 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         1: (0, 12),
         2: (0, 5),
         3: (0, 9),
+        8: (0, 8),
+        9: (0, 7),
         10: (0, 3),
+        11: (0, 7),
+        12: (0, 4),
+        13: (0, 4),
+        14: (0, 5),
+        15: (0, 5),
+        16: (0, 4),
         18: (0, 3),
         19: (0, 6),
         20: (0, 5),
@@ -81,11 +88,14 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         22: (0, 4),
         23: (0, 3),
         27: (0, 0),
+        28: (0, 3),
         32: (0, 3),
         33: (0, 1),
         35: (0, 2),
         37: (0, 3),
+        42: (0, 2),
         44: (0, 1),
+        47: (0, 0),
         60: (0, 0),
         61: (0, 0),
     }
@@ -281,10 +291,11 @@ def test_producer_ids_are_never_given_twice(brokers: Brokers) -> None:
     assert min(second) > max(first)
 
 
-def test_coordinators_are_asked_for_later(client: Client) -> None:
+def test_coordinators_are_found(client: Client, shared_broker: Broker) -> None:
     for version in range(4):
-        answer = client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="group"), version)
-        assert (answer.error_code, answer.node_id) == (CoordinatorNotAvailable.code, -1)
+        answer = client.call(FIND_COORDINATOR, FindCoordinatorRequest("group"), version)
+        found = (answer.error_code, answer.node_id, answer.host, answer.port)
+        assert found == (0, shared_broker.id, "127.0.0.1", shared_broker.port)
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
     assert client.call(INIT_PRODUCER_ID, request).error_code == NotCoordinator.code, "nobody has asked for one yet"
 

@@ -9,7 +9,7 @@ logs are flushed, the clean-shutdown marker is written, the session ends.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,10 @@ from ottla.broker import identity
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
+from ottla.broker.groups import groups
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
-from ottla.broker.requests import ADVERTISED, SUPPORTED, Requests
+from ottla.broker.requests import ADVERTISED, SUPPORTED, AsyncHandler, Requests
 from ottla.broker.settings import Settings
 from ottla.broker.transactions import transactions
 from ottla.config import BrokerConfig
@@ -64,6 +65,7 @@ class Broker:
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(self)
         self.transactions = transactions(self)
+        self.groups = groups(self)
         self.advertised = ADVERTISED
         self.registration = Registration(tree, broker_id, self._describe)
         self.controller = Controller(
@@ -77,6 +79,8 @@ class Broker:
         #: The same while there is any quota, else None: then nothing is measured.
         self.quotas: ClientQuotas | None = None
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
+        #: Answers a request of a plain handler in a task after all; see `Requests`.
+        self.in_background: Callable[[AsyncHandler, Request], None]
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         self._controller_epoch = 0
 
@@ -124,6 +128,7 @@ class Broker:
                 self._quotas_changed(requests)
 
             await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed, client_changed)
+            await nursery.start(self.groups.run)
             await self.registration.register()
             nursery.start_soon(self.registration.run)
             nursery.start_soon(self.transactions.run)
@@ -133,6 +138,7 @@ class Broker:
             try:
                 yield
             finally:
+                self.groups.stop()
                 for partition in self.replicas.partitions.values():
                     partition.release_fetches()
                 with trio.CancelScope(shield=True):

@@ -93,20 +93,21 @@ def _topic(
 
     async def create() -> None:
         metadata = broker.metadata
-        if name not in metadata.topics:
-            try:
-                await broker.admin.create_topic(
-                    name, partitions=partition_count_wanted, replication_factor=replicas_wanted, overrides=overrides
-                )
-            except TopicAlreadyExists:
-                pass  # another broker was first
-            except InvalidReplicationFactor as error:
-                message = (
-                    f"{name} needs {replicas_wanted} brokers ({replication_factor}); "
-                    f"the clients that need it wait until they are there: {error}"
-                )
-                broker.log.error(message)
-                raise CoordinatorNotAvailable(message) from error
+        if name in metadata.topics:
+            return
+        try:
+            await broker.admin.create_topic(
+                name, partitions=partition_count_wanted, replication_factor=replicas_wanted, overrides=overrides
+            )
+        except TopicAlreadyExists:
+            pass  # another broker was first
+        except InvalidReplicationFactor as error:
+            message = (
+                f"{name} needs {replicas_wanted} brokers ({replication_factor}); "
+                f"the clients that need it wait until they are there: {error}"
+            )
+            broker.log.error(message)
+            raise CoordinatorNotAvailable(message) from error
 
         def has_leaders() -> bool:
             return metadata.has_leaders(name, range(partition_count()))

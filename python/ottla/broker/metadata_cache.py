@@ -44,17 +44,23 @@ class MetadataCache:
     topics: dict[str, dict[int, PartitionMetadata]] = field(default_factory=dict)
     _waiting: dict[trio.Event, Callable[[], bool]] = field(default_factory=dict)
 
-    def update(self, request: UpdateMetadataRequest) -> None:
-        """Applies one UpdateMetadata (versions 5 and later, whose states are grouped by topic)."""
+    def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
+        """Applies one UpdateMetadata (versions 5 and later, whose states are grouped by topic); returns the partitions
+        that are gone.
+        """
         self.controller_id = request.controller_id
         self.brokers = {
             broker.id: BrokerMetadata(broker.id, broker.rack, {e.listener: (e.host, e.port) for e in broker.endpoints})
             for broker in request.live_brokers
         }
+        deleted = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 self._update_partition(topic.topic_name, state.partition_index, state)
+                if state.leader == LEADER_DURING_DELETE:
+                    deleted.append((topic.topic_name, state.partition_index))
         self.changed()
+        return deleted
 
     def changed(self) -> None:
         """Lets those go on who wait for what is true now."""

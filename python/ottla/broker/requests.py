@@ -48,6 +48,7 @@ class Requests:
         self._broker = broker
         self._start = partial(_start, nursery, broker)
         self._handlers: dict[int, Callable[[Request], object]] = {}
+        broker.in_background = self._start
         self.measure(None)
 
     def measure(self, quotas: ClientQuotas | None) -> None:

@@ -112,7 +112,10 @@ def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[i
 async def _create(broker: Broker, name: str) -> int:
     """Creates the topic with the broker's defaults; the client asks again until it has a leader."""
     try:
-        await broker.admin.create_topic(name)
+        if name == broker.groups.topic.name:
+            await broker.groups.topic.ensure()
+        else:
+            await broker.admin.create_topic(name)
     except TopicAlreadyExists:
         pass  # another broker, or another client, was first
     except KafkaError as error:

@@ -26,5 +26,7 @@ def handle(broker: Broker, request: Request) -> None:
     elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
         answer.error_code = StaleControllerEpoch.code
     else:
-        broker.metadata.update(asked)
+        deleted = broker.metadata.update(asked)
+        if deleted:
+            broker.groups.partitions_deleted(deleted)
     request.reply(UPDATE_METADATA.encode_response(version, answer))

@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id: the leader of its partition of the
-internal topic, which is created when it is first asked for.
+"""FindCoordinator (key 10): the broker that coordinates a group, or (since version 1) a transactional id.
 
-There are no group coordinators yet: clients are told to try again later, which they do without failing.
+That is the leader of the key's partition of the internal topic, which is created when somebody first asks for it.
+Version 3: flexible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorReq
 if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.broker import Broker
-    from ottla.replication.internal_topic import InternalTopic
 
 VERSIONS = range(4)
 
@@ -24,28 +23,30 @@ GROUP, TRANSACTION = 0, 1
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: FindCoordinatorRequest = FIND_COORDINATOR.decode_request(version, request)
-    answer = FindCoordinatorResponse(node_id=-1, host="", port=-1)
+    answer = FindCoordinatorResponse(error_message=None, node_id=-1, port=-1)
     try:
-        if asked.key_type == TRANSACTION:
-            answer.node_id, answer.host, answer.port = await _find(
-                broker, request, broker.transactions.topic, asked.key
-            )
-        else:
-            raise CoordinatorNotAvailable if asked.key_type == GROUP else InvalidRequest
+        answer.node_id, answer.host, answer.port = await _find(broker, request, asked)
     except KafkaError as error:
-        answer.error_code = error.code
+        answer.error_code, answer.error_message = error.code, str(error)
     request.reply(FIND_COORDINATOR.encode_response(version, answer))
 
 
-async def _find(broker: Broker, request: Request, topic: InternalTopic, key: str) -> tuple[int, str, int]:
-    """Raises CoordinatorNotAvailable: the client asks again."""
+async def _find(broker: Broker, request: Request, asked: FindCoordinatorRequest) -> tuple[int, str, int]:
+    if asked.key_type == GROUP:
+        topic = broker.groups.topic
+    elif asked.key_type == TRANSACTION:
+        topic = broker.transactions.topic
+    else:
+        raise InvalidRequest(f"Unknown coordinator type {asked.key_type}: {GROUP} is group, {TRANSACTION} transaction.")
     try:
         await topic.ensure()
     except KafkaError as error:
         raise CoordinatorNotAvailable(str(error)) from error
-    partition = broker.metadata.topics.get(topic.name, {}).get(topic.partition_for(key))
-    leader = None if partition is None else broker.metadata.brokers.get(partition.leader)
-    endpoint = None if leader is None else broker.endpoint(leader, request)
+    metadata = broker.metadata
+    index = topic.partition_for(asked.key)
+    partition = metadata.topics.get(topic.name, {}).get(index)
+    leader = metadata.brokers.get(partition.leader) if partition is not None else None
+    endpoint = broker.endpoint(leader, request) if leader is not None else None
     if leader is None or endpoint is None:
-        raise CoordinatorNotAvailable
-    return leader.broker_id, *endpoint
+        raise CoordinatorNotAvailable(f"{topic.name}-{index} has no leader that this listener can reach.")
+    return leader.broker_id, endpoint[0], endpoint[1]

@@ -1,0 +1,102 @@
+"""OffsetCommit (key 8): how far a group has read; answered when that is safe.
+
+Version 0 keeps offsets in the coordination tree, as groups did before Kafka 0.9. 1: members, generations, and commit
+times. 2-4: a retention of their own. 6: leader epochs (KIP-320). 7: static members (KIP-345). 8: flexible.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.coordination.tree import TreeError
+from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
+from ottla.group import tree_offsets
+from ottla.group.offsets import TopicPartition
+from ottla.group.records import NO_TIMESTAMP, CommittedOffset
+from ottla.wire.k08_offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(9)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(version, request)
+    now_ms = time.time_ns() // 1_000_000
+    expire_ms = NO_TIMESTAMP if asked.retention_time_ms == -1 else now_ms + asked.retention_time_ms
+    known, metadata_max = broker.metadata.topics, broker.groups.settings.offset_metadata_max
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    refused: dict[TopicPartition, int] = {}
+    for topic in asked.topics:
+        name, partitions = topic.name, known.get(topic.name, ())
+        for row in topic.partitions:
+            metadata = row.committed_metadata or ""
+            if row.partition_index not in partitions:
+                refused[name, row.partition_index] = UnknownTopicOrPartition.code
+            elif len(metadata) > metadata_max:
+                refused[name, row.partition_index] = OffsetMetadataTooLarge.code
+            else:
+                commits[name, row.partition_index] = CommittedOffset(
+                    row.committed_offset,
+                    row.committed_leader_epoch,
+                    metadata,
+                    now_ms if row.commit_timestamp == NO_TIMESTAMP else row.commit_timestamp,
+                    expire_ms,
+                )
+    if not commits:
+        _answer(request, asked, refused, 0)
+    elif version == 0:
+        broker.in_background(partial(_commit_to_tree, asked=asked, commits=commits, refused=refused), request)
+    else:
+        broker.groups.commit(
+            asked.group_id,
+            asked.member_id,
+            asked.group_instance_id,
+            asked.generation_id,
+            commits,
+            partial(_answer, request, asked, refused),
+        )
+
+
+def _answer(request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int) -> None:
+    topics = [
+        OffsetCommitResponseTopic(
+            topic.name,
+            [
+                OffsetCommitResponsePartition(
+                    row.partition_index, refused.get((topic.name, row.partition_index), error) if refused else error
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+    request.reply(OFFSET_COMMIT.encode_response(request.api_version, OffsetCommitResponse(0, topics)))
+
+
+async def _commit_to_tree(
+    broker: Broker,
+    request: Request,
+    asked: OffsetCommitRequest,
+    commits: dict[TopicPartition, CommittedOffset],
+    refused: dict[TopicPartition, int],
+) -> None:
+    for (topic, partition), commit in commits.items():
+        try:
+            await tree_offsets.put(broker.tree, asked.group_id, topic, partition, commit.offset)
+        except KafkaError as error:
+            refused[topic, partition] = error.code
+        except TreeError:
+            refused[topic, partition] = CoordinatorNotAvailable.code
+    _answer(request, asked, refused, 0)

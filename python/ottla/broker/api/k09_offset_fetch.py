@@ -1,0 +1,106 @@
+"""OffsetFetch (key 9): how far a group has read.
+
+Version 0 reads the coordination tree, as groups did before Kafka 0.9. 2: all topics, and one error for all. 5: leader
+epochs (KIP-320). 6: flexible. 7: on request, no offset that is about to change (KIP-447).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.coordination.tree import TreeError
+from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
+from ottla.group import tree_offsets
+from ottla.group.offsets import GroupOffsets
+from ottla.wire.k09_offset_fetch import (
+    OFFSET_FETCH,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(8)
+
+_NOTHING = GroupOffsets()
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: OffsetFetchRequest = OFFSET_FETCH.decode_request(version, request)
+    if version == 0:
+        return broker.in_background(partial(_fetch_from_tree, asked=asked), request)
+    hosted = broker.groups.groups.get(asked.group_id)
+    error = 0 if hosted is not None else broker.groups.missing(asked.group_id, may_be_empty=True)
+    if error:
+        return request.reply(OFFSET_FETCH.encode_response(version, _failed(asked, version, error)))
+    offsets = hosted.group.offsets if hosted is not None else _NOTHING
+    topics = asked.topics if asked.topics is not None else _all(offsets)
+    answer = OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [_row(offsets, topic.name, index, asked.require_stable) for index in topic.partition_indexes],
+            )
+            for topic in topics
+        ]
+    )
+    return request.reply(OFFSET_FETCH.encode_response(version, answer))
+
+
+def _row(offsets: GroupOffsets, topic: str, index: int, require_stable: bool) -> OffsetFetchResponsePartition:
+    if require_stable and offsets.is_unstable((topic, index)):
+        return OffsetFetchResponsePartition(index, -1, error_code=UnstableOffsetCommit.code)
+    committed = offsets.get((topic, index))
+    if committed is None:
+        return OffsetFetchResponsePartition(index, -1)
+    return OffsetFetchResponsePartition(index, committed.offset, committed.leader_epoch, committed.metadata)
+
+
+def _all(offsets: GroupOffsets) -> list[OffsetFetchRequestTopic]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in offsets.committed:
+        topics.setdefault(topic, []).append(index)
+    return [OffsetFetchRequestTopic(topic, indexes) for topic, indexes in topics.items()]
+
+
+def _failed(asked: OffsetFetchRequest, version: int, error: int) -> OffsetFetchResponse:
+    """Before version 2 an answer has no error of its own."""
+    if version >= 2:
+        return OffsetFetchResponse(error_code=error)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                topic.name,
+                [OffsetFetchResponsePartition(index, -1, error_code=error) for index in topic.partition_indexes],
+            )
+            for topic in asked.topics or ()
+        ]
+    )
+
+
+async def _fetch_from_tree(broker: Broker, request: Request, asked: OffsetFetchRequest) -> None:
+    topics = []
+    for topic in asked.topics or ():
+        rows = []
+        for index in topic.partition_indexes:
+            row = OffsetFetchResponsePartition(index, -1)
+            try:
+                offset = await tree_offsets.get(broker.tree, asked.group_id, topic.name, index)
+                if offset is None or index not in broker.metadata.topics.get(topic.name, ()):
+                    row.error_code = UnknownTopicOrPartition.code
+                else:
+                    row.committed_offset = offset
+            except KafkaError as error:
+                row.error_code = error.code
+            except TreeError:
+                row.error_code = CoordinatorNotAvailable.code
+            rows.append(row)
+        topics.append(OffsetFetchResponseTopic(topic.name, rows))
+    request.reply(OFFSET_FETCH.encode_response(0, OffsetFetchResponse(topics=topics)))

@@ -1,0 +1,53 @@
+"""JoinGroup (key 11): a member enters a group, and is answered when the group has a new generation.
+
+Version 1: a rebalance timeout of its own. 4: a member without an id is given one first, and joins with it (KIP-394). 5:
+static members (KIP-345). 6: flexible. 7: the protocol's type (KIP-559).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.group.members import JoinRequest, JoinResult
+from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(8)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: JoinGroupRequest = JOIN_GROUP.decode_request(version, request)
+    join = JoinRequest(
+        asked.member_id,
+        asked.group_instance_id,
+        request.client_id or "",
+        f"/{request.peer_address[0]}",  # as Java writes addresses: it is stored, and shown
+        asked.session_timeout_ms,
+        asked.rebalance_timeout_ms if version >= 1 else asked.session_timeout_ms,
+        asked.protocol_type,
+        [(protocol.name, protocol.metadata) for protocol in asked.protocols],
+        must_know_its_id=version >= 4 and asked.group_instance_id is None,
+    )
+    broker.groups.join(asked.group_id, join, partial(_answer, request))
+
+
+def _answer(request: Request, result: JoinResult) -> None:
+    version = request.api_version
+    answer = JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol if version >= 7 else result.protocol or "",
+        leader=result.leader,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member_id, instance_id if version >= 5 else None, metadata)
+            for member_id, instance_id, metadata in result.members
+        ],
+    )
+    request.reply(JOIN_GROUP.encode_response(version, answer))

@@ -1,0 +1,28 @@
+"""Heartbeat (key 12): a member is alive, and hears whether its group rebalances. Version 3: static members (KIP-345).
+4: flexible.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(5)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: HeartbeatRequest = HEARTBEAT.decode_request(version, request)
+    error = broker.groups.heartbeat(asked.group_id, asked.member_id, asked.group_instance_id, asked.generation_id)
+    request.reply(_body(version, error))
+
+
+@cache
+def _body(version: int, error: int) -> bytes:
+    return HEARTBEAT.encode_response(version, HeartbeatResponse(error_code=error))

@@ -1,0 +1,46 @@
+"""SyncGroup (key 14): a member asks what it shall read, and is answered when the leader has said it for all.
+
+Version 3: static members (KIP-345). 4: flexible. 5: the protocol's type and name must be said, and fit (KIP-559).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.errors import InconsistentGroupProtocol
+from ottla.group.members import SyncResult
+from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(6)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: SyncGroupRequest = SYNC_GROUP.decode_request(version, request)
+    if version >= 5 and (asked.protocol_type is None or asked.protocol_name is None):
+        return _answer(request, SyncResult(InconsistentGroupProtocol.code))
+    return broker.groups.sync(
+        asked.group_id,
+        asked.member_id,
+        asked.group_instance_id,
+        asked.generation_id,
+        asked.protocol_type,
+        asked.protocol_name,
+        {row.member_id: row.assignment for row in asked.assignments},
+        partial(_answer, request),
+    )
+
+
+def _answer(request: Request, result: SyncResult) -> None:
+    answer = SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol,
+        assignment=result.assignment,
+    )
+    request.reply(SYNC_GROUP.encode_response(request.api_version, answer))

@@ -1,0 +1,81 @@
+"""TxnOffsetCommit (key 28): offsets that count when the producer's transaction commits (KIP-98).
+
+Version 2: leader epochs. 3: member and generation, so that a member that was replaced is fenced (KIP-447); flexible.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    OffsetMetadataTooLarge,
+    UnknownTopicOrPartition,
+)
+from ottla.group.offsets import TopicPartition
+from ottla.group.records import CommittedOffset
+from ottla.wire.k28_txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(4)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    asked: TxnOffsetCommitRequest = TXN_OFFSET_COMMIT.decode_request(request.api_version, request)
+    now_ms = time.time_ns() // 1_000_000
+    commits: dict[TopicPartition, CommittedOffset] = {}
+    refused: dict[TopicPartition, int] = {}
+    for topic in asked.topics:
+        partitions = broker.metadata.topics.get(topic.name, ())
+        for row in topic.partitions:
+            metadata = row.committed_metadata or ""
+            if row.partition_index not in partitions:
+                refused[topic.name, row.partition_index] = UnknownTopicOrPartition.code
+            elif len(metadata) > broker.groups.settings.offset_metadata_max:
+                refused[topic.name, row.partition_index] = OffsetMetadataTooLarge.code
+            else:
+                commits[topic.name, row.partition_index] = CommittedOffset(
+                    row.committed_offset, row.committed_leader_epoch, metadata, now_ms
+                )
+    if not commits:
+        return _answer(request, asked, refused, 0)
+    return broker.groups.commit_in_transaction(
+        asked.group_id,
+        (asked.producer_id, asked.producer_epoch),
+        asked.member_id,
+        asked.group_instance_id,
+        asked.generation_id,
+        commits,
+        partial(_answer, request, asked, refused),
+    )
+
+
+def _answer(request: Request, asked: TxnOffsetCommitRequest, refused: dict[TopicPartition, int], error: int) -> None:
+    version = request.api_version
+    if version < 2 and error == CoordinatorLoadInProgress.code:
+        error = CoordinatorNotAvailable.code  # producers before 2.0 crash at the other (KAFKA-7296)
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            topic.name,
+            [
+                TxnOffsetCommitResponsePartition(
+                    row.partition_index, refused.get((topic.name, row.partition_index), error)
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+    request.reply(TXN_OFFSET_COMMIT.encode_response(version, TxnOffsetCommitResponse(0, topics)))

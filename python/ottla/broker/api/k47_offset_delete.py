@@ -1,0 +1,49 @@
+"""OffsetDelete (key 47): forgets committed offsets of topics that no member of the group reads (KIP-496)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import UnknownTopicOrPartition
+from ottla.wire.k47_offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: OffsetDeleteRequest = OFFSET_DELETE.decode_request(version, request)
+    topics = broker.metadata.topics
+    rows = {
+        (topic.name, partition.partition_index): OffsetDeleteResponsePartition(
+            partition.partition_index,
+            0 if partition.partition_index in topics.get(topic.name, ()) else UnknownTopicOrPartition.code,
+        )
+        for topic in asked.topics
+        for partition in topic.partitions
+    }
+    known = [partition for partition, row in rows.items() if not row.error_code]
+
+    def done(error: int, errors: list[int]) -> None:
+        answer = OffsetDeleteResponse(error_code=error)
+        if not error:
+            for partition, code in zip(known, errors, strict=True):
+                rows[partition].error_code = code
+            names = dict.fromkeys(name for name, _ in rows)
+            answer.topics = [
+                OffsetDeleteResponseTopic(name, [row for (topic, _), row in rows.items() if topic == name])
+                for name in names
+            ]
+        request.reply(OFFSET_DELETE.encode_response(version, answer))
+
+    broker.groups.delete_offsets(asked.group_id, known, done)

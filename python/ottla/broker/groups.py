@@ -1,0 +1,28 @@
+"""The group coordinator of this broker, as its settings want it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.internal_topics import offsets_topic
+from ottla.group.coordinator import GroupCoordinator, GroupSettings
+from ottla.group.state import Limits
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+def groups(broker: Broker) -> GroupCoordinator:
+    config = broker.config
+    settings = GroupSettings(
+        session_timeout_ms_min=config.get_int("group.min.session.timeout.ms"),
+        session_timeout_ms_max=config.get_int("group.max.session.timeout.ms"),
+        offset_metadata_max=config.get_int("offset.metadata.max.bytes"),
+        retention_ms=config.get_int("offsets.retention.minutes") * 60_000,
+        retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        limits=Limits(
+            initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+            members_max=config.get_int("group.max.size"),
+        ),
+    )
+    return GroupCoordinator(offsets_topic(broker), broker.deadlines, settings)

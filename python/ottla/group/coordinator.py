@@ -1,0 +1,584 @@
+"""The coordinator of the groups whose partitions of `__consumer_offsets` this broker leads.
+
+It ties the state machines to what they know nothing of: the log (every change is safe there before anyone is told),
+time (one alarm per group, at the first of its timers), and those who wait. A caller gives a function that is called
+with the result, now or later; nothing here is a task of its own but the loading of a partition and the expiry of
+offsets.
+
+A partition that this broker comes to lead is *loading* until its log was read; its groups are there all at once, after
+that. Whoever finds a group in `groups` may use it: groups of partitions that are led by others, or loading, are not
+there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    IllegalGeneration,
+    InvalidCommitOffsetSize,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    KafkaError,
+    MessageTooLarge,
+    NonEmptyGroup,
+    NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RebalanceInProgress,
+    RecordListTooLarge,
+    RequestTimedOut,
+    StorageError,
+    UnknownMemberId,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from ottla.group import records
+from ottla.group.loading import LoadedGroup, Replay, restore, to_store
+from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
+from ottla.group.offsets import Commits, TopicPartition
+from ottla.group.records import NO_TIMESTAMP
+from ottla.group.state import DEAD, EMPTY, Answer, Group, Limits, State, Store, subscribed_topics
+from ottla.group.subscription import subscribed
+
+if TYPE_CHECKING:
+    from ottla.replication.delayed import Deadlines
+    from ottla.replication.internal_topic import InternalTopic, NewRecords
+
+logger = logging.getLogger("ottla.group")
+
+#: How long after a failed loading it is tried again.
+RELOAD_SECONDS = 5.0
+#: Tombstones per batch.
+TOMBSTONES_MAX = 1_000
+
+NO_PRODUCER = -1
+
+Done = Callable[[int], None]
+"""Called once with an error code."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The settings group.* and offsets.*, in milliseconds."""
+
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    #: characters
+    offset_metadata_max: int = 4_096
+    retention_ms: int = 10_080 * 60_000
+    retention_check_interval_ms: int = 600_000
+    limits: Limits = field(default_factory=Limits)
+
+
+class Hosted:
+    """A group with what its coordinator knows about it."""
+
+    __slots__ = ("alarm", "alarm_ms", "group", "index", "leader_epoch", "state", "state_timestamp_ms")
+
+    def __init__(self, group: Group, index: int, leader_epoch: int, state_timestamp_ms: int) -> None:
+        self.group = group
+        #: its partition, and the leader epoch in which this broker leads that
+        self.index = index
+        self.leader_epoch = leader_epoch
+        #: when it went into the state it is in, in milliseconds since 1970; -1 if that is not known
+        self.state_timestamp_ms = state_timestamp_ms
+        self.state = group.state
+        self.alarm: _Alarm | None = None
+        self.alarm_ms = NEVER
+
+
+class _Alarm:
+    """Calls the coordinator when a group's first timer is due."""
+
+    __slots__ = ("_coordinator", "_hosted", "done")
+
+    def __init__(self, coordinator: GroupCoordinator, hosted: Hosted) -> None:
+        self._coordinator = coordinator
+        self._hosted = hosted
+        self.done = False
+
+    def expire(self) -> None:
+        self.done = True
+        self._coordinator.ring(self._hosted)
+
+
+class GroupCoordinator:
+    """See above. All methods are called from the loop's thread; errors are Kafka's codes, 0 is none."""
+
+    def __init__(
+        self,
+        topic: InternalTopic,
+        deadlines: Deadlines,
+        settings: GroupSettings,
+        *,
+        now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.topic = topic
+        self.groups: dict[str, Hosted] = {}
+        self._deadlines = deadlines
+        self.settings = settings
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        #: partition to leader epoch
+        self._owned: dict[int, int] = {}
+        self._loading: dict[int, int] = {}
+        #: the groups with open transactions, by producer id
+        self._transactions: dict[int, set[str]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Loads what is led, and expires offsets, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self.topic.subscribe(self)
+            task_status.started()
+            while True:
+                await trio.sleep(self.settings.retention_check_interval_ms / 1000)
+                await self.expire_offsets()
+
+    def stop(self) -> None:
+        """The broker is stopping: whoever waits is answered, nobody new is served."""
+        for index in [*self._owned, *self._loading]:
+            self.resigned(index)
+        self._nursery = None
+
+    # --- which groups are here ---
+
+    def missing(self, group_id: str, *, may_be_empty: bool = False) -> int:
+        """Why a group is not in `groups`; 0 if it could be: then it does not exist."""
+        if not group_id and not may_be_empty:
+            return InvalidGroupId.code
+        index = self.topic.partition_for(group_id)
+        if index in self._loading:
+            return CoordinatorLoadInProgress.code
+        return 0 if index in self._owned else NotCoordinator.code
+
+    def elected(self, index: int, leader_epoch: int) -> None:
+        if self._nursery is not None:
+            self._loading[index] = leader_epoch
+            self._nursery.start_soon(self._load, index, leader_epoch)
+
+    def resigned(self, index: int) -> None:
+        self._loading.pop(index, None)
+        self._owned.pop(index, None)
+        for group_id, hosted in [entry for entry in self.groups.items() if entry[1].index == index]:
+            self._forget(group_id, hosted)
+            hosted.group.die()
+            self._after(hosted)
+
+    def _forget(self, group_id: str, hosted: Hosted) -> None:
+        del self.groups[group_id]
+        for producer_id in hosted.group.offsets.open_transactions:
+            self._close_transaction(producer_id, group_id)
+
+    def _host(self, group_id: str) -> Hosted:
+        """The group, new if need be. Its partition is owned."""
+        hosted = self.groups.get(group_id)
+        if hosted is None:
+            index = self.topic.partition_for(group_id)
+            hosted = Hosted(self._new_group(group_id), index, self._owned[index], self._wall_ms())
+            self.groups[group_id] = hosted
+        return hosted
+
+    def _new_group(self, group_id: str) -> Group:
+        return Group(group_id, self.settings.limits, lambda: str(uuid.uuid4()))
+
+    async def _load(self, index: int, leader_epoch: int) -> None:
+        """Reads a partition's groups, unless another role comes in between. Tries again as long as that fails."""
+        while self._loading.get(index) == leader_epoch:
+            started = time.monotonic()
+            where = f"{self.topic.name}-{index}"
+            replay = Replay(where)
+            try:
+                async for batch in self.topic.load(index):
+                    info = batch.info
+                    replay.take(info.producer_id, info.is_transactional, batch.is_commit, batch.records)
+                for _ in replay.decode():
+                    await trio.lowlevel.checkpoint()
+            except KafkaError as error:
+                if self._loading.get(index) == leader_epoch:
+                    # Not to be answered as if it were empty: consumers would begin anew.
+                    logger.error("the groups of %s cannot be read, it is tried again: %s", where, error)
+                    await trio.sleep(RELOAD_SECONDS)
+                continue
+            if self._loading.get(index) == leader_epoch:
+                del self._loading[index]
+                self._owned[index] = leader_epoch
+                self._take_over(index, leader_epoch, replay.groups)
+                took_ms = (time.monotonic() - started) * 1000
+                log = logger.info if replay.groups else logger.debug
+                log("read %d groups of %s in %.0f ms", len(replay.groups), where, took_ms)
+
+    def _take_over(self, index: int, leader_epoch: int, groups: Mapping[str, LoadedGroup]) -> None:
+        wall_ms, now_ms = self._wall_ms(), self._now_ms()
+        for group_id, loaded in groups.items():
+            group = self._new_group(group_id)
+            restore(group, loaded)
+            since_ms = wall_ms if loaded.stored is None else loaded.stored.state_timestamp_ms
+            hosted = self.groups[group_id] = Hosted(group, index, leader_epoch, since_ms)
+            for producer_id in group.offsets.open_transactions:
+                self._transactions.setdefault(producer_id, set()).add(group_id)
+            group.taken_over(now_ms)
+            self._after(hosted)
+
+    # --- members ---
+
+    def join(self, group_id: str, request: JoinRequest, done: Callable[[JoinResult], None]) -> None:
+        hosted = self.groups.get(group_id) if group_id else None
+        error = self.missing(group_id) if hosted is None else 0
+        if error:
+            return done(JoinResult(request.member_id, error))
+        settings = self.settings
+        if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
+            return done(JoinResult(request.member_id, InvalidSessionTimeout.code))
+        if hosted is None:
+            if request.member_id:
+                return done(JoinResult(request.member_id, UnknownMemberId.code))
+            hosted = self._host(group_id)
+        hosted.group.join(self._now_ms(), done, request)
+        return self._after(hosted)
+
+    def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        protocol_type: str | None,
+        protocol: str | None,
+        assignments: Mapping[str, bytes],
+        done: Callable[[SyncResult], None],
+    ) -> None:
+        hosted = self.groups.get(group_id) if group_id else None
+        if hosted is None:
+            error = self.missing(group_id) or UnknownMemberId.code
+            if error == CoordinatorLoadInProgress.code:
+                # Clients do not expect that here. The rebalance they are in is lost anyway: they join again.
+                error = RebalanceInProgress.code
+            return done(SyncResult(error))
+        hosted.group.sync(
+            self._now_ms(), done, member_id, instance_id, generation, protocol_type, protocol, assignments
+        )
+        return self._after(hosted)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+        hosted = self.groups.get(group_id)
+        if hosted is None or not group_id:
+            error = self.missing(group_id) or UnknownMemberId.code
+            # While it loads nobody can be late.
+            return 0 if error == CoordinatorLoadInProgress.code else error
+        group = hosted.group
+        error = group.heartbeat(self._now_ms(), member_id, instance_id, generation)
+        if group.next_timer_ms < hosted.alarm_ms:
+            self._set_alarm(hosted)
+        return error
+
+    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]]) -> tuple[int, list[int]]:
+        """(member id, instance id) of each who leaves. The error for all, and one for each."""
+        hosted = self.groups.get(group_id) if group_id else None
+        if hosted is None:
+            error = self.missing(group_id)
+            return error, [] if error else [UnknownMemberId.code] * len(leaving)
+        now_ms = self._now_ms()
+        errors = [hosted.group.leave(now_ms, member_id, instance_id) for member_id, instance_id in leaving]
+        self._after(hosted)
+        return 0, errors
+
+    # --- offsets ---
+
+    def commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, commits: Commits, done: Done
+    ) -> None:
+        """Stores offsets; `done` is called when they are safe."""
+        hosted = self.groups.get(group_id)
+        if hosted is None:
+            error = self.missing(group_id, may_be_empty=True)
+            if not error and generation >= 0:
+                error = IllegalGeneration.code
+            if error:
+                return done(error)
+            hosted = self._host(group_id)
+        group = hosted.group
+        error = group.commit_error(self._now_ms(), member_id, instance_id, generation)
+        if group.next_timer_ms < hosted.alarm_ms:
+            self._set_alarm(hosted)
+        if error:
+            return done(error)
+        offsets = group.offsets
+        offsets.prepare(commits)
+
+        def appended(error: int, last_offset: int) -> None:
+            if error:
+                offsets.failed(commits)
+                done(_commit_error(error))
+            else:
+                offsets.appended(commits, last_offset - len(commits) + 1)
+                done(0)
+
+        return self.topic.append_then(hosted.index, hosted.leader_epoch, _records(group_id, commits), appended)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        producer: tuple[int, int],
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: Commits,
+        done: Done,
+    ) -> None:
+        """Stores offsets that count once the transaction of `producer` (id and epoch) commits."""
+        hosted = self.groups.get(group_id) if group_id else None
+        if hosted is None:
+            error = self.missing(group_id)
+            if error:
+                return done(error)
+            hosted = self._host(group_id)
+        error = hosted.group.transactional_commit_error(member_id, instance_id, generation)
+        if error:
+            return done(error)
+        producer_id = producer[0]
+        offsets = hosted.group.offsets
+        offsets.prepare_transactional(producer_id, commits)
+        self._transactions.setdefault(producer_id, set()).add(group_id)
+
+        def appended(error: int, last_offset: int) -> None:
+            if error:
+                offsets.failed_transactional(producer_id, commits)
+                if producer_id not in offsets.open_transactions:
+                    self._close_transaction(producer_id, group_id)
+                done(_commit_error(error))
+            else:
+                offsets.appended_transactional(producer_id, commits, last_offset - len(commits) + 1)
+                done(0)
+
+        new = _records(group_id, commits)
+        return self.topic.append_then(hosted.index, hosted.leader_epoch, new, appended, producer)
+
+    def marker_written(self, index: int, producer_id: int, is_commit: bool) -> None:
+        """A transaction's marker is committed on a partition: what its producer committed there counts, or is gone."""
+        for group_id in list(self._transactions.get(producer_id, ())):
+            hosted = self.groups.get(group_id)
+            if hosted is not None and hosted.index == index:
+                hosted.group.offsets.end_transaction(producer_id, is_commit)
+                self._close_transaction(producer_id, group_id)
+
+    def _close_transaction(self, producer_id: int, group_id: str) -> None:
+        groups = self._transactions.get(producer_id)
+        if groups is not None:
+            groups.discard(group_id)
+            if not groups:
+                del self._transactions[producer_id]
+
+    # --- administration ---
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    def delete(self, group_id: str, done: Done) -> None:
+        """Deletes an empty group and its offsets."""
+        hosted = self.groups.get(group_id)
+        if hosted is None:
+            return done(self.missing(group_id, may_be_empty=True) or GroupIdNotFound.code)
+        if hosted.group.state is not EMPTY:
+            return done(NonEmptyGroup.code)
+        logger.info("group %s is deleted", group_id)
+        hosted.group.pending_members.clear()
+        return self._remove_offsets(group_id, hosted, hosted.group.offsets.partitions, done)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[int, list[int]], None]
+    ) -> None:
+        """Deletes offsets of topics that no member reads. The error for all, and one for each."""
+        hosted = self.groups.get(group_id) if group_id else None
+        if hosted is None:
+            return done(self.missing(group_id) or GroupIdNotFound.code, [])
+        group = hosted.group
+        errors = [0] * len(partitions)
+        if group.state is not EMPTY:
+            if group.protocol_type != "consumer":
+                return done(NonEmptyGroup.code, [])
+            topics = subscribed_topics(group, subscribed)
+            errors = [
+                GroupSubscribedToTopic.code if topics is None or topic in topics else 0 for topic, _ in partitions
+            ]
+        removed = [partition for partition, error in zip(partitions, errors, strict=True) if not error]
+
+        def deleted(error: int) -> None:
+            done(error, errors)
+
+        return self._remove_offsets(group_id, hosted, removed, deleted)
+
+    def partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        """Topics are gone: so are the offsets in them, before topics of the same names come."""
+        gone = set(partitions)
+        for group_id, hosted in list(self.groups.items()):
+            known = gone & hosted.group.offsets.partitions
+            if known:
+                self._remove_offsets(group_id, hosted, known, lambda _: None)
+
+    async def expire_offsets(self) -> None:
+        """Removes offsets whose time is over, and groups of which nothing is left."""
+        now_ms, removed = self._wall_ms(), 0
+        for group_id, hosted in list(self.groups.items()):
+            await trio.lowlevel.checkpoint()
+            if self.groups.get(group_id) is not hosted:
+                continue
+            due = self._expired(hosted, now_ms)
+            removed += len(due)
+            if due or hosted.group.state is EMPTY:
+                self._remove_offsets(group_id, hosted, due, lambda _: None)
+        if removed:
+            logger.info("%d offsets have expired", removed)
+
+    def _expired(self, hosted: Hosted, now_ms: int) -> list[TopicPartition]:
+        group, retention_ms = hosted.group, self.settings.retention_ms
+        if group.protocol_type is None:
+            # Nobody joins it: it is only used to keep offsets.
+            return group.offsets.expired(now_ms, retention_ms)
+        if group.state is EMPTY:
+            since_ms = hosted.state_timestamp_ms
+            return group.offsets.expired(now_ms, retention_ms, since_ms=None if since_ms == NO_TIMESTAMP else since_ms)
+        topics = subscribed_topics(group, subscribed)
+        if topics is None:
+            return []
+        return group.offsets.expired(now_ms, retention_ms, in_use=topics)
+
+    def _remove_offsets(self, group_id: str, hosted: Hosted, partitions: Iterable[TopicPartition], done: Done) -> None:
+        """Removes offsets, and the group too if it is empty and has none left."""
+        group = hosted.group
+        tombstones: NewRecords = [
+            (records.offset_key(group_id, topic, partition), None)
+            for topic, partition in group.offsets.remove(partitions)
+        ]
+        if group.state is EMPTY and group.offsets.is_empty and not group.pending_members:
+            self._forget(group_id, hosted)
+            group.die()
+            self._after(hosted)
+            if group.generation > 0:  # otherwise the log has never heard of it
+                tombstones.append((records.group_key(group_id), None))
+        self._append_tombstones(hosted, tombstones, done)
+
+    def _append_tombstones(self, hosted: Hosted, tombstones: NewRecords, done: Done) -> None:
+        waiting = max(1, -(-len(tombstones) // TOMBSTONES_MAX))
+        first_error = 0
+
+        def appended(error: int, _: int = -1) -> None:
+            nonlocal waiting, first_error
+            first_error = first_error or error
+            waiting -= 1
+            if waiting == 0:
+                if first_error:
+                    # They come back with the next loading, and then expire again.
+                    logger.warning("group %s: tombstones were not written: error %d", hosted.group, first_error)
+                done(_commit_error(first_error))
+
+        if not tombstones:
+            return appended(0)
+        for start in range(0, len(tombstones), TOMBSTONES_MAX):
+            part = tombstones[start : start + TOMBSTONES_MAX]
+            self.topic.append_then(hosted.index, hosted.leader_epoch, part, appended)
+        return None
+
+    # --- what state machines ask for ---
+
+    def ring(self, hosted: Hosted) -> None:
+        """A group's first timer is due."""
+        hosted.alarm, hosted.alarm_ms = None, NEVER
+        hosted.group.tick(self._now_ms())
+        self._after(hosted)
+
+    def _after(self, hosted: Hosted) -> None:
+        """Does what a group asks for."""
+        group = hosted.group
+        if group.state is not hosted.state:
+            hosted.state = group.state
+            hosted.state_timestamp_ms = self._wall_ms()
+        while group.effects:
+            effects, group.effects = group.effects, []
+            for effect in effects:
+                if isinstance(effect, Answer):
+                    effect.token(effect.result)
+                else:
+                    self._store(hosted, effect)
+        if group.next_timer_ms < hosted.alarm_ms:
+            self._set_alarm(hosted)
+
+    def _store(self, hosted: Hosted, store: Store) -> None:
+        group = hosted.group
+        value = records.group_value(to_store(group, store.assignments, hosted.state_timestamp_ms))
+
+        def appended(error: int, _: int) -> None:
+            if group.state is DEAD:
+                return
+            if error:
+                logger.warning("group %s: generation %d was not stored: error %d", group, store.generation, error)
+            group.stored(self._now_ms(), store, _store_error(error))
+            self._after(hosted)
+
+        self.topic.append_then(
+            hosted.index, hosted.leader_epoch, [(records.group_key(group.group_id), value)], appended
+        )
+
+    def _set_alarm(self, hosted: Hosted) -> None:
+        if hosted.alarm is not None:
+            hosted.alarm.done = True
+        hosted.alarm = _Alarm(self, hosted)
+        hosted.alarm_ms = hosted.group.next_timer_ms
+        self._deadlines.add(max(0, hosted.alarm_ms - self._now_ms()), hosted.alarm)
+
+    def listed(self, states: Iterable[str]) -> list[tuple[str, str, State]]:
+        """Group id, protocol type and state of each group in one of `states` (by name; none: all)."""
+        wanted = set(states)
+        return [
+            (group_id, hosted.group.protocol_type or "", hosted.group.state)
+            for group_id, hosted in self.groups.items()
+            if not wanted or hosted.group.state.value in wanted
+        ]
+
+
+def _records(group_id: str, commits: Commits) -> NewRecords:
+    return [
+        (records.offset_key(group_id, partition[0], partition[1]), records.offset_value(commit))
+        for partition, commit in commits.items()
+    ]
+
+
+_NOT_AVAILABLE = (UnknownTopicOrPartition.code, NotEnoughReplicas.code, NotEnoughReplicasAfterAppend.code)
+_NOT_HERE = (NotLeaderOrFollower.code, StorageError.code)
+_TOO_LARGE = (MessageTooLarge.code, RecordListTooLarge.code)
+
+#: What clients are told when an append fails (GroupMetadataManager).
+_COMMIT_ERRORS = {
+    **dict.fromkeys(_NOT_AVAILABLE, CoordinatorNotAvailable.code),
+    **dict.fromkeys(_NOT_HERE, NotCoordinator.code),
+    **dict.fromkeys(_TOO_LARGE, InvalidCommitOffsetSize.code),
+}
+_STORE_ERRORS = {
+    **_COMMIT_ERRORS,
+    **dict.fromkeys(_TOO_LARGE, UnknownServerError.code),
+    RequestTimedOut.code: RebalanceInProgress.code,
+}
+
+
+def _commit_error(error: int) -> int:
+    return _COMMIT_ERRORS.get(error, error)
+
+
+def _store_error(error: int) -> int:
+    return _STORE_ERRORS.get(error, error)

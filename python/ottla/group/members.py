@@ -1,0 +1,128 @@
+"""What members of a group are, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+Protocols: TypeAlias = list[tuple[str, bytes]]
+"""(name, metadata) of each protocol that a member supports, the one it likes best first."""
+
+Token: TypeAlias = Any
+"""Who waits for an answer; opaque to the state machine."""
+
+NEVER = 1 << 62
+"""A deadline that does not come."""
+
+
+@dataclass(slots=True)
+class JoinRequest:
+    """What a member says when it joins. An empty `member_id` is one that has none yet."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    #: the client knows how to join again with the id it is given (KIP-394)
+    must_know_its_id: bool = False
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class JoinResult:
+    """The answer to a join. Only the leader gets the members; it assigns them."""
+
+    member_id: str
+    error: int = 0
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: list[JoinedMember] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class SyncResult:
+    """The answer to a sync: what the member shall read, as the leader said."""
+
+    error: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+class Member:
+    """A member of a group. What it waits for, if anything, are the tokens."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "join_token",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_token",
+        "timer_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocols: Protocols,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.join_token: Token | None = None
+        self.sync_token: Token | None = None
+        #: has not got the answer to its first join
+        self.is_new = False
+        #: when it is given up
+        self.deadline_ms = NEVER
+        #: when its timer goes off, at or before the deadline; None without one
+        self.timer_ms: int | None = None
+
+    def __repr__(self) -> str:
+        return self.member_id
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    def metadata(self, protocol: str) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise KeyError(f"member {self} does not support protocol {protocol}")
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The protocol it likes best among those that all support."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise KeyError(f"member {self} supports none of {sorted(candidates)}")
