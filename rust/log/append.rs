@@ -41,9 +41,20 @@ thread_local! {
 }
 
 /// A batch that passed, with what the checks learned.
-struct Checked {
-    header: BatchHeader,
-    marker: Option<Marker>,
+pub(super) struct Checked {
+    pub header: BatchHeader,
+    pub marker: Option<Marker>,
+}
+
+/// What an append may do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Anything: it is done when it returns.
+    Now,
+    /// On the loop's thread: it may not start a segment.
+    Quick,
+    /// So may this, and it may leave the write to the end of the turn.
+    InTurn,
 }
 
 impl Log {
@@ -73,7 +84,7 @@ impl Log {
         now_ms: i64,
     ) -> Result<AppendInfo> {
         self.check_writable()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let info = self.append_in(
             &mut writer,
             records,
@@ -81,12 +92,12 @@ impl Log {
             origin,
             guard,
             now_ms,
-            true,
+            When::Now,
         )?;
         info.ok_or_else(|| LogError::Closed(self.partition.to_string()))
     }
 
-    /// None, with nothing changed, if a new segment would have to be started and the caller may not (`may_roll`).
+    /// None, with nothing appended and nothing staged, if a new segment would have to be started and may not.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn append_in(
         &self,
@@ -96,25 +107,30 @@ impl Log {
         origin: Origin,
         guard: u64,
         now_ms: i64,
-        may_roll: bool,
+        when: When,
     ) -> Result<Option<AppendInfo>> {
         let config = self.config();
-        if !may_roll
-            && self.active()?.size_bytes() + records.len() as u64 > u64::from(config.segment_bytes)
-        {
-            return Ok(None);
+        if when != When::Now {
+            writer.staged.check()?;
+            let size = self.active()?.size_bytes() + writer.staged.bytes() + records.len() as u64;
+            if size > u64::from(config.segment_bytes) {
+                self.write_staged_by(writer);
+                writer.staged.check()?;
+                return Ok(None);
+            }
         }
-        let current = self.expected_epoch.load(Ordering::Acquire);
-        if current != ANY_EPOCH && current != leader_epoch {
-            return Err(LogError::OtherEpoch {
-                given: leader_epoch,
-                current,
-            });
-        }
+        self.check_epoch(leader_epoch)?;
         let mut checked = check_produced(records, &config, origin, now_ms)?;
         let header = &mut checked.header;
+        let stage = when == When::InTurn
+            && self.may_stage(writer, records.len(), header, leader_epoch, &config, now_ms)?;
+        if !stage && when != When::Now {
+            self.write_staged_by(writer);
+            writer.staged.check()?;
+        }
+        let end_offset = writer.staged.end_offset();
         let mut info = AppendInfo {
-            base_offset: self.end_offset(),
+            base_offset: end_offset.unwrap_or_else(|| self.end_offset()),
             last_offset: 0,
             append_time_ms: -1,
             log_start_offset: self.start_offset(),
@@ -156,9 +172,25 @@ impl Log {
         header.base_offset = info.base_offset;
         header.leader_epoch = leader_epoch;
         info.last_offset = header.last_offset();
-        self.write(writer, records, &[(0, checked)], &config, now_ms)?;
+        if stage {
+            self.stage(writer, records, checked);
+        } else {
+            self.write(writer, records, &[(0, checked)], &config, now_ms)?;
+        }
         info.flush_due = self.is_flush_due(&config, info.last_offset + 1);
         Ok(Some(info))
+    }
+
+    /// Refuses what was meant for another leader epoch.
+    pub(super) fn check_epoch(&self, leader_epoch: i32) -> Result<()> {
+        let current = self.expected_epoch.load(Ordering::Acquire);
+        if current != ANY_EPOCH && current != leader_epoch {
+            return Err(LogError::OtherEpoch {
+                given: leader_epoch,
+                current,
+            });
+        }
+        Ok(())
     }
 
     /// Appends what a leader sent, byte for byte: offsets, epochs and timestamps stay. Batches must continue the log; bytes of a last batch
@@ -166,7 +198,7 @@ impl Log {
     pub fn append_as_follower(&self, records: &[u8], now_ms: i64) -> Result<AppendInfo> {
         self.check_writable()?;
         let config = self.config();
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let end_offset = self.end_offset();
         let mut batches: Vec<(usize, Checked)> = Vec::new();
         let (mut next, mut length) = (end_offset, 0);
@@ -214,7 +246,7 @@ impl Log {
     }
 
     /// Writes checked and stamped batches, then takes them into everything that knows the log's content.
-    fn write(
+    pub(super) fn write(
         &self,
         writer: &mut Writer,
         bytes: &[u8],
@@ -240,6 +272,7 @@ impl Log {
         let mut active = self.active()?;
         if active.should_roll(
             bytes.len(),
+            0,
             max_timestamp,
             last_offset,
             config,
@@ -271,16 +304,17 @@ impl Log {
             [only] => active.append(bytes, &[headers(only)], config),
             all => active.append(bytes, &all.iter().map(headers).collect::<Vec<_>>(), config),
         };
-        self.home
-            .note_write(bytes.len(), coarse_now().saturating_sub(started));
         if let Err(failure) = written {
             if let Some(entry) = aborted
                 && let Err(error) = active.transaction_index.truncate_to(entry.last_offset)
             {
                 self.home.fail(&error);
             }
+            self.home.note_failed_write();
             return Err(self.append_failed(failure));
         }
+        self.home
+            .note_write(bytes.len(), coarse_now().saturating_sub(started));
         self.size_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if let Err(error) = self.note(writer, batches, &active) {

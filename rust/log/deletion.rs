@@ -137,7 +137,7 @@ impl Log {
             return Ok(0);
         }
         let gone = {
-            let mut writer = self.writer.lock();
+            let mut writer = self.writer();
             let current = self.segments();
             if current.len() < count || !Arc::ptr_eq(&current[count - 1], &segments[count - 1]) {
                 // Truncated or deleted meanwhile: next time.

@@ -178,6 +178,11 @@ impl Home {
         self.slow.store(took > expected, Ordering::Relaxed);
     }
 
+    /// What follows a failed write may fail too, and undoing it takes long: so that is not done where waiting hurts.
+    pub fn note_failed_write(&self) {
+        self.slow.store(true, Ordering::Relaxed);
+    }
+
     /// A high watermark moved: the checkpoint is due.
     pub fn high_watermark_moved(&self) {
         if !self.moved.load(Ordering::Relaxed) && !self.moved.swap(true, Ordering::AcqRel) {

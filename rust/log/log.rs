@@ -21,6 +21,7 @@ use super::leader_epochs::LeaderEpochs;
 use super::names::{Kind, Suffix, TopicPartition};
 use super::producer_state::ProducerState;
 use super::segment::Segment;
+use super::staged::Staged;
 use super::verification::Verifications;
 use crate::storage::Mode;
 
@@ -64,7 +65,10 @@ pub struct Log {
     pub(super) epochs: RwLock<LeaderEpochs>,
     /// The epoch that appends must name; ANY_EPOCH before a role is known.
     pub(super) expected_epoch: AtomicI32,
+    /// See [`writer`](Log::writer).
     pub(super) writer: Mutex<Writer>,
+    /// Something is staged, or was lost since the turn began.
+    pub(super) has_staged: AtomicBool,
     pub(super) flush: Mutex<FlushState>,
     pub(super) flushed_offset: AtomicI64,
     /// A flush by `flush.ms` is on its way.
@@ -90,6 +94,9 @@ pub(super) struct Writer {
     pub jitter_ms: i64,
     /// The epoch that the last append noted; -1 after anything else changed the table.
     pub epoch: i32,
+    /// Whether the leader-epoch file says what the table says; not after a full disk refused it.
+    pub epochs_saved: bool,
+    pub staged: Staged,
 }
 
 impl Log {
@@ -136,7 +143,10 @@ impl Log {
                 producers,
                 jitter_ms,
                 epoch: -1,
+                epochs_saved: true,
+                staged: Staged::default(),
             }),
+            has_staged: AtomicBool::new(false),
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
             flush_timer: AtomicBool::new(false),
@@ -236,6 +246,12 @@ impl Log {
         true
     }
 
+    /// Moves the high watermark to the log's end. True if it was lower.
+    pub fn advance_high_watermark(&self) -> bool {
+        let end_offset = self.end_offset();
+        end_offset > self.high_watermark() && self.set_high_watermark(end_offset)
+    }
+
     /// What the checkpoint said, clamped; nothing moved.
     pub(super) fn restore_high_watermark(&self, offset: i64) {
         self.high_watermark.store(
@@ -296,7 +312,7 @@ impl Log {
     pub fn begin_epoch(&self, epoch: i32) -> Result<()> {
         self.check_writable()?;
         self.expected_epoch.store(epoch, Ordering::Release);
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let end_offset = self.end_offset();
         self.assign_epoch(&mut writer, epoch, end_offset)
     }
@@ -312,25 +328,27 @@ impl Log {
         epoch: i32,
         start_offset: i64,
     ) -> Result<()> {
-        writer.epoch = epoch;
         let changed = self.epochs.write().assign(epoch, start_offset);
-        if changed {
-            self.save_epochs(writer)
-        } else {
-            Ok(())
+        if changed || !writer.epochs_saved {
+            self.save_epochs(writer)?;
         }
+        writer.epoch = epoch;
+        Ok(())
     }
 
-    pub(super) fn save_epochs(&self, _writer: &mut Writer) -> Result<()> {
+    pub(super) fn save_epochs(&self, writer: &mut Writer) -> Result<()> {
         self.note_epochs_changed();
+        writer.epochs_saved = false;
         let epochs = self.epochs.read().clone();
-        self.home.guard(epochs.save(&self.folder))
+        self.home.guard(epochs.save(&self.folder))?;
+        writer.epochs_saved = true;
+        Ok(())
     }
 
     /// Closes the active segment and starts the next one, at the log's end or later. Does nothing to a segment that is empty.
     pub fn roll(&self) -> Result<()> {
         self.check_writable()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let end_offset = self.end_offset();
         self.home
             .guard(self.roll_at(&mut writer, end_offset, now_ms()))?;
@@ -404,7 +422,7 @@ impl Log {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let segments = self.segments();
         let mut result = Ok(());
         if self.mode == OpenMode::Append && self.home.failure().is_none() {

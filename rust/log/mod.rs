@@ -29,6 +29,7 @@ pub mod scan;
 pub mod segment;
 pub mod share;
 pub mod snapshots;
+pub mod staged;
 pub mod time_index;
 pub mod transaction_index;
 pub mod transactions;

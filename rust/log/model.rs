@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::append::When;
 use super::log::OpenMode;
 use super::opening::Hints;
+use super::verification::NO_GUARD;
 use super::{Home, Log, LogConfig, LogError, Origin};
 use crate::records::{Batch, BatchBuilder, BatchOptions, Batches, Limits, Records, Scratch};
 use crate::storage::faulty::{Fault, Operation};
@@ -23,6 +25,16 @@ enum Step {
         records: usize,
         bytes: usize,
         producer: Option<i64>,
+    },
+    /// Small batches in one turn of the loop, which are written together; in the middle somebody else may take the log's writer.
+    Turn {
+        batches: Vec<(usize, Option<i64>)>,
+        roll_at: usize,
+    },
+    /// The same while the disk is full: the first write that comes fails, or is torn, and the log goes on.
+    FullTurn {
+        batches: Vec<(usize, Option<i64>)>,
+        tear: bool,
     },
     /// Sends the producer's last batch again.
     Retry {
@@ -60,7 +72,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Operation::Open),
         1 => Just(Operation::Read),
     ];
+    let batches = || prop::collection::vec((0..200usize, prop::option::of(0..3i64)), 1..12);
     prop_oneof![
+        10 => (batches(), 0..20usize).prop_map(|(batches, roll_at)| Step::Turn { batches, roll_at }),
+        3 => (batches(), any::<bool>()).prop_map(|(batches, tear)| Step::FullTurn { batches, tear }),
         20 => (1..6usize, 0..200usize, prop::option::of(0..3i64))
             .prop_map(|(records, bytes, producer)| Step::Append { records, bytes, producer }),
         2 => (0..3i64).prop_map(|producer| Step::Retry { producer }),
@@ -255,6 +270,40 @@ impl Model {
                     );
                 }
             }
+            Step::Turn {
+                ref batches,
+                roll_at,
+            } => {
+                if let Some((_, error)) = self.turn(batches, roll_at) {
+                    // What was lost is no longer in the log, or will not be when it is opened again.
+                    self.excused::<()>(Err(error));
+                }
+            }
+            Step::FullTurn { ref batches, tear } => {
+                if self.broken {
+                    return;
+                }
+                let fault = match tear {
+                    true => Fault::Full,
+                    false => Fault::Fail(std::io::ErrorKind::StorageFull),
+                };
+                self.storage
+                    .break_at(Some(Operation::Write), 0, fault, false);
+                self.broken = true;
+                let lost = self.turn(batches, usize::MAX);
+                let Some((from, error)) = lost else {
+                    // Every write was put off, or none was needed.
+                    panic!("a full disk takes nothing");
+                };
+                if self.log.home.failure().is_some() {
+                    self.excused::<()>(Err(error));
+                } else {
+                    // The log works on, with exactly what was not lost.
+                    self.storage.repair();
+                    self.broken = false;
+                    self.entries.retain(|entry| entry.offset < from);
+                }
+            }
             Step::Retry { producer } => self.retry(producer),
             Step::Truncate { part } => {
                 let offset = self.start + (self.end() - self.start) * i64::from(part) / 255;
@@ -349,6 +398,58 @@ impl Model {
                 self.broken = true;
             }
         }
+    }
+
+    /// Appends batches of one record as the loop does, and ends the turn. What was lost: from which offset on, and why.
+    fn turn(
+        &mut self,
+        batches: &[(usize, Option<i64>)],
+        roll_at: usize,
+    ) -> Option<(i64, LogError)> {
+        let mut refused = None;
+        for (at, (bytes, producer)) in batches.iter().enumerate() {
+            if at == roll_at {
+                let result = self.log.roll();
+                self.excused(result)?;
+            }
+            let producer = producer.map(|id| (id, self.next_sequence(id)));
+            let (mut batch, mut values) = self.batch(1, *bytes, producer);
+            let offset = self.end();
+            let (epoch, now_ms) = (self.epoch, self.clock_ms);
+            let appended = self.log.try_append(
+                &mut batch,
+                epoch,
+                Origin::Client,
+                NO_GUARD,
+                now_ms,
+                When::InTurn,
+            );
+            let appended = appended
+                .unwrap_or_else(|| self.log.append(&mut batch, epoch, Origin::Client, now_ms));
+            self.entries.push(Entry {
+                offset,
+                value: values.remove(0),
+                epoch,
+                producer,
+                batch: (offset, offset),
+            });
+            match appended {
+                Ok(info) => assert_eq!((info.base_offset, info.is_duplicate), (offset, false)),
+                // It may be there or not, and so may those before it; the turn's end tells.
+                Err(error) => {
+                    assert!(self.broken, "the disk works, but: {error}");
+                    refused = Some((offset, error));
+                    break;
+                }
+            }
+        }
+        let turn = self.log.write_staged();
+        assert_eq!(turn.end_offset, self.log.end_offset());
+        let lost = turn.lost.or(refused);
+        if lost.is_none() {
+            assert_eq!(turn.end_offset, self.end());
+        }
+        lost
     }
 
     fn retry(&mut self, producer: i64) {

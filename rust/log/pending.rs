@@ -9,9 +9,10 @@
 
 use std::collections::VecDeque;
 use std::ops::DerefMut;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::append::{AppendInfo, Origin};
+use super::append::{AppendInfo, Origin, When};
 use super::error::{LogError, Result};
 use super::log::Log;
 use crate::io::IoPool;
@@ -38,6 +39,57 @@ impl Log {
     #[allow(clippy::too_many_arguments)]
     pub fn append_or_queue<B>(
         self: &Arc<Self>,
+        records: B,
+        leader_epoch: i32,
+        origin: Origin,
+        guard: u64,
+        now_ms: i64,
+        done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
+    ) -> Result<Option<AppendInfo>>
+    where
+        B: DerefMut<Target = [u8]> + Send + 'static,
+    {
+        self.append_when(
+            When::Quick,
+            records,
+            leader_epoch,
+            origin,
+            guard,
+            now_ms,
+            done,
+        )
+    }
+
+    /// As [`append_or_queue`](Log::append_or_queue), for whoever ends the turn afterwards: what is appended now may be
+    /// [staged](super::staged). It must not be acknowledged before [`write_staged`](Log::write_staged), nor if that says that it was lost.
+    #[allow(clippy::too_many_arguments)]
+    pub fn append_in_turn<B>(
+        self: &Arc<Self>,
+        records: B,
+        leader_epoch: i32,
+        origin: Origin,
+        guard: u64,
+        now_ms: i64,
+        done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
+    ) -> Result<Option<AppendInfo>>
+    where
+        B: DerefMut<Target = [u8]> + Send + 'static,
+    {
+        self.append_when(
+            When::InTurn,
+            records,
+            leader_epoch,
+            origin,
+            guard,
+            now_ms,
+            done,
+        )
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn append_when<B>(
+        self: &Arc<Self>,
+        when: When,
         mut records: B,
         leader_epoch: i32,
         origin: Origin,
@@ -50,10 +102,16 @@ impl Log {
     {
         self.check_writable()?;
         if records.len() <= INLINE_BYTES_MAX && !self.home.is_slow() && !self.has_pending() {
-            if let Some(result) = self.try_append(&mut records, leader_epoch, origin, guard, now_ms)
-            {
+            let appended = self.try_append(&mut records, leader_epoch, origin, guard, now_ms, when);
+            if let Some(result) = appended {
                 return result.map(Some);
             }
+        }
+        // Else the turn's end might have to wait for the I/O thread.
+        if self.has_staged.load(Ordering::Acquire)
+            && let Some(mut writer) = self.writer.try_lock()
+        {
+            self.write_staged_by(&mut writer);
         }
         self.queue(Box::new(move |log| {
             done(log.append_with(&mut records, leader_epoch, origin, guard, now_ms));
@@ -100,13 +158,15 @@ impl Log {
     }
 
     /// The append, unless that needs the disk for more than a write, or the log's writer is busy.
-    fn try_append(
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn try_append(
         &self,
         records: &mut [u8],
         leader_epoch: i32,
         origin: Origin,
         guard: u64,
         now_ms: i64,
+        when: When,
     ) -> Option<Result<AppendInfo>> {
         let mut writer = self.writer.try_lock()?;
         self.append_in(
@@ -116,7 +176,7 @@ impl Log {
             origin,
             guard,
             now_ms,
-            false,
+            when,
         )
         .transpose()
     }

@@ -136,8 +136,13 @@ impl Segment {
             .file()
             .map_err(|error| AppendFailure::undone(error, &path_of()))?;
         if let Err(error) = file.write_at(bytes, start) {
-            // Part of it may be there. A later append would overwrite it, but a reader of the file, or a recovery, would see it.
-            return Err(match file.set_length(start) {
+            // Part of it may be there. A later append would overwrite it, but a reader of the file, or a recovery, would see it. Even after a
+            // power cut: of several batches the first may be whole, and somebody was told that it was not written.
+            let undone = file.set_length(start).and_then(|()| match batches {
+                [] | [_] => Ok(()),
+                _ => file.sync_data(),
+            });
+            return Err(match undone {
                 Ok(()) => AppendFailure::undone(error, &path_of()),
                 Err(_) => AppendFailure {
                     undone: false,
@@ -198,10 +203,13 @@ impl Segment {
             .append_if(largest, |last| largest.timestamp_ms > before(last))
     }
 
-    /// Whether batches of `bytes` up to `last_offset` belong into the next segment (Kafka's rules).
+    /// Whether batches of `bytes` up to `last_offset` belong into the next segment (Kafka's rules). `unindexed`: how many batches before them
+    /// are not in the indexes yet.
+    #[allow(clippy::too_many_arguments)]
     pub fn should_roll(
         &self,
         bytes: usize,
+        unindexed: usize,
         max_timestamp_ms: i64,
         last_offset: i64,
         config: &LogConfig,
@@ -215,8 +223,8 @@ impl Segment {
             return Ok(true);
         }
         let index_bytes = config.segment_index_bytes as usize;
-        if self.offset_index.len()? >= index_bytes / OffsetPosition::BYTES
-            || self.time_index.len()? + 1 >= index_bytes / TimestampOffset::BYTES
+        if self.offset_index.len()? + unindexed >= index_bytes / OffsetPosition::BYTES
+            || self.time_index.len()? + unindexed + 1 >= index_bytes / TimestampOffset::BYTES
         {
             return Ok(size > 0);
         }

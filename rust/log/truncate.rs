@@ -16,7 +16,7 @@ impl Log {
     /// led and appended nothing. True if batches went.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
         self.check_writable()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let end_offset = self.end_offset();
         writer.epoch = -1;
         if offset >= end_offset {
@@ -70,7 +70,7 @@ impl Log {
     /// Drops everything and starts anew at `offset`: a follower whose leader's log starts after its own ends.
     pub fn truncate_fully_and_start_at(&self, offset: i64) -> Result<()> {
         self.check_writable()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let result = self.start_anew(&mut writer, offset);
         self.home.guard(result)
     }
@@ -132,7 +132,7 @@ impl Log {
     /// Durable only once the directory's start-offset checkpoint is written (`LogDirectory::checkpoint_start_offsets`).
     pub fn set_start_offset(&self, offset: i64) -> Result<bool> {
         self.check_writable()?;
-        let mut writer = self.writer.lock();
+        let mut writer = self.writer();
         let (start, end) = (self.start_offset(), self.high_watermark());
         if offset > end {
             return Err(LogError::OffsetOutOfRange { offset, start, end });

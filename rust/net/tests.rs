@@ -59,7 +59,7 @@ impl Rig {
             match event {
                 Event::Request(incoming) => handle(&mut self.hub, incoming),
                 Event::Disconnected(ended) => self.ended.push(ended),
-                Event::Completion(_) => {}
+                Event::Completion(_) | Event::Served => {}
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBaseException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -241,6 +241,9 @@ pub struct Log {
     share: Mutex<Option<Borrowed>>,
 }
 
+/// From which offset on, and why.
+type Lost = (i64, Py<PyBaseException>);
+
 /// Where the logs of a directory report appends that ran on an I/O thread; set once a loop is there.
 type Reports = Arc<OnceLock<Arc<io::Completions<Outcome>>>>;
 
@@ -333,6 +336,10 @@ impl Log {
         self.log.set_high_watermark(offset);
     }
 
+    fn advance_high_watermark(&self) -> bool {
+        self.log.advance_high_watermark()
+    }
+
     #[getter]
     fn first_unstable_offset(&self) -> Option<i64> {
         self.log.first_unstable_offset()
@@ -396,7 +403,7 @@ impl Log {
         };
         let appended =
             self.log
-                .append_or_queue(records, leader_epoch, origin, guard, now_ms, report)?;
+                .append_in_turn(records, leader_epoch, origin, guard, now_ms, report)?;
         Ok(appended.map(AppendInfo::from))
     }
 
@@ -425,6 +432,14 @@ impl Log {
             self.log
                 .append_or_queue(batch, leader_epoch, origin, guard, now_ms, report)?;
         Ok(appended.map(AppendInfo::from))
+    }
+
+    fn write_staged(&self, py: Python<'_>) -> (i64, bool, Option<Lost>) {
+        let turn = self.log.write_staged();
+        let lost = turn
+            .lost
+            .map(|(from, error)| (from, PyErr::from(error).into_value(py)));
+        (turn.end_offset, turn.flush_due, lost)
     }
 
     #[allow(clippy::too_many_arguments)]

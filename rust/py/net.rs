@@ -16,6 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<completions::Completion>()?;
     module.add_class::<hub::Hub>()?;
     module.add_class::<hub::Disconnected>()?;
+    module.add_class::<hub::Served>()?;
     module.add_class::<produce::ProduceRequest>()?;
     module.add_class::<fetch::FetchRequest>()?;
     module.add_class::<request::Request>()

@@ -38,6 +38,8 @@ pub enum Fault {
     Fail(ErrorKind),
     /// Half of a write is done, then an error. As `Fail` for anything else.
     Tear,
+    /// As `Tear`, with the error of a full disk.
+    Full,
     /// Success is reported, nothing done.
     Forget,
 }
@@ -250,6 +252,7 @@ impl Disk {
             Some(Fault::Forget) => Ok(false),
             Some(Fault::Fail(kind)) => Err(kind.into()),
             Some(Fault::Tear) => Err(io::Error::other("a torn operation")),
+            Some(Fault::Full) => Err(ErrorKind::StorageFull.into()),
         }
     }
 
@@ -325,6 +328,7 @@ impl File for FaultyFile {
             Some(Fault::Forget) => (0, Ok(())),
             Some(Fault::Fail(kind)) => (0, Err(kind.into())),
             Some(Fault::Tear) => (bytes.len() / 2, Err(io::Error::other("a torn write"))),
+            Some(Fault::Full) => (bytes.len() / 2, Err(ErrorKind::StorageFull.into())),
         };
         if part > 0 {
             let change = Unsynced::Write(position, bytes[..part].to_vec());

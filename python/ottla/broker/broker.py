@@ -36,6 +36,7 @@ from ottla.replication.delayed import Deadlines
 from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
+from ottla.replication.turn import Turn
 
 if TYPE_CHECKING:
     from ottla._core import Request
@@ -61,6 +62,8 @@ class Broker:
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)
         self.failing_directories = FailingDirectories(tree, broker_id, self.replicas, logs)
+        self.turn = Turn(self.replicas)
+        self.server.served = self.turn.end
         self.metadata = MetadataCache()
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(self)
@@ -161,6 +164,7 @@ class Broker:
         try:
             await self.server.run(requests.handle)
         finally:
+            # Also when the broker ends because something failed: whoever stops it waits for this.
             served.set()
 
     def _describe(self) -> identity.BrokerRegistration:

@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-from ottla._core import Completion, Disconnected, Hub, Request
+from ottla._core import Completion, Disconnected, Hub, Request, Served
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +31,23 @@ class Server:
 
     All methods are for the loop's thread. One server runs once: after `run` returned, its hub is closed.
 
-    `disconnected` is called with every connection that ended, whoever ended it.
+    `disconnected` is called with every connection that ended, whoever ended it; `served` when all requests of a turn
+    were handed out, before its answers leave: what handlers put off is done then, for all of them together.
     """
 
-    def __init__(self, hub: Hub, *, disconnected: Callable[[Disconnected], None] | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        disconnected: Callable[[Disconnected], None] | None = None,
+        served: Callable[[], None] | None = None,
+    ) -> None:
         self.hub = hub
+        self.served = served
         self._disconnected = disconnected
         self._callbacks: dict[int, Callback] = {}
-        self._last_token = 0
+        #: The token that the next `expect` returns, for work that may be done at once and then needs none.
+        self.next_token = 1
         self._stopping = False
         self._scope = trio.CancelScope()
 
@@ -51,14 +60,10 @@ class Server:
 
     def expect(self, callback: Callback) -> int:
         """A token for work on a Rust thread; `callback` gets its result, on the loop, once."""
-        self._last_token += 1
-        self._callbacks[self._last_token] = callback
-        return self._last_token
-
-    @property
-    def next_token(self) -> int:
-        """The token that the next `expect` returns, for work that may be done at once and then needs none."""
-        return self._last_token + 1
+        token = self.next_token
+        self.next_token += 1
+        self._callbacks[token] = callback
+        return token
 
     def forget(self, token: int) -> None:
         """Takes a token back for which no completion will come."""
@@ -96,8 +101,11 @@ class Server:
                 else:
                     self._dispatch(event, handler)
 
-    def _dispatch(self, event: Request | Completion | Disconnected, handler: Handler) -> None:
-        if isinstance(event, Disconnected):
+    def _dispatch(self, event: Request | Completion | Disconnected | Served, handler: Handler) -> None:
+        if isinstance(event, Served):
+            if self.served is not None:
+                self.served()
+        elif isinstance(event, Disconnected):
             if event.reason is not None:
                 host, port = event.peer_address
                 log.warning(

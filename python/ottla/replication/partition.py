@@ -233,9 +233,7 @@ class Partition:
         """With one in-sync replica the high watermark is the log end offset. Wakes whoever waits for it."""
         if self.state is None or len(self.state.isr) != 1:
             return
-        end = self.log.end_offset
-        if end > self.log.high_watermark:
-            self.log.high_watermark = end
+        if self.log.advance_high_watermark():
             self._settle_durable()
             self._wake_fetches()
 

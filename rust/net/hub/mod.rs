@@ -91,6 +91,9 @@ pub enum Event<T> {
     Request(Incoming),
     Completion(Completion<T>),
     Disconnected(Disconnected),
+    /// All requests were handed out that the turn brings: what was put off for all of them together is done now, and answers that are given now
+    /// leave with the turn's others. Comes once, before the end of a turn with requests; again if those answers let further requests start.
+    Served,
 }
 
 struct Visit {
@@ -138,6 +141,8 @@ pub struct Hub<T> {
     privileged: Option<(u64, u64)>,
     visit: Option<Visit>,
     in_turn: bool,
+    /// Requests were handed out since the last `Served`.
+    serving: bool,
     turn: u64,
     frames_left: usize,
     /// Each connection once, by the earliest time at which it can be idle.
@@ -186,6 +191,7 @@ impl<T> Hub<T> {
             privileged: None,
             visit: None,
             in_turn: false,
+            serving: false,
             turn: 0,
             frames_left: 0,
             deadlines: BinaryHeap::new(),

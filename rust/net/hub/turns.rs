@@ -11,6 +11,7 @@ impl<T> Hub<T> {
         loop {
             if let Some(visit) = self.visit.take() {
                 if let Some(incoming) = self.next_frame(visit) {
+                    self.serving = true;
                     return Ok(Some(Event::Request(incoming)));
                 }
             } else if let Some(event) = self.events.pop_front() {
@@ -19,6 +20,8 @@ impl<T> Hub<T> {
                 && let Some(id) = self.ready.pop_front()
             {
                 self.begin_visit(id);
+            } else if mem::take(&mut self.serving) {
+                return Ok(Some(Event::Served));
             } else if let Some(id) = self.dirty.pop() {
                 if let Some(mut connection) = self.connections.take(id) {
                     connection.in_dirty = false;

@@ -35,7 +35,12 @@ fn os_error(error: std::io::Error) -> PyErr {
 pub struct Hub {
     hub: Shared,
     fd: RawFd,
+    served: Py<Served>,
 }
+
+/// The one event of its kind: see `Event::Served`.
+#[pyclass(frozen, module = "ottla._core")]
+pub struct Served;
 
 #[pymethods]
 impl Hub {
@@ -50,6 +55,7 @@ impl Hub {
         reason = "each is a setting, given by name"
     )]
     fn new(
+        py: Python<'_>,
         supported: HashMap<i16, (i16, i16)>,
         frame_bytes_max: usize,
         queued_bytes_max: usize,
@@ -90,6 +96,7 @@ impl Hub {
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
             fd,
+            served: Py::new(py, Served)?,
         })
     }
 
@@ -112,6 +119,7 @@ impl Hub {
             Some(Event::Completion(completion)) => {
                 Some(Py::new(py, Completion::new(py, completion))?.into_any())
             }
+            Some(Event::Served) => Some(self.served.clone_ref(py).into_any()),
             Some(Event::Disconnected(event)) => {
                 Some(Py::new(py, Disconnected { event })?.into_any())
             }

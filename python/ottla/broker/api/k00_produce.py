@@ -8,6 +8,7 @@ errors (KIP-467).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.verification import verify
@@ -43,14 +44,16 @@ def handle(broker: Broker, request: Request) -> None:
         return _answer(request, acks, [_error(InvalidRequiredAcks)] * len(produce))
     if request.api_version < 3:
         return _answer(request, acks, [_error(UnsupportedForMessageFormat)] * len(produce))
+    asked = produce.partitions
     partitions = broker.replicas.partitions
-    server = broker.server
+    turn = broker.turn
     results: list[ProduceResult] = []
     waiting: _Waiting | None = None
+    appended = False
     verified = verify(broker, produce) if produce.is_transactional else None
     if verified is not None and verified.error:
         return _answer(request, acks, [(verified.error, -1, -1, -1)] * len(produce))
-    for index, (topic, number, has_records) in enumerate(produce.partitions):
+    for index, (topic, number, has_records) in enumerate(asked):
         partition = partitions.get((topic, number))
         if partition is None:
             results.append(_error(UnknownTopicOrPartition))
@@ -64,7 +67,6 @@ def handle(broker: Broker, request: Request) -> None:
         if acks == ALL and not partition.has_enough_replicas:
             results.append(_error(NotEnoughReplicas))
             continue
-        token = server.next_token
         guard = 0
         if verified is not None:
             if error := verified.errors.get(index):
@@ -72,65 +74,92 @@ def handle(broker: Broker, request: Request) -> None:
                 continue
             guard = verified.guards.get(index, 0)
         try:
-            info = partition.log.append(produce, index, partition.leader_epoch, token, guard)
+            info = partition.log.append(produce, index, partition.leader_epoch, broker.server.next_token, guard)
         except KafkaError as refused:
             results.append(_refused(broker, partition, refused))
             continue
-        if info is not None and acks != ALL:
-            partition.advance_high_watermark()
-            if info.flush_due:
-                broker.replicas.flush(partition)
+        if info is not None:
+            appended = True
+            turn.appended[partition] = None
             results.append(info)
-            continue
+            if acks != ALL:
+                continue
+        else:
+            results.append(_error(RequestTimedOut))
         if waiting is None:
-            waiting = _Waiting(broker, request, acks, results)
-        results.append(_error(RequestTimedOut))
+            waiting = _Waiting(broker, request, acks, results, produce.timeout_ms)
         if info is None:
             waiting.append_later(index, partition)
         else:
-            waiting.wait_for(index)
-            waiting.appended(index, partition, info)
-    if waiting is None:
+            waiting.appended_in_turn(index, partition)
+    if waiting is not None:
+        turn.put_off((waiting.turn_ended, asked, results))
+    elif not appended:
         return _answer(request, acks, results)
-    return waiting.registered_all(produce.timeout_ms)
+    elif acks:
+        turn.put_off((request.reply_produce, asked, results))
+    else:
+        turn.put_off((partial(_answer, request, acks), asked, results))
+    if waiting is None or not waiting.appends:
+        # The next Produce of this connection may start: it is appended behind this one.
+        request.appended()
+    return None
 
 
 class _Waiting(WaitingProduce):
-    """A Produce that cannot be answered yet: it waits for appends on an I/O thread, for the high watermark, or for the
-    disk.
+    """A Produce that cannot be answered at the end of its turn: it waits for appends on an I/O thread, for the high
+    watermark, or for the disk.
     """
 
-    __slots__ = ("_acks", "_appends", "_broker", "_request")
+    __slots__ = ("_acks", "_broker", "_in_turn", "_request", "_timeout_ms", "appends")
 
-    def __init__(self, broker: Broker, request: Request, acks: int, results: list[ProduceResult]) -> None:
+    def __init__(
+        self, broker: Broker, request: Request, acks: int, results: list[ProduceResult], timeout_ms: int
+    ) -> None:
         super().__init__(results, lambda settled: _answer(request, acks, settled), RequestTimedOut.code)
         self._broker = broker
         self._request = request
         self._acks = acks
-        self._appends = 1  # the request itself, until all of its partitions are registered
+        self._timeout_ms = timeout_ms
+        self._in_turn: list[tuple[int, Partition]] = []
+        #: Appends that are not done.
+        self.appends = 0
 
     def append_later(self, index: int, partition: Partition) -> None:
         """The append of partition `index` runs on an I/O thread."""
         self.wait_for(index)
-        self._appends += 1
+        self.appends += 1
 
         def appended(info: AppendInfo | None, error: BaseException | None) -> None:
-            self._append_done()
+            self.appends -= 1
+            if self.appends == 0 and not self.done:
+                # Only now may the next Produce of this connection start (it would overtake this one otherwise).
+                self._request.appended()
             if info is not None:
-                self.appended(index, partition, info)
+                self._appended(index, partition, info)
             else:
                 assert isinstance(error, KafkaError), error
                 self.settled(index, _refused(self._broker, partition, error))
 
         self._broker.server.expect(appended)
 
-    def _append_done(self) -> None:
-        self._appends -= 1
-        if self._appends == 0 and not self.done:
-            # Only now may the next Produce of this connection start (it would overtake this one otherwise).
-            self._request.appended()
+    def appended_in_turn(self, index: int, partition: Partition) -> None:
+        """Partition `index` has its offsets, and is written when the turn ends."""
+        self.wait_for(index)
+        self._in_turn.append((index, partition))
 
-    def appended(self, index: int, partition: Partition, info: AppendInfo) -> None:
+    def turn_ended(self, results: list[ProduceResult]) -> None:
+        for index, partition in self._in_turn:
+            result = results[index]
+            if isinstance(result, tuple):
+                self.settled(index, result)
+            else:
+                self._appended(index, partition, result)
+        self.registered()
+        if not self.done:
+            self._broker.deadlines.add(self._timeout_ms, self)
+
+    def _appended(self, index: int, partition: Partition, info: AppendInfo) -> None:
         """Partition `index` is appended: what is left to wait for is the high watermark and the disk."""
         partition.advance_high_watermark()
         if info.flush_due and self._acks != ALL:
@@ -149,12 +178,6 @@ class _Waiting(WaitingProduce):
         if partition.wait_durable(info.last_offset, durable):
             self._broker.replicas.flush(partition)
         return None
-
-    def registered_all(self, timeout_ms: int) -> None:
-        self._append_done()
-        self.registered()
-        if not self.done:
-            self._broker.deadlines.add(timeout_ms, self)
 
 
 def _error(error: type[KafkaError]) -> tuple[int, int, int, int]:

@@ -1,0 +1,74 @@
+"""What the Produces of one turn share: one write for each partition, and one move of its high watermark.
+
+A turn of the hub brings dozens of small batches for one partition. `log.append` checks each and gives it its offsets,
+but leaves the write to the end of the turn. Nobody sees the batches before that, and nothing is acknowledged: the
+answers are put off until then too, and leave with the turn's others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.errors import KafkaError, StorageError
+from ottla.replication.delayed import ProduceResult
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.replication.replicas import Replicas
+
+logger = logging.getLogger("ottla.turn")
+
+#: A request's partitions: topic, number, and whether it has records for it.
+Asked: TypeAlias = tuple[tuple[str, int, bool], ...]
+
+
+#: Who goes on when the turn ends: `done(results)` is called, with errors in them by then for what could not be written.
+PutOff: TypeAlias = tuple[Callable[[list[ProduceResult]], object], Asked, list[ProduceResult]]
+
+
+class Turn:
+    """The appends since the last `end`, and who waits for it. Handlers that run inside the hub's turn use it."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        #: Partitions that were appended to, as keys.
+        self.appended: dict[Partition, None] = {}
+        self._replicas = replicas
+        self._put_off: list[PutOff] = []
+        #: Calls `done(results)` of (done, asked, results) at the end of the turn.
+        self.put_off = self._put_off.append
+
+    def end(self) -> None:
+        """Writes what was appended, and lets everybody go on."""
+        if not self._put_off:
+            return
+        appended, put_off = tuple(self.appended), tuple(self._put_off)
+        self.appended.clear()
+        self._put_off.clear()
+        lost: dict[tuple[str, int], tuple[int, KafkaError]] = {}
+        for partition in appended:
+            _, flush_due, failed = partition.log.write_staged()
+            partition.advance_high_watermark()
+            if flush_due:
+                self._replicas.flush(partition)
+            if failed is not None:
+                lost[partition.topic, partition.index] = failed
+                if isinstance(failed[1], StorageError):
+                    self._replicas.storage_error(partition, failed[1])
+        for done, asked, results in put_off:
+            if lost:
+                _take_back(lost, asked, results)
+            try:
+                done(results)
+            except Exception:
+                # Its request is dropped without an answer, which closes that connection and no other.
+                logger.exception("a Produce could not be answered")
+
+
+def _take_back(lost: dict[tuple[str, int], tuple[int, KafkaError]], asked: Asked, results: list[ProduceResult]) -> None:
+    for index, ((topic, number, _), result) in enumerate(zip(asked, results, strict=True)):
+        failed = lost.get((topic, number))
+        # Tuples are errors already. A duplicate was written by an earlier turn, so its offset is lower.
+        if failed is not None and not isinstance(result, tuple) and result.base_offset >= failed[0]:
+            results[index] = (failed[1].code, -1, -1, -1)
