@@ -201,7 +201,19 @@ class Matrix:
         elif not client.is_kcat:
             assert told == {key: str(len(records)) for key in ("records", "acknowledged", "right")}, told
 
-    def consume(self, client: Client, topic: str, start: str, value: int = 0, *, partitions: int = 3) -> list[Record]:
+    def transact(self, client: Client, topic: str, records: list[Record], size: int) -> str:
+        """Sends records in transactions; see worker.py. Whether the first producer was fenced: yes or no."""
+        path = self.folder / f"{topic}.in"
+        write_records(path, records)
+        told = self.worker(client).ask(
+            "transact", bootstrap=self.bootstrap, topic=topic, id=f"{topic}-id", input=path, size=size
+        )
+        path.unlink()
+        return told["fenced"]
+
+    def consume(
+        self, client: Client, topic: str, start: str, value: int = 0, *, partitions: int = 3, isolation: str = ""
+    ) -> list[Record]:
         path = self.folder / f"{topic}.out"
         self.worker(client).ask(
             "consume",
@@ -211,6 +223,7 @@ class Matrix:
             output=path,
             value=value,
             **{"from": start},
+            **({"isolation": isolation} if isolation else {}),
         )
         seen = read_records(path)
         path.unlink()

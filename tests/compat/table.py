@@ -10,7 +10,7 @@ MATRIX = pytest.StashKey[Matrix]()
 DOCUMENT = Path(__file__).parents[2] / "docs" / "clients.md"
 START, END = "<!-- the table: written by `make clients` -->", "<!-- end of the table -->"
 
-# Row -> how many cells a client must pass for a tick; kcat has no administration.
+# Row -> how many cells a client must pass for a tick; kcat has neither administration nor transactions.
 ROWS: dict[str, int] = {
     **{f"produce {codec}, acks 0, 1, all": len(ACKS) for codec in CODECS},
     "consume from earliest": len(CLIENTS),
@@ -18,12 +18,13 @@ ROWS: dict[str, int] = {
     "consume from an offset": 1,
     "consume from a timestamp": 1,
     "idempotent producer, answers lost": 1,
+    "transactions": 1,
     "null keys, empty and null values, headers": 1,
     "1 MB messages": 1,
     "2,000 partitions in one topic": 1,
     "topics and configurations": 1,
 }
-ABSENT = {("kcat", "topics and configurations")}
+ABSENT = {("kcat", "topics and configurations"), ("kcat", "transactions")}
 
 
 def render(passed: dict[tuple[str, str], int], versions: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.compat import table
-from tests.compat.clients.worker import Record
+from tests.compat.clients.worker import Record, eventually
 from tests.compat.matrix import (
     ACKS,
     CLIENTS,
@@ -127,6 +127,28 @@ def test_idempotent_producer_whose_answers_are_lost(matrix: Matrix, client: Clie
     check_batches(found, 2 * RECORDS, "none")
     assert all(batch.producer_id >= 0 for batch in found)
     matrix.passes(client, "idempotent producer, answers lost")
+
+
+@pytest.mark.parametrize("client", [each for each in EVERY_CLIENT if not each.values[0].is_kcat])
+def test_transactions(matrix: Matrix, client: Client) -> None:
+    """A reader of committed records sees what was committed: nothing of the fenced producer, nothing aborted."""
+    topic, size = f"{slug(client)}.transactions", 300
+    matrix.worker(client)
+    matrix.create([topic])
+    records = plain(topic, client, matrix.base_ms, 20 * size)
+    assert matrix.transact(client, topic, records, size) == "yes"
+    committed = [record for index, record in enumerate(records) if index >= size and index // size % 3 != 2]
+    wanted = sorted(record._replace(offset=0) for record in committed)
+    reader = client if client.java else READER  # librdkafka reads what is committed unless it is told otherwise
+
+    def seen() -> list[Record]:
+        found = matrix.consume(reader, topic, "earliest", isolation="read_committed")
+        return sorted(record._replace(offset=0) for record in found)
+
+    # The last marker is written after the answer.
+    eventually(lambda: str(len(seen())), str(len(wanted)))
+    assert seen() == wanted
+    matrix.passes(client, "transactions")
 
 
 def odd(client: Client, base_ms: int) -> list[Record]:

@@ -39,6 +39,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -112,6 +113,8 @@ public final class Drive {
                 }
                 return "records=" + offsets.length + "\tacknowledged=" + acknowledged + "\tright=" + right;
             }
+            case "transact":
+                return "fenced=" + transact(read(Path.of(fields.get("input"))), Integer.parseInt(fields.get("size")));
             case "consume":
             case "latest": {
                 List<Record> seen = command.equals("consume") ? consume() : latest();
@@ -150,8 +153,52 @@ public final class Drive {
         return offsets;
     }
 
+    /** See worker.py: the first part by a producer that is fenced, the rest in transactions of which every third aborts. */
+    private String transact(List<Record> records, int size) throws Exception {
+        String fenced = "no";
+        try (KafkaProducer<byte[], byte[]> older = transactional(); KafkaProducer<byte[], byte[]> newer = transactional()) {
+            older.initTransactions();
+            older.beginTransaction();
+            send(older, records.subList(0, size));
+            newer.initTransactions();
+            try {
+                older.commitTransaction();
+            } catch (ProducerFencedException error) {
+                fenced = "yes";
+            }
+            for (int start = size; start < records.size(); start += size) {
+                newer.beginTransaction();
+                send(newer, records.subList(start, Math.min(start + size, records.size())));
+                if (start / size % 3 == 2) {
+                    newer.abortTransaction();
+                } else {
+                    newer.commitTransaction();
+                }
+            }
+        }
+        return fenced;
+    }
+
+    private KafkaProducer<byte[], byte[]> transactional() {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("transactional.id", fields.get("id"));
+        settings.put("retry.backoff.ms", "20");
+        settings.put("reconnect.backoff.ms", "10");
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    private void send(KafkaProducer<byte[], byte[]> producer, List<Record> records) {
+        for (Record record : records) {
+            producer.send(new ProducerRecord<>(
+                    topic, record.partition, record.timestampMs, record.key, record.value, record.headers));
+        }
+        producer.flush();
+    }
+
     private KafkaConsumer<byte[], byte[]> consumer() {
         Properties settings = new Properties();
+        settings.put("isolation.level", fields.getOrDefault("isolation", "read_uncommitted"));
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", "matrix");
         settings.put("enable.auto.commit", "false");

@@ -7,7 +7,7 @@ from typing import Any
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import for_code
+from aiokafka.errors import ProducerFenced, for_code
 from worker import Deadline, Record, Start, serve
 
 SOURCES = {1: "DYNAMIC_TOPIC_CONFIG", 4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG"}
@@ -50,6 +50,47 @@ class Aiokafka:
             await producer.flush()
             answers = await asyncio.gather(*futures)
         return [None if answer is None else answer.offset for answer in answers]
+
+    def transact(self, bootstrap: str, topic: str, transactional_id: str, records: list[Record], size: int) -> bool:
+        return asyncio.run(self._transact(bootstrap, topic, transactional_id, records, size))
+
+    async def _transact(
+        self, bootstrap: str, topic: str, transactional_id: str, records: list[Record], size: int
+    ) -> bool:
+        settings = {"bootstrap_servers": bootstrap, "transactional_id": transactional_id, "retry_backoff_ms": 20}
+        older, newer = aiokafka.AIOKafkaProducer(**settings), aiokafka.AIOKafkaProducer(**settings)
+        await older.start()
+        await older.begin_transaction()
+        await self._send(older, topic, records[:size])
+        fenced = False
+        async with newer:
+            try:
+                await older.commit_transaction()
+            except ProducerFenced:
+                fenced = True
+            await older.stop()
+            for start in range(size, len(records), size):
+                await newer.begin_transaction()
+                await self._send(newer, topic, records[start : start + size])
+                if start // size % 3 == 2:
+                    await newer.abort_transaction()
+                else:
+                    await newer.commit_transaction()
+        return fenced
+
+    async def _send(self, producer: Any, topic: str, records: list[Record]) -> None:
+        futures = [
+            await producer.send(
+                topic,
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=list(record.headers),
+            )
+            for record in records
+        ]
+        await asyncio.gather(*futures)
 
     def consume(self, bootstrap: str, topic: str, partitions: int, start: Start) -> list[Record]:
         return asyncio.run(self._consume(bootstrap, topic, partitions, start))

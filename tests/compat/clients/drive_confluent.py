@@ -62,6 +62,49 @@ class Confluent:
             raise RuntimeError(f"{len(errors)} failed, {left} unsent, first: {errors[:1]}")
         return offsets
 
+    def transact(self, bootstrap: str, topic: str, transactional_id: str, records: list[Record], size: int) -> bool:
+        older, newer = (self._transactional(bootstrap, transactional_id) for _ in range(2))
+        older.init_transactions(60)
+        older.begin_transaction()
+        self._send(older, topic, records[:size])
+        newer.init_transactions(60)
+        fenced = False
+        try:
+            older.commit_transaction(60)
+        except ck.KafkaException as error:
+            fenced = error.args[0].code() == ck.KafkaError._FENCED
+        for start in range(size, len(records), size):
+            newer.begin_transaction()
+            self._send(newer, topic, records[start : start + size])
+            if start // size % 3 == 2:
+                newer.abort_transaction(60)
+            else:
+                newer.commit_transaction(60)
+        return fenced
+
+    def _transactional(self, bootstrap: str, transactional_id: str) -> ck.Producer:
+        return ck.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": transactional_id,
+                "retry.backoff.ms": 20,
+                "reconnect.backoff.ms": 10,
+            }
+        )
+
+    def _send(self, producer: ck.Producer, topic: str, records: list[Record]) -> None:
+        for record in records:
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers) or None,
+            )
+        if left := producer.flush(60):
+            raise RuntimeError(f"{left} unsent")
+
     def _consumer(self, bootstrap: str, topic: str) -> ck.Consumer:
         consumer = ck.Consumer(
             {

@@ -4,7 +4,7 @@ from typing import Any
 
 import kafka
 from kafka.admin import ConfigResource
-from kafka.errors import TopicAlreadyExistsError
+from kafka.errors import InvalidProducerEpochError, ProducerFencedError, TopicAlreadyExistsError
 from worker import Deadline, Record, Start, serve
 
 
@@ -41,6 +41,41 @@ class KafkaPython:
         offsets: list[int | None] = [future.get(60).offset for future in futures]
         producer.close()
         return offsets
+
+    def transact(self, bootstrap: str, topic: str, transactional_id: str, records: list[Record], size: int) -> bool:
+        settings = {"bootstrap_servers": bootstrap, "transactional_id": transactional_id, "retry_backoff_ms": 20}
+        older, newer = kafka.KafkaProducer(**settings), kafka.KafkaProducer(**settings)
+        older.init_transactions()
+        older.begin_transaction()
+        self._send(older, topic, records[:size])
+        newer.init_transactions()
+        fenced = False
+        try:
+            older.commit_transaction()
+        except (ProducerFencedError, InvalidProducerEpochError):
+            fenced = True
+        older.close(0)
+        for start in range(size, len(records), size):
+            newer.begin_transaction()
+            self._send(newer, topic, records[start : start + size])
+            if start // size % 3 == 2:
+                newer.abort_transaction()
+            else:
+                newer.commit_transaction()
+        newer.close()
+        return fenced
+
+    def _send(self, producer: Any, topic: str, records: list[Record]) -> None:
+        for record in records:
+            producer.send(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+        producer.flush(60)
 
     def _consumer(self, bootstrap: str, topic: str, partitions: int) -> tuple[Any, list[Any]]:
         consumer = kafka.KafkaConsumer(

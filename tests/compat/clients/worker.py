@@ -54,6 +54,12 @@ class Driver(Protocol):
     ) -> list[int | None]:
         """Send all records in order and flush; returns the acknowledged offset of each, None where there is none."""
 
+    def transact(self, bootstrap: str, topic: str, transactional_id: str, records: list[Record], size: int) -> bool:
+        """Two producers take the same id. The older one sends the first `size` records and tries to commit them after
+        the newer one has come; the newer one sends the rest, `size` records in a transaction, and aborts every third
+        (the second, the fifth...). Whether the older one was told that it is fenced.
+        """
+
     def consume(self, bootstrap: str, topic: str, partitions: int, start: Start) -> list[Record]:
         """Assign all partitions, start there, and read until the end of each."""
 
@@ -189,6 +195,10 @@ def run(driver: Driver, name: str, fields: dict[str, str]) -> dict[str, object]:
         acknowledged = sum(offset is not None and offset >= 0 for offset in offsets)
         right = sum(record.offset == offset for record, offset in zip(records, offsets, strict=True))
         return {"records": len(records), "acknowledged": acknowledged, "right": right}
+    if name == "transact":
+        records = read_records(Path(fields["input"]))
+        fenced = driver.transact(bootstrap, topic, fields["id"], records, int(fields["size"]))
+        return {"fenced": "yes" if fenced else "no"}
     partitions, output = int(fields["partitions"]), Path(fields["output"])
     if name == "consume":
         seen = driver.consume(bootstrap, topic, partitions, Start(fields["from"], int(fields.get("value", "0"))))
