@@ -28,6 +28,9 @@ RANGES = {
     "AlterConfigs": (0, 1),
     "CreatePartitions": (0, 3),
     "IncrementalAlterConfigs": (0, 1),
+    "ElectLeaders": (0, 2),
+    "AlterPartitionReassignments": (0, 0),
+    "ListPartitionReassignments": (0, 0),
     "DescribeClientQuotas": (0, 0),
     "AlterClientQuotas": (0, 0),
 }

@@ -134,7 +134,7 @@ def test_what_is_written_is_read() -> None:
     assert ProducerIdBlock.decode(ProducerIdBlock(1, 0, 999).encode()) == ProducerIdBlock(1, 0, 999)
     assert znodes.decode_config("/p", znodes.encode_config({"a": "b"})) == {"a": "b"}
     assert znodes.decode_config("/p", b"") == {}
-    assert znodes.decode_isr_change("/p", znodes.encode_isr_change([("t", 1), ("a", 0)])) == [("a", 0), ("t", 1)]
+    assert znodes.decode_partitions("/p", znodes.encode_isr_change([("t", 1), ("a", 0)])) == [("a", 0), ("t", 1)]
     assert znodes.decode_log_dir_event("/p", znodes.encode_log_dir_event(4)) == 4
     assert znodes.decode_config_change("/p", znodes.encode_config_change("topics/t")) == "topics/t"
     assert znodes.decode_config_change("/p", b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
@@ -146,7 +146,7 @@ def test_what_cannot_be_understood_names_the_node(data: bytes) -> None:
         lambda: BrokerRegistration.decode("/the/node", data),
         lambda: TopicAssignment.decode("/the/node", data),
         lambda: PartitionState.decode("/the/node", data),
-        lambda: znodes.decode_isr_change("/the/node", data),
+        lambda: znodes.decode_partitions("/the/node", data),
     ]
     for read in readers:
         with pytest.raises(MalformedNode, match="/the/node"):

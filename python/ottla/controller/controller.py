@@ -16,12 +16,12 @@ the tree, instead of going on with a copy that may be wrong.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import trio
 
-from ottla.controller import decisions
+from ottla.controller import decisions, orders
 from ottla.controller.channel import Channel, Connect, connector
 from ottla.controller.deletion import Deletion
 from ottla.controller.election import Elected, elect
@@ -32,6 +32,7 @@ from ottla.coordination import znodes
 from ottla.coordination.tree import (
     Delete,
     NoNode,
+    Operation,
     SessionExpired,
     SessionState,
     Tree,
@@ -42,6 +43,7 @@ from ottla.coordination.tree import (
     get_or_none,
 )
 from ottla.coordination.znodes import BrokerRegistration, MalformedNode, PartitionState, TopicAssignment
+from ottla.errors import KafkaError, NotController
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 
@@ -53,6 +55,32 @@ RETRY_MS = 1000
 """Before standing for election again after an unexpected error, so that an error that stays does not spin."""
 
 Event = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class _Order(Generic[T]):
+    """What somebody asks of the active controller, done when its turn among the events comes."""
+
+    def __init__(self, work: Callable[[_Term], Awaitable[T]]) -> None:
+        self._work = work
+        self._done = trio.Event()
+        self._result: T | None = None
+        self._was_done = False
+
+    async def carry_out(self, term: _Term) -> None:
+        self._result = await self._work(term)
+        self._was_done = True
+        self._done.set()
+
+    def drop(self) -> None:
+        """The controller's time is over."""
+        self._done.set()
+
+    async def result(self) -> T:
+        await self._done.wait()
+        if not self._was_done:
+            raise NotController
+        return self._result  # type: ignore[return-value]
 
 
 class Controller:
@@ -85,6 +113,7 @@ class Controller:
         self._responses = 0
         self._term: _Term | None = None
         self._active_id: int | None = None
+        self._orders: dict[Event, _Order[Any]] = {}
 
     @property
     def epoch(self) -> int | None:
@@ -123,6 +152,37 @@ class Controller:
                     await trio.sleep(RETRY_MS / 1000)
         finally:
             remove()
+
+    # What administrators ask for.
+
+    async def elect_leaders(
+        self, names: Iterable[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | int]:
+        """Makes the preferred replica of each partition its leader, or (`unclean`) any that is online where there is
+        none. The leader that was elected, or why none was. Raises NotController.
+        """
+        return await self._order(lambda term: orders.elect_leaders(term, names, unclean=unclean))
+
+    async def reassign(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Gives partitions to other replicas; None takes a move back that is going on. Raises NotController."""
+        return await self._order(lambda term: orders.reassign(term, wanted))
+
+    def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
+        """The moves that are going on. Raises NotController."""
+        if self._term is None:
+            raise NotController
+        return self._term.reassignments()
+
+    async def _order(self, work: Callable[[_Term], Awaitable[T]]) -> T:
+        if self._term is None:
+            raise NotController
+        order = _Order(work)
+        event = ("order", id(order))
+        self._orders[event] = order
+        self._put(event)
+        return await order.result()
 
     # Election.
 
@@ -179,6 +239,9 @@ class Controller:
             finally:
                 self._term = None
                 self._active_id = None
+                for order in self._orders.values():
+                    order.drop()
+                self._orders.clear()
                 nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -202,10 +265,10 @@ class _Term:
         self.scope = nursery.cancel_scope
         self._controller = controller
         self._nursery = nursery
-        self._tree = controller._tree
+        self.tree = controller._tree
         self._store = FencedTree(controller._tree, elected.epoch, elected.epoch_version)
         self._watch = controller._watch
-        self._cluster = Cluster()
+        self.cluster = Cluster()
         self._channels: dict[int, Channel] = {}
         self._deletions: dict[str, Deletion] = {}
         self._responses: dict[Event, tuple[ControlRequest, Any]] = {}
@@ -230,10 +293,19 @@ class _Term:
                 await self._on_log_dir_events()
             case ("response", _):
                 await self._on_response(*self._responses.pop(event))
+            case ("order", _):
+                order = self._controller._orders.get(event)
+                if order is not None:
+                    await order.carry_out(self)
+                    self._controller._orders.pop(event, None)
+            case ("elections",):
+                await orders.elections_in_tree(self, self._watch(event))
+            case ("reassignments",):
+                await orders.reassignments_in_tree(self, self._watch(event))
 
     async def _check_place(self) -> None:
         """Still ours? An administrator may have deleted the node to move the controller."""
-        node = await self._tree.exists(znodes.CONTROLLER, self._watch(("controller",)))
+        node = await self.tree.exists(znodes.CONTROLLER, self._watch(("controller",)))
         if node is None or node.czxid != self.elected.czxid:
             raise ControllerMoved("/controller is not ours any more")
 
@@ -245,22 +317,22 @@ class _Term:
         await self._make_feature_node()
         await self._discard_notifications(znodes.ISR_CHANGES, ("isr changes",))
         await self._discard_notifications(znodes.LOG_DIR_EVENTS, ("log dir events",))
-        self._cluster.brokers = await self._read_brokers()
-        for broker in self._cluster.brokers.values():
+        self.cluster.brokers = await self._read_brokers()
+        for broker in self.cluster.brokers.values():
             self._open_channel(broker)
-        for topic in await self._tree.children(znodes.TOPICS, self._watch(("topics",))):
+        for topic in await self.tree.children(znodes.TOPICS, self._watch(("topics",))):
             assignment = await self._read_topic(topic)
             if assignment is not None:
-                self._cluster.assign(topic, assignment)
-        names = [name for name, _ in self._cluster.partitions()]
+                self.cluster.assign(topic, assignment)
+        names = [name for name, _ in self.cluster.partitions()]
         for name, (state, version) in (await self._store.read_states(names)).items():
             self._set_state(name, state, version)
 
         # Brokers must know who lives before they can follow anyone.
         batch = self._batch()
-        batch.metadata_to(self._cluster.brokers)
+        batch.metadata_to(self.cluster.brokers)
         self._send(batch)
-        marked = await self._tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
+        marked = await self.tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
         self._mark_deletions(marked)
         settled = await self._settle(names)
         batch = self._batch()
@@ -268,21 +340,24 @@ class _Term:
             self._tell(batch, name, is_new=settled.get(name, False))
         self._send(batch)
         await self._on_deletions()
+        await orders.advance_reassignments(self, names)
+        await orders.reassignments_in_tree(self, self._watch(("reassignments",)))
+        await orders.elections_in_tree(self, self._watch(("elections",)))
 
     async def _make_feature_node(self) -> None:
-        if await get_or_none(self._tree, znodes.FEATURE) is None:
-            await ensure_one(self._tree, znodes.FEATURE, znodes.EMPTY_FEATURE)
+        if await get_or_none(self.tree, znodes.FEATURE) is None:
+            await ensure_one(self.tree, znodes.FEATURE, znodes.EMPTY_FEATURE)
 
     async def _discard_notifications(self, path: str, event: Event) -> None:
         """What they told is read from the states themselves."""
-        names = await self._tree.children(path, self._watch(event))
+        names = await self.tree.children(path, self._watch(event))
         await self._store.delete_nodes([f"{path}/{name}" for name in names])
 
     # Brokers.
 
     async def _read_brokers(self) -> dict[int, Broker]:
         brokers = {}
-        for name in await self._tree.children(znodes.BROKER_IDS, self._watch(("brokers",))):
+        for name in await self.tree.children(znodes.BROKER_IDS, self._watch(("brokers",))):
             broker = await self._read_broker(int(name))
             if broker is not None:
                 brokers[broker.id] = broker
@@ -291,7 +366,7 @@ class _Term:
     async def _read_broker(self, broker_id: int) -> Broker | None:
         path = znodes.broker_path(broker_id)
         try:
-            node = await self._tree.get(path, self._watch(("broker", broker_id)))
+            node = await self.tree.get(path, self._watch(("broker", broker_id)))
             return Broker.of(broker_id, node.stat.czxid, BrokerRegistration.decode(path, node.data))
         except NoNode:
             return None
@@ -301,7 +376,7 @@ class _Term:
 
     async def _on_brokers(self) -> None:
         now = await self._read_brokers()
-        known = self._cluster.brokers
+        known = self.cluster.brokers
         # A broker that came back under the same id between two looks did both: it left, and another process came.
         left = [id for id, broker in known.items() if id not in now or now[id].epoch != broker.epoch]
         came = [id for id, broker in now.items() if id not in known or known[id].epoch != broker.epoch]
@@ -313,12 +388,12 @@ class _Term:
     async def _brokers_left(self, left: list[int]) -> None:
         logger.info("brokers left: %s", left)
         for broker in left:
-            del self._cluster.brokers[broker]
-            self._cluster.failed_replicas.pop(broker, None)
+            del self.cluster.brokers[broker]
+            self.cluster.failed_replicas.pop(broker, None)
             self._channels.pop(broker).close()
             for deletion in self._deletions.values():
                 deletion.broker_left(broker)
-        await self._replicas_left(self._cluster.on_brokers(left))
+        await self._replicas_left(self.cluster.on_brokers(left))
 
     async def _replicas_left(self, names: list[TopicPartition]) -> None:
         changed = await self._settle(names)
@@ -329,27 +404,27 @@ class _Term:
             else:
                 # Its replicas that are offline now are news all the same.
                 self._tell_metadata(batch, name)
-        batch.metadata_to(self._cluster.brokers)
+        batch.metadata_to(self.cluster.brokers)
         self._send(batch)
 
     async def _brokers_came(self, came: list[Broker]) -> None:
         logger.info("brokers came: %s", [broker.id for broker in came])
         for broker in came:
-            self._cluster.brokers[broker.id] = broker
+            self.cluster.brokers[broker.id] = broker
             self._open_channel(broker)
             for deletion in self._deletions.values():
                 deletion.broker_came(broker.id)
         ids = {broker.id for broker in came}
         batch = self._batch()
-        batch.metadata_to(self._cluster.brokers.keys() - ids)
+        batch.metadata_to(self.cluster.brokers.keys() - ids)
         self._send(batch)
         batch = self._batch()
-        for name, partition in self._cluster.partitions():
+        for name, partition in self.cluster.partitions():
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
         batch.metadata_to(ids)
         self._send(batch)
 
-        names = self._cluster.on_brokers(ids)
+        names = self.cluster.on_brokers(ids)
         settled = await self._settle(names)
         batch = self._batch()
         for name in names:
@@ -360,13 +435,13 @@ class _Term:
     async def _on_broker(self, broker_id: int) -> None:
         """A broker changed what it says of itself. That it left or came is another event."""
         broker = await self._read_broker(broker_id)
-        known = self._cluster.brokers.get(broker_id)
+        known = self.cluster.brokers.get(broker_id)
         if broker is None or known is None or broker == known or broker.epoch != known.epoch:
             return
-        self._cluster.brokers[broker_id] = broker
+        self.cluster.brokers[broker_id] = broker
         self._channels[broker_id].update(broker)
         batch = self._batch()
-        batch.metadata_to(self._cluster.brokers)
+        batch.metadata_to(self.cluster.brokers)
         self._send(batch)
 
     def _open_channel(self, broker: Broker) -> None:
@@ -379,7 +454,7 @@ class _Term:
     async def _read_topic(self, topic: str) -> TopicAssignment | None:
         path = znodes.topic_path(topic)
         try:
-            node = await self._tree.get(path, self._watch(("topic", topic)))
+            node = await self.tree.get(path, self._watch(("topic", topic)))
             return TopicAssignment.decode(path, node.data)
         except NoNode:
             return None
@@ -389,8 +464,8 @@ class _Term:
             return None
 
     async def _on_topics(self) -> None:
-        names = await self._tree.children(znodes.TOPICS, self._watch(("topics",)))
-        known = self._cluster.topics
+        names = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
+        known = self.cluster.topics
         for gone in known.keys() - set(names):
             logger.warning("topic %s was removed from the tree without being deleted", gone)
             del known[gone]
@@ -399,11 +474,11 @@ class _Term:
             if topic not in known:
                 assignment = await self._read_topic(topic)
                 if assignment is not None:
-                    await self._new_partitions(self._cluster.assign(topic, assignment))
+                    await self._new_partitions(self.cluster.assign(topic, assignment))
 
     async def _on_topic(self, topic: str) -> None:
         """Partitions were added. A topic that is new altogether is another event."""
-        if topic not in self._cluster.topics:
+        if topic not in self.cluster.topics:
             return
         assignment = await self._read_topic(topic)
         if assignment is None:
@@ -411,7 +486,7 @@ class _Term:
         if topic in self._deletions:
             logger.warning("topic %s is being deleted, its new assignment is not looked at", topic)
             return
-        await self._new_partitions(self._cluster.assign(topic, assignment))
+        await self._new_partitions(self.cluster.assign(topic, assignment))
 
     async def _new_partitions(self, names: list[TopicPartition]) -> None:
         if not names:
@@ -429,14 +504,14 @@ class _Term:
     # Deletion of topics.
 
     async def _on_deletions(self) -> None:
-        marked = await self._tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
+        marked = await self.tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
         if not self._controller._delete_topics:
             await self._store.delete_nodes([znodes.delete_topic_path(topic) for topic in marked])
             return
         # A topic made just before it was marked may not have been looked at yet.
-        if any(topic not in self._cluster.topics for topic in marked):
+        if any(topic not in self.cluster.topics for topic in marked):
             await self._on_topics()
-        unknown = [topic for topic in marked if topic not in self._cluster.topics]
+        unknown = [topic for topic in marked if topic not in self.cluster.topics]
         await self._store.delete_nodes([znodes.delete_topic_path(topic) for topic in unknown])
         self._mark_deletions(marked)
         self._advance_deletions()
@@ -444,24 +519,24 @@ class _Term:
             await self._complete_deletion(deletion)
 
     def _mark_deletions(self, marked: Iterable[str]) -> None:
-        fresh = [topic for topic in marked if topic in self._cluster.topics and topic not in self._deletions]
+        fresh = [topic for topic in marked if topic in self.cluster.topics and topic not in self._deletions]
         if not fresh or not self._controller._delete_topics:
             return
         logger.info("deleting topics %s", fresh)
         batch = self._batch()
-        for name in self._cluster.partitions_of(fresh):
-            partition = self._cluster.get(name)
+        for name in self.cluster.partitions_of(fresh):
+            partition = self.cluster.get(name)
             assert partition is not None
             batch.metadata(name, partition, deleted=True)
-        batch.metadata_to(self._cluster.brokers)
+        batch.metadata_to(self.cluster.brokers)
         self._send(batch)
         for topic in fresh:
-            self._deletions[topic] = Deletion(topic, self._cluster.topics[topic])
+            self._deletions[topic] = Deletion(topic, self.cluster.topics[topic])
 
     def _advance_deletions(self) -> None:
         batch = self._batch()
         for deletion in self._deletions.values():
-            for broker, partitions in deletion.next_requests(self._cluster.brokers).items():
+            for broker, partitions in deletion.next_requests(self.cluster.brokers).items():
                 for partition in partitions:
                     batch.delete(TopicPartition(deletion.topic, partition), broker)
         self._send(batch)
@@ -470,8 +545,8 @@ class _Term:
         if not deletion.is_complete:
             return
         await self._store.delete_topic(deletion.topic)
-        self._cluster.topics.pop(deletion.topic, None)
-        for failed in self._cluster.failed_replicas.values():
+        self.cluster.topics.pop(deletion.topic, None)
+        for failed in self.cluster.failed_replicas.values():
             failed -= {name for name in failed if name.topic == deletion.topic}
         self._deletions.pop(deletion.topic, None)
         logger.info("topic %s is deleted", deletion.topic)
@@ -480,31 +555,32 @@ class _Term:
 
     async def _on_isr_changes(self) -> None:
         """Leaders wrote new ISRs into the tree; everybody's metadata follows."""
-        names = await self._tree.children(znodes.ISR_CHANGES, self._watch(("isr changes",)))
+        names = await self.tree.children(znodes.ISR_CHANGES, self._watch(("isr changes",)))
         paths = [f"{znodes.ISR_CHANGES}/{name}" for name in names]
         changed: dict[TopicPartition, None] = {}
-        for path, node in zip(paths, await self._tree.get_many(paths), strict=True):
+        for path, node in zip(paths, await self.tree.get_many(paths), strict=True):
             if node is not None:
-                for topic, partition in znodes.decode_isr_change(path, node.data):
+                for topic, partition in znodes.decode_partitions(path, node.data):
                     changed[TopicPartition(topic, partition)] = None
-        known = [name for name in changed if self._cluster.get(name) is not None]
+        known = [name for name in changed if self.cluster.get(name) is not None]
         batch = self._batch()
         for name, (state, version) in (await self._store.read_states(known)).items():
             self._set_state(name, state, version)
             self._tell_metadata(batch, name)
         if known:
-            batch.metadata_to(self._cluster.brokers)
+            batch.metadata_to(self.cluster.brokers)
         self._send(batch)
         await self._store.delete_nodes(paths)
+        await orders.advance_reassignments(self, known)
 
     async def _on_log_dir_events(self) -> None:
         """Brokers lost a log directory: ask them, with the roles they have, which replicas still work."""
-        names = await self._tree.children(znodes.LOG_DIR_EVENTS, self._watch(("log dir events",)))
+        names = await self.tree.children(znodes.LOG_DIR_EVENTS, self._watch(("log dir events",)))
         paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
-        nodes = zip(paths, await self._tree.get_many(paths), strict=True)
+        nodes = zip(paths, await self.tree.get_many(paths), strict=True)
         brokers = {znodes.decode_log_dir_event(path, node.data) for path, node in nodes if node is not None}
         batch = self._batch()
-        for name in self._cluster.on_brokers(brokers):
+        for name in self.cluster.on_brokers(brokers):
             self._tell(batch, name, only=brokers)
         self._send(batch)
         await self._store.delete_nodes(paths)
@@ -518,7 +594,7 @@ class _Term:
         self._controller._put(event)
 
     async def _on_response(self, request: ControlRequest, response: Any) -> None:
-        broker = self._cluster.brokers.get(request.broker)
+        broker = self.cluster.brokers.get(request.broker)
         if broker is None or broker.epoch != request.broker_epoch:
             return
         if response.error_code:
@@ -529,7 +605,7 @@ class _Term:
             await self._on_replicas_stopped(broker.id, request, response)
 
     async def _on_roles_taken(self, broker: int, response: Any) -> None:
-        before = self._cluster.failed_replicas.get(broker, set())
+        before = self.cluster.failed_replicas.get(broker, set())
         after = set(before)
         for answer in response.partition_errors:
             name = TopicPartition(answer.topic_name, answer.partition_index)
@@ -537,7 +613,7 @@ class _Term:
                 after.add(name)
             elif answer.error_code == 0:
                 after.discard(name)
-        self._cluster.failed_replicas[broker] = after
+        self.cluster.failed_replicas[broker] = after
         failed = sorted(after - before)
         if failed:
             logger.warning("broker %d has no working log directory for %d replicas", broker, len(failed))
@@ -565,7 +641,46 @@ class _Term:
             deletion.deleted(broker, set(asked) - set(refused))
             await self._complete_deletion(deletion)
 
+    def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
+        return {
+            name: decisions.Reassigned(partition.replicas, partition.adding, partition.removing)
+            for name, partition in self.cluster.partitions()
+            if partition.adding or partition.removing
+        }
+
     # Deciding, writing, telling.
+
+    async def change_states(self, wanted: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
+        """Writes new states, first to the tree; returns those that are written. What someone else had changed meanwhile
+        is taken over instead.
+        """
+        versions = {name: partition.version for name in wanted if (partition := self.cluster.get(name)) is not None}
+        written = await self._store.set_states({name: (wanted[name], version) for name, version in versions.items()})
+        self._take_over_written(written, dict(wanted))
+        return set(written.done)
+
+    def is_deleting(self, topic: str) -> bool:
+        return topic in self._deletions
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        """As Tree.multi, if this is still the controller."""
+        await self._store.multi(operations)
+
+    async def delete_nodes(self, paths: Sequence[str]) -> None:
+        await self._store.delete_nodes(paths)
+
+    def stop_replicas(self, name: TopicPartition, brokers: Iterable[int], leader_epoch: int) -> None:
+        """Replicas that hold a partition no longer delete it."""
+        batch = self._batch()
+        batch.stop(name, brokers, leader_epoch, delete=True)
+        self._send(batch)
+
+    def tell_all(self, names: Iterable[TopicPartition]) -> None:
+        """The roles of partitions to the brokers that hold them, and everybody's metadata."""
+        batch = self._batch()
+        for name in names:
+            self._tell(batch, name)
+        self._send(batch)
 
     async def _settle(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         """Give each partition the state that fits who is online; first in the tree, then here.
@@ -580,10 +695,10 @@ class _Term:
             first: dict[TopicPartition, PartitionState] = {}
             later: dict[TopicPartition, tuple[PartitionState, int]] = {}
             for name in pending:
-                partition = self._cluster.get(name)
+                partition = self.cluster.get(name)
                 if partition is None:
                     continue
-                online = self._cluster.online(name, partition.replicas)
+                online = self.cluster.online(name, partition.replicas)
                 if partition.state is None:
                     state = decisions.first_state(online, epoch)
                     if state is not None:
@@ -615,7 +730,7 @@ class _Term:
         return list(written.found)
 
     def _set_state(self, name: TopicPartition, state: PartitionState, version: int) -> None:
-        partition = self._cluster.get(name)
+        partition = self.cluster.get(name)
         if partition is not None:
             partition.state, partition.version = state, version
 
@@ -623,15 +738,15 @@ class _Term:
         """Of the topics with partitions that only a replica not in sync could lead, those that allow it."""
         topics = set()
         for name in names:
-            partition = self._cluster.get(name)
+            partition = self.cluster.get(name)
             if partition is not None and partition.state is not None:
-                online = self._cluster.online(name, partition.replicas)
+                online = self.cluster.online(name, partition.replicas)
                 if decisions.needs_unclean_election(partition, online):
                     topics.add(name.topic)
         allowed = set()
         for topic in topics:
             path = znodes.config_path("topics", topic)
-            node = await get_or_none(self._tree, path)
+            node = await get_or_none(self.tree, path)
             config = {} if node is None else znodes.decode_config(path, node.data)
             setting = config.get("unclean.leader.election.enable", str(self._controller._unclean_default))
             if setting.strip().lower() == "true":
@@ -639,7 +754,7 @@ class _Term:
         return allowed
 
     def _batch(self) -> RequestBatch:
-        return RequestBatch(self._cluster, self._controller._broker_id, self.elected.epoch, self._controller._listener)
+        return RequestBatch(self.cluster, self._controller._broker_id, self.elected.epoch, self._controller._listener)
 
     def _tell(
         self, batch: RequestBatch, name: TopicPartition, *, only: set[int] | None = None, is_new: bool = False
@@ -647,18 +762,18 @@ class _Term:
         """The roles of a partition's live replicas (or of `only` those brokers'), unless it has none or is going
         away.
         """
-        partition = self._cluster.get(name)
+        partition = self.cluster.get(name)
         if partition is None or partition.state is None or name.topic in self._deletions:
             return
         brokers = [
             broker
             for broker in partition.replicas
-            if broker in self._cluster.brokers and (only is None or broker in only)
+            if broker in self.cluster.brokers and (only is None or broker in only)
         ]
         batch.roles(name, partition, brokers, is_new=is_new)
 
     def _tell_metadata(self, batch: RequestBatch, name: TopicPartition) -> None:
-        partition = self._cluster.get(name)
+        partition = self.cluster.get(name)
         if partition is not None:
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
 

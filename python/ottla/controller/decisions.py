@@ -16,6 +16,7 @@ them out one by one until one is left; each of them has everything that was ackn
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from ottla.controller.model import NO_LEADER, Partition
 from ottla.coordination.znodes import PartitionState
@@ -49,6 +50,56 @@ def after_replicas_left(
             if broker in online:
                 return _next(state, broker, (broker,), controller_epoch)
     return None if state.leader == NO_LEADER else _next(state, NO_LEADER, state.isr, controller_epoch)
+
+
+def preferred_leader(partition: Partition, online: Collection[int], controller_epoch: int) -> PartitionState | None:
+    """The state with the assignment's first replica as leader; None if that one is not online and in sync."""
+    state, preferred = partition.state, partition.replicas[0]
+    if state is None or preferred not in online or preferred not in state.isr:
+        return None
+    return _next(state, preferred, state.isr, controller_epoch)
+
+
+class Reassigned(NamedTuple):
+    """An assignment in which `replicas` hold a partition: `adding` are on their way in, `removing` on their way out."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+
+def reassigned(partition: Partition, target: Sequence[int] | None) -> Reassigned | None:
+    """The assignment on the way to `target`, from where the partition was before any move; None for `target` takes a
+    move back, and is the answer if there is none (KIP-455, ReplicaAssignment.reassignTo).
+    """
+    origin = tuple(broker for broker in partition.replicas if broker not in partition.adding)
+    if target is None:
+        if not partition.adding and not partition.removing:
+            return None
+        target = origin
+    full = tuple(dict.fromkeys((*target, *origin)))
+    return Reassigned(
+        full,
+        tuple(broker for broker in full if broker not in origin),
+        tuple(broker for broker in full if broker not in target),
+    )
+
+
+def after_reassignment(
+    partition: Partition, target: Sequence[int], online: Collection[int], controller_epoch: int
+) -> PartitionState | None:
+    """The state once only `target` hold the partition; None while not all of them are in sync, or none can lead."""
+    state = partition.state
+    if state is None or not set(target) <= set(state.isr):
+        return None
+    leaders = [state.leader] if state.leader in target and state.leader in online else []
+    leaders += [broker for broker in target if broker in online]
+    isr = tuple(broker for broker in state.isr if broker in target)
+    return _next(state, leaders[0], isr, controller_epoch) if leaders else None
 
 
 def needs_unclean_election(partition: Partition, online: Collection[int]) -> bool:

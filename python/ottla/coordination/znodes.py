@@ -340,11 +340,23 @@ def encode_isr_change(partitions: Iterable[tuple[str, int]]) -> bytes:
     return _encode({"version": 1, "partitions": listed})
 
 
-def decode_isr_change(path: str, data: bytes) -> list[tuple[str, int]]:
+def decode_partitions(path: str, data: bytes) -> list[tuple[str, int]]:
+    """A list of partitions: `/isr_change_notification/...` and `/admin/preferred_replica_election` hold one."""
     try:
         return [(entry["topic"], int(entry["partition"])) for entry in _fields(path, data)["partitions"]]
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedNode(path, f"names no partitions: {data[:80]!r}") from error
+
+
+def decode_reassignment(path: str, data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """`/admin/reassign_partitions`: the replicas that partitions are to have."""
+    try:
+        return {
+            (entry["topic"], int(entry["partition"])): tuple(int(broker) for broker in entry["replicas"])
+            for entry in _fields(path, data)["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedNode(path, f"names no partitions with their replicas: {data[:80]!r}") from error
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:

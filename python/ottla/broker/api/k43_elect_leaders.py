@@ -1,0 +1,72 @@
+"""ElectLeaders (key 43): makes preferred replicas leaders, or (version 1) any replica where a partition has no leader
+(KIP-460). Answers when this broker's own metadata shows the new leaders. Only the controller elects.
+
+Asked for all partitions, it leaves out those that need no election.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.controller.model import TopicPartition
+from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
+from ottla.wire.k43_elect_leaders import (
+    ELECT_LEADERS,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(3)
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: ElectLeadersRequest = ELECT_LEADERS.decode_request(version, request)
+    response = ElectLeadersResponse()
+    if asked.election_type not in (PREFERRED, UNCLEAN):
+        response.error_code = InvalidRequest.code
+    else:
+        results = await _elect(broker, asked)
+        topics: dict[str, ReplicaElectionResult] = {}
+        for name, error in results.items():
+            if asked.topic_partitions is None and isinstance(error, ElectionNotNeeded):
+                continue
+            topic = topics.setdefault(name.topic, ReplicaElectionResult(topic=name.topic))
+            row = PartitionResult(partition_id=name.partition, error_message=None)
+            if error is not None:
+                row.error_code, row.error_message = error.code, str(error)
+            topic.partition_result.append(row)
+        response.replica_election_results = list(topics.values())
+    request.reply(ELECT_LEADERS.encode_response(version, response))
+
+
+async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:
+    if asked.topic_partitions is None:
+        names = [TopicPartition(topic, index) for topic, rows in broker.metadata.topics.items() for index in rows]
+    else:
+        names = [TopicPartition(row.topic, index) for row in asked.topic_partitions for index in row.partition_id]
+    try:
+        results = await broker.controller.elect_leaders(dict.fromkeys(names), unclean=asked.election_type == UNCLEAN)
+    except NotController as error:
+        return {} if asked.topic_partitions is None else dict.fromkeys(names, error)
+    leaders = {name: result for name, result in results.items() if not isinstance(result, KafkaError)}
+
+    def led(name: TopicPartition) -> bool:
+        known = broker.metadata.topics.get(name.topic, {}).get(name.partition)
+        return known is not None and known.leader == leaders[name]
+
+    with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+        await broker.metadata.wait_until(lambda: all(map(led, leaders)))
+    late = RequestTimedOut("A leader was elected, but it was not known here in time.")
+    errors = {name: result for name, result in results.items() if isinstance(result, KafkaError)}
+    return {name: errors.get(name) or (None if name in leaders and led(name) else late) for name in results}

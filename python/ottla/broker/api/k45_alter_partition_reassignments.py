@@ -1,0 +1,45 @@
+"""AlterPartitionReassignments (key 45): gives partitions to other replicas, or takes that back (KIP-455). Only the
+controller does it, and this version cannot give a partition to a broker that does not have it yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.model import TopicPartition
+from ottla.errors import KafkaError
+from ottla.wire.k45_alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: AlterPartitionReassignmentsRequest = ALTER_PARTITION_REASSIGNMENTS.decode_request(version, request)
+    wanted = {
+        TopicPartition(topic.name, row.partition_index): None if row.replicas is None else tuple(row.replicas)
+        for topic in asked.topics
+        for row in topic.partitions
+    }
+    response = AlterPartitionReassignmentsResponse(error_message=None)
+    try:
+        topics: dict[str, ReassignableTopicResponse] = {}
+        for name, error in (await broker.controller.reassign(wanted)).items():
+            row = ReassignablePartitionResponse(partition_index=name.partition, error_message=None)
+            if error is not None:
+                row.error_code, row.error_message = error.code, str(error)
+            topics.setdefault(name.topic, ReassignableTopicResponse(name=name.topic)).partitions.append(row)
+        response.responses = list(topics.values())
+    except KafkaError as refused:
+        response.error_code, response.error_message = refused.code, str(refused)
+    request.reply(ALTER_PARTITION_REASSIGNMENTS.encode_response(version, response))

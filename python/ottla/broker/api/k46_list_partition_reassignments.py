@@ -1,0 +1,46 @@
+"""ListPartitionReassignments (key 46): the moves of partitions to other replicas that are going on (KIP-455). Only the
+controller knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.wire.k46_list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: ListPartitionReassignmentsRequest = LIST_PARTITION_REASSIGNMENTS.decode_request(version, request)
+    wanted = None
+    if asked.topics is not None:
+        wanted = {(topic.name, index) for topic in asked.topics for index in topic.partition_indexes}
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    try:
+        topics: dict[str, OngoingTopicReassignment] = {}
+        for name, move in broker.controller.reassignments().items():
+            if wanted is None or name in wanted:
+                row = OngoingPartitionReassignment(
+                    partition_index=name.partition,
+                    replicas=list(move.replicas),
+                    adding_replicas=list(move.adding),
+                    removing_replicas=list(move.removing),
+                )
+                topics.setdefault(name.topic, OngoingTopicReassignment(name=name.topic)).partitions.append(row)
+        response.topics = list(topics.values())
+    except KafkaError as error:
+        response.error_code, response.error_message = error.code, str(error)
+    request.reply(LIST_PARTITION_REASSIGNMENTS.encode_response(version, response))
