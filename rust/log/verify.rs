@@ -3,7 +3,7 @@
 //! Unlike recovery, which stops at the first damage, the search goes on: behind a batch that is broken inside it continues with the next
 //! one, behind bytes that are no batch at all it looks for the next place where a whole valid batch starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,8 +15,10 @@ use super::leader_epochs::LeaderEpochs;
 use super::names::{Kind, Suffix, parse_file_name};
 use super::offset_index::{OffsetPosition, fits};
 use super::producer_state::ProducerState;
+use super::snapshots::end_marker;
 use super::time_index::TimestampOffset;
-use crate::records::{BatchHeader, HEADER_BYTES, Limits, Scratch, validate};
+use super::transaction_index;
+use crate::records::{BatchHeader, HEADER_BYTES, Limits, Outcome, Scratch, validate};
 use crate::storage::{File, Mode, Storage};
 
 /// Something wrong.
@@ -46,6 +48,8 @@ struct Seen {
     first_offset: i64,
     last_offset: i64,
     max_timestamp: i64,
+    /// The producer whose transaction it aborts, and whether any of the transaction's batches is there.
+    aborts: Option<(i64, bool)>,
 }
 
 struct Verifier<'a> {
@@ -56,6 +60,8 @@ struct Verifier<'a> {
     last_epoch: i32,
     /// (epoch, first offset) as the batches say.
     epochs: Vec<(i32, i64)>,
+    /// Producers with batches of a transaction that is not ended yet.
+    open: HashSet<i64>,
 }
 
 /// Checks the partition in `path`. An error only if its files cannot be read at all.
@@ -81,6 +87,7 @@ pub fn verify(storage: &Arc<dyn Storage>, path: &Path) -> Result<Report> {
         next_offset: 0,
         last_epoch: -1,
         epochs: Vec::new(),
+        open: HashSet::new(),
     };
     let last = files
         .iter()
@@ -146,6 +153,8 @@ impl Verifier<'_> {
                     self.time_index(base_offset, &seen, &path, is_active)?;
                 }
             }
+            let kind = Kind::TransactionIndex;
+            self.transaction_index(base_offset, &seen, has(kind))?;
         }
         if has(Kind::Snapshot) {
             let path = self.folder.file(base_offset, Kind::Snapshot, Suffix::None);
@@ -252,6 +261,7 @@ impl Verifier<'_> {
             self.epochs.push((header.leader_epoch, first_offset));
         }
         self.last_epoch = header.leader_epoch;
+        let aborts = self.transaction(&header, &reader.bytes);
         self.next_offset = last_offset + 1;
         self.report.batches += 1;
         self.report.records += header.record_count as u64;
@@ -262,7 +272,73 @@ impl Verifier<'_> {
             first_offset,
             last_offset,
             max_timestamp: header.max_timestamp,
+            aborts,
         }))
+    }
+
+    /// What the batch does to its producer's transaction.
+    fn transaction(&mut self, header: &BatchHeader, bytes: &[u8]) -> Option<(i64, bool)> {
+        let producer_id = header.producer_id;
+        if !header.is_transactional() {
+            return None;
+        }
+        if !header.is_control() {
+            self.open.insert(producer_id);
+            return None;
+        }
+        let has_batches = self.open.remove(&producer_id);
+        let marker = end_marker(bytes, header)?;
+        (marker.outcome == Outcome::Abort).then_some((producer_id, has_batches))
+    }
+
+    /// Every entry is about an abortion in this segment, and every abortion of a batch that is there has an entry.
+    fn transaction_index(&mut self, base_offset: i64, seen: &[Seen], is_there: bool) -> Result<()> {
+        let folder = Arc::clone(&self.folder);
+        let path = folder.file(base_offset, Kind::TransactionIndex, Suffix::None);
+        let bytes = if is_there {
+            let bytes = folder.storage.read(&path, u64::MAX);
+            bytes.context("read", &path)?
+        } else {
+            Vec::new()
+        };
+        let (entries, unread) = transaction_index::entries(&bytes);
+        if let Some(at) = unread {
+            self.damage(&path, at as u64, "no entry of a known version");
+        }
+        let mut known = HashSet::new();
+        let mut last = (i64::MIN, i64::MIN);
+        for (number, entry) in entries.iter().enumerate() {
+            let at = (number * transaction_index::ENTRY_BYTES) as u64;
+            let marker = seen.binary_search_by_key(&entry.last_offset, |batch| batch.first_offset);
+            let aborts = marker.ok().and_then(|marker| seen[marker].aborts);
+            if aborts.map(|(producer_id, _)| producer_id) != Some(entry.producer_id) {
+                let (producer_id, offset) = (entry.producer_id, entry.last_offset);
+                let problem = format!("no marker at {offset} aborts for producer {producer_id}");
+                self.damage(&path, at, problem);
+            }
+            let current = (entry.last_offset, entry.last_stable_offset);
+            if current.0 <= last.0
+                || current.1 < last.1
+                || entry.first_offset > entry.last_offset
+                || entry.last_stable_offset > entry.last_offset + 1
+            {
+                self.damage(&path, at, format!("{entry:?} cannot be, after {last:?}"));
+            }
+            last = current;
+            known.insert(entry.last_offset);
+        }
+        for batch in seen {
+            if let Some((producer_id, true)) = batch.aborts
+                && !known.contains(&batch.first_offset)
+            {
+                let problem = format!(
+                    "the transaction of producer {producer_id} that was aborted at {} is missing",
+                    batch.first_offset
+                );
+                self.damage(&path, 0, problem);
+            }
+        }
+        Ok(())
     }
 
     fn offset_index(&mut self, base_offset: i64, seen: &[Seen], path: &Path) -> Result<()> {

@@ -32,6 +32,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(repair_log, module)?)?;
     module.add_function(wrap_pyfunction!(scan_segment, module)?)?;
     module.add_function(wrap_pyfunction!(read_index, module)?)?;
+    module.add_function(wrap_pyfunction!(read_transaction_index, module)?)?;
     module.add_function(wrap_pyfunction!(read_producer_snapshot, module)?)
 }
 
@@ -852,8 +853,26 @@ fn read_index(
 /// Producer id, epoch, last sequence, last timestamp, coordinator epoch, start of its transaction or -1.
 type ProducerRow = (i64, i16, i32, i64, i32, i64);
 
-/// Producer id, epoch, last sequence, last offset, last timestamp, coordinator epoch, start of its transaction or -1.
-type SnapshotRow = (i64, i16, i32, i64, i64, i32, i64);
+/// Producer id, epoch, first and last sequence of its last batch, its last offset, last timestamp, coordinator epoch, start of its transaction
+/// or -1.
+type SnapshotRow = (i64, i16, i32, i32, i64, i64, i32, i64);
+
+/// Producer id, first, last and last stable offset of each aborted transaction, and where the first is that cannot be read.
+type AbortedRows = (Vec<(i64, i64, i64, i64)>, Option<usize>);
+
+#[pyfunction]
+fn read_transaction_index(data: Input, py: Python<'_>) -> AbortedRows {
+    let (entries, unread) = log::transaction_index::entries(data.bytes(py));
+    let rows = entries.iter().map(|entry| {
+        (
+            entry.producer_id,
+            entry.first_offset,
+            entry.last_offset,
+            entry.last_stable_offset,
+        )
+    });
+    (rows.collect(), unread)
+}
 
 #[pyfunction]
 fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<SnapshotRow>> {
@@ -866,6 +885,7 @@ fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<SnapshotR
             (
                 id,
                 producer.epoch,
+                last.map_or(-1, |last| last.first_sequence()),
                 last.map_or(-1, |last| last.last_sequence),
                 last.map_or(-1, |last| last.last_offset),
                 producer.last_timestamp_ms,

@@ -1,15 +1,18 @@
 """Apache Kafka's own tool reads every file that we write, and finds nothing wrong."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from ottla.log import Log, LogConfig
+from ottla.log import Log, LogConfig, verify
+from ottla.log.dump import rows
 from tests.peers.apache import SCRIPT, environment, need_java
 
 from .batches import batch
+from .transactions import fill, open_log
 
 pytestmark = pytest.mark.java
 
@@ -73,3 +76,62 @@ def test_the_proof_would_notice(tmp_path: Path) -> None:
     data = index.read_bytes()
     index.write_bytes(data[:3] + bytes([data[3] - 1]) + data[4:])
     assert "Mismatches in" in dump("2.7.2", "--deep-iteration", of=[index])
+
+
+FIELDS = {
+    "endTxnMarker": "marker",
+    "coordinatorEpoch": "coordinator_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "firstOffset": "first_offset",
+    "lastOffset": "last_offset",
+    "lastStableOffset": "last_stable_offset",
+    "firstSequence": "first_sequence",
+    "lastSequence": "last_sequence",
+    "timestamp": "last_timestamp_ms",
+    "currentTxnFirstOffset": "transaction_start",
+}
+"""The tool's words and ours."""
+
+
+def told(output: str) -> list[dict[str, str]]:
+    """The tool's lines about producers and transactions, as rows like ours; by file, and within it by producer."""
+    found: list[dict[str, str]] = []
+    file = ""
+    for line in output.splitlines():
+        if line.startswith("Dumping "):
+            file = line.split()[1]
+        plain = re.sub(r"(Some\(|OptionalLong\[)(\d+)[)\]]", r"\2", line)
+        plain = re.sub(r"OptionalLong.empty|None", "-1", plain)
+        row = {FIELDS[word]: value.lower() for word, value in re.findall(r"(\w+): (\S+)", plain) if word in FIELDS}
+        if "marker" in row or (row and not file.endswith(".log")):
+            found.append({"file": file, **row})
+    return found
+
+
+def in_order(found: list[dict[str, str]]) -> list[dict[str, str]]:
+    return sorted(found, key=lambda row: (row["file"], int(row.get("producer_id", 0)), int(row.get("last_offset", 0))))
+
+
+@pytest.mark.parametrize("version", ["2.7.2", "3.9.2"])
+def test_dump_log_reads_transactions_as_we_do(tmp_path: Path, version: str) -> None:
+    need_java()
+    path = tmp_path / "orders-0"
+    log = open_log(path, segment_bytes=3000, index_interval_bytes=200)
+    fill(log, rounds=60)
+    log.close()
+    files = sorted(file for file in path.iterdir() if file.suffix in (".log", ".txnindex", ".snapshot"))
+    theirs = told(dump(version, "--deep-iteration", of=files))
+    found = [row for file in files for row in rows(str(file), records=True)]
+    mine = [row for row in found if "marker" in row or ("producer_id" in row and "crc" not in row)]
+    names = {"file", *FIELDS.values()}
+    same = [{name: str(value) for name, value in row.items() if name in names} for row in mine]
+    for row in same:
+        if row.get("last_offset") == "-1":  # only a marker is known: the tool leaves the last batch out
+            for name in ("first_sequence", "last_sequence", "last_offset", "last_timestamp_ms"):
+                del row[name]
+    assert sum("marker" in row for row in same) > 10
+    assert sum("last_stable_offset" in row for row in same) > 5
+    assert sum("transaction_start" in row for row in same) > 5
+    assert in_order(theirs) == in_order(same)
+    assert verify(path).damage == []

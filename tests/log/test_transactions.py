@@ -7,6 +7,7 @@ import pytest
 
 from ottla import _core
 from ottla.errors import InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced
+from ottla.log import verify
 
 from .transactions import ABORT, COMMIT, end, fill, open_log, write
 
@@ -78,3 +79,32 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten(tmp_path: Path) 
     assert [row[0] for row in log.producers()] == [1]
     end(log, 1, COMMIT)
     assert log.expire_producers(1 << 60) == 1
+
+
+def test_damage_to_a_transaction_index_is_found_and_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "orders-0"
+    log = open_log(path, segment_bytes=3000)
+    fill(log)
+    log.close()
+    assert verify(path).damage == []
+    index = max(path.glob("*.txnindex"), key=lambda file: file.stat().st_size)
+    whole = index.read_bytes()
+    assert len(whole) > 2 * 34
+
+    def found(data: bytes) -> list[str]:
+        index.write_bytes(data)
+        damage = verify(path).damage
+        assert {each.path for each in damage} == {str(index)}
+        return [each.problem for each in damage]
+
+    assert "is missing" in found(whole[:-34])[0]
+    assert "no entry of a known version" in found(whole[:-1])[0]
+    assert "no entry of a known version" in found(b"\0\1" + whole[2:])[0]
+    last_offset = 34 + 18 + 7
+    changed = whole[:last_offset] + bytes([whole[last_offset] ^ 1]) + whole[last_offset + 1 :]
+    assert any(problem.startswith("no marker at") for problem in found(changed))
+    # The producer of another transaction.
+    assert any(problem.startswith("no marker at") for problem in found(whole[:9] + b"\7" + whole[10:]))
+    _core.repair_log(path, _core.LogConfig())
+    assert verify(path).damage == []
+    assert index.read_bytes() == whole

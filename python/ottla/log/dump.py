@@ -5,10 +5,11 @@ Rows have `file` and, by the file's kind:
 | file | rows |
 |---|---|
 | `.log` | one per batch: position, size_bytes, base_offset, last_offset, records, compression, max_timestamp_ms, leader_epoch, producer_id, producer_epoch, base_sequence, flags, crc |
-| | with records: one per record after its batch: offset, timestamp_ms, key, value, headers |
+| | with records: one per record after its batch: offset, timestamp_ms, key, value, headers; of a transaction's marker: marker (commit or abort), coordinator_epoch |
 | `.index` | offset, position |
 | `.timeindex` | timestamp_ms, offset |
-| `.snapshot` | producer_id, producer_epoch, last_sequence, last_offset, last_timestamp_ms, coordinator_epoch, transaction_start |
+| `.txnindex` | aborted transactions: producer_id, first_offset, last_offset (the marker's), last_stable_offset |
+| `.snapshot` | producer_id, producer_epoch, first_sequence and last_sequence of its last batch, last_offset, last_timestamp_ms, coordinator_epoch, transaction_start |
 | a checkpoint | its lines, as `line` |
 """  # noqa: E501
 
@@ -44,7 +45,7 @@ def files(path: str) -> list[str]:
     found = []
     for folder, folders, names in os.walk(path):
         folders.sort()
-        suffixes = (".log", ".index", ".timeindex", ".snapshot")
+        suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
         found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(suffixes)]
         found += [os.path.join(folder, name) for name in CHECKPOINTS if name in names]
     return found
@@ -65,6 +66,8 @@ def rows(path: str, *, records: bool = False) -> Iterator[Row]:
         case ".timeindex":
             for timestamp_ms, offset in _core.read_index(data, int(stem), "time"):
                 yield {"file": path, "timestamp_ms": timestamp_ms, "offset": offset}
+        case ".txnindex":
+            yield from _aborted(path, data)
         case ".snapshot":
             yield from _producers(path, data)
         case _:
@@ -82,7 +85,8 @@ def _batches(path: str, records: bool) -> Iterator[Row]:
                 position = batch.position + batch.size_bytes
                 if records:
                     file.seek(batch.position)
-                    yield from _records(path, file.read(batch.size_bytes))
+                    data = file.read(batch.size_bytes)
+                    yield from _marker(path, data) if batch.is_control else _records(path, data)
             if damage is not None:
                 yield {"file": path, "position": position, "damage": damage}
                 return
@@ -133,6 +137,29 @@ def _records(path: str, batch: bytes) -> Iterator[Row]:
         yield {"file": path, "damage": str(error)}
 
 
+def _marker(path: str, batch: bytes) -> Iterator[Row]:
+    """A control batch: its record's key is a version and a type, the value a version and the coordinator's epoch."""
+    try:
+        for record in _core.RecordReader(batch, with_control=True):
+            row: Row = {"file": path, "offset": record.offset, "timestamp_ms": record.timestamp_ms}
+            if record.key is None or record.value is None or len(record.key) < 4 or len(record.value) < 6:
+                yield {"file": path, "damage": f"the record at {record.offset} is no marker"}
+                continue
+            kind, epoch = int.from_bytes(record.key[2:4], signed=True), int.from_bytes(record.value[2:6], signed=True)
+            yield {**row, "marker": {0: "abort", 1: "commit"}.get(kind, str(kind)), "coordinator_epoch": epoch}
+    except KafkaError as error:
+        yield {"file": path, "damage": str(error)}
+
+
+def _aborted(path: str, data: bytes) -> Iterator[Row]:
+    found, unread = _core.read_transaction_index(data)
+    names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
+    for row in found:
+        yield {"file": path, **dict(zip(names, row, strict=True))}
+    if unread is not None:
+        yield {"file": path, "position": unread, "damage": "no entry of a known version"}
+
+
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="backslashreplace")
 
@@ -141,6 +168,7 @@ def _producers(path: str, data: bytes) -> Iterator[Row]:
     names = (
         "producer_id",
         "producer_epoch",
+        "first_sequence",
         "last_sequence",
         "last_offset",
         "last_timestamp_ms",

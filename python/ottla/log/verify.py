@@ -50,8 +50,9 @@ def verify(path: str | os.PathLike[str]) -> Report:
     """Reads every file of a partition's folder, or of all in a data directory, and changes nothing.
 
     Looked at: every batch's checksum, lengths, offsets and leader epoch, every record in it (unpacked if need be);
-    every index entry against the batches; producer snapshots; the leader-epoch table. The search goes on behind
-    damage. Beside a running broker the end of a log may look torn: that is a batch on its way.
+    every index entry against the batches; aborted transactions against their markers; producer snapshots; the
+    leader-epoch table. The search goes on behind damage. Beside a running broker the end of a log may look torn: that
+    is a batch on its way.
     """
     report = Report()
     for folder in partitions(path):
