@@ -83,6 +83,9 @@ impl Log {
         guard: u64,
         now_ms: i64,
     ) -> Result<AppendInfo> {
+        if let Some(next) = self.successor.get() {
+            return next.append_with(records, leader_epoch, origin, guard, now_ms);
+        }
         self.check_writable()?;
         let mut writer = self.writer();
         let info = self.append_in(
@@ -109,6 +112,11 @@ impl Log {
         now_ms: i64,
         when: When,
     ) -> Result<Option<AppendInfo>> {
+        if let Some(next) = self.successor.get() {
+            // It took this one's place while we waited for the lock.
+            let info = next.append_with(records, leader_epoch, origin, guard, now_ms)?;
+            return Ok(Some(info));
+        }
         let config = self.config();
         if when != When::Now {
             writer.staged.check()?;

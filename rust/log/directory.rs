@@ -46,6 +46,8 @@ struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub partitions: Vec<TopicPartition>,
+    /// Copies of partitions that move here (`...-future`), with their folders; none of a partition that is here.
+    pub futures: Vec<(TopicPartition, String)>,
     /// Partitions on their way out (`...-delete`).
     pub deleted: Vec<String>,
     /// Folders of other names; Kafka does not start while there is one.
@@ -136,6 +138,8 @@ impl LogDirectory {
             }
             if let Some(partition) = TopicPartition::from_folder_name(&entry.name) {
                 contents.partitions.push(partition);
+            } else if let Some(future) = TopicPartition::from_future_folder_name(&entry.name) {
+                contents.futures.push((future, entry.name));
             } else if entry.name.ends_with(DELETED_FOLDER) {
                 contents.deleted.push(entry.name);
             } else {
@@ -143,6 +147,12 @@ impl LogDirectory {
             }
         }
         contents.partitions.sort();
+        contents.futures.sort();
+        contents.futures.dedup_by(|next, first| next.0 == first.0);
+        let here: HashSet<_> = contents.partitions.iter().cloned().collect();
+        contents
+            .futures
+            .retain(|(future, _)| !here.contains(future));
         Ok(contents)
     }
 
@@ -172,12 +182,15 @@ impl LogDirectory {
             let path = self.path().join(name);
             remove_folder(&*self.home.storage, &path).context("remove", &path)?;
         }
-        let partitions = contents.partitions;
-        let results = in_parallel(threads, &partitions, |partition| {
-            self.load(partition, config(&partition.topic))
+        let folders = |partition: TopicPartition| (partition.folder_name(), partition);
+        let mut found: Vec<_> = contents.partitions.into_iter().map(folders).collect();
+        let futures = contents.futures.into_iter();
+        found.extend(futures.map(|(partition, folder)| (folder, partition)));
+        let results = in_parallel(threads, &found, |(folder, partition)| {
+            self.load_folder(partition, folder, config(&partition.topic))
         });
         let (mut logs, mut failures) = (Vec::new(), Vec::new());
-        for (partition, result) in partitions.into_iter().zip(results) {
+        for ((_, partition), result) in found.into_iter().zip(results) {
             match result {
                 Ok(log) => logs.push(log),
                 Err(error) => failures.push((partition, error)),
@@ -188,6 +201,15 @@ impl LogDirectory {
 
     /// Opens one partition that exists; the same log if it is open already.
     pub fn load(&self, partition: &TopicPartition, config: LogConfig) -> Result<Arc<Log>> {
+        self.load_folder(partition, &partition.folder_name(), config)
+    }
+
+    fn load_folder(
+        &self,
+        partition: &TopicPartition,
+        folder: &str,
+        config: LogConfig,
+    ) -> Result<Arc<Log>> {
         let (hints, high_watermark) = {
             let state = self.state.lock();
             if let Some(log) = state.logs.get(partition) {
@@ -202,13 +224,7 @@ impl LogDirectory {
             };
             (hints, hints.high_watermark)
         };
-        let opened = Log::open(
-            &self.home,
-            &partition.folder_name(),
-            config,
-            hints,
-            OpenMode::Append,
-        );
+        let opened = Log::open(&self.home, folder, config, hints, OpenMode::Append);
         let log = self.home.guard_read(opened)?;
         log.restore_high_watermark(high_watermark);
         self.state
@@ -253,6 +269,45 @@ impl LogDirectory {
             state.logs.insert(partition.clone(), Arc::clone(log));
         }
         Ok(logs)
+    }
+
+    /// Creates the folder into which a partition moves from another directory: see [`moving`](super::moving).
+    pub fn create_future(
+        &self,
+        partition: &TopicPartition,
+        config: LogConfig,
+        unique_id: u128,
+    ) -> Result<Arc<Log>> {
+        if self.get(partition).is_some() {
+            return Err(LogError::Locked(
+                self.home.path.join(partition.folder_name()),
+            ));
+        }
+        let folder = partition.future_folder_name(unique_id);
+        let created = Log::create_in(&self.home, &folder, partition, config);
+        let log = self.home.guard(created)?;
+        log.future.store(true, Ordering::Release);
+        let mut state = self.state.lock();
+        state.forget(partition);
+        state.logs.insert(partition.clone(), Arc::clone(&log));
+        Ok(log)
+    }
+
+    /// Gives a future log the name of its partition, durably.
+    pub(super) fn take_place(&self, future: &Log) -> Result<()> {
+        let path = self.home.path.join(future.partition.folder_name());
+        let renamed = future.folder.rename(&path).context("rename", &path);
+        self.home.guard(renamed)?;
+        future.future.store(false, Ordering::Release);
+        let synced = self.home.storage.sync_directory(&self.home.path);
+        self.home.guard(synced.context("sync", &self.home.path))
+    }
+
+    /// The partition is not in this directory any more.
+    pub(super) fn forget(&self, partition: &TopicPartition) {
+        let mut state = self.state.lock();
+        state.forget(partition);
+        state.logs.remove(partition);
     }
 
     /// [`Log::begin_epoch`] for many logs: each writes a small file, which is too much for a loop when a broker becomes leader of thousands.
@@ -451,10 +506,12 @@ impl LogDirectory {
         // Partitions that were not opened are only as clean as they were.
         let mut open = self.state.lock().closed.clone();
         open.extend(logs.iter().map(|log| log.partition.clone()));
-        let whole = self
-            .contents()?
+        let contents = self.contents()?;
+        let futures = contents.futures.iter().map(|(future, _)| future);
+        let whole = contents
             .partitions
             .iter()
+            .chain(futures)
             .all(|partition| open.contains(partition));
         if whole || self.was_clean {
             let marker = self.path().join(CLEAN_SHUTDOWN);

@@ -8,7 +8,7 @@
 //! `flushed_offset`, which moves by [`flush`](super::flush). `log_start <= high_watermark <= end` holds whenever the writer lock is free.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -81,6 +81,10 @@ pub struct Log {
     /// There may be aborted transactions: without any, nobody looks for them.
     pub(super) has_aborted: AtomicBool,
     pub(super) closed: AtomicBool,
+    /// It is a copy that is on its way into this directory: see [`moving`](super::moving).
+    pub(super) future: AtomicBool,
+    /// The log in another directory that took this one's place: appends go there.
+    pub(super) successor: OnceLock<Arc<Log>>,
     /// Set at the first append, so that a log that nothing was written to costs nothing to close.
     pub(super) changed: AtomicBool,
     /// Bytes in all segments, active one included.
@@ -155,6 +159,8 @@ impl Log {
             verifications: Mutex::default(),
             has_aborted: AtomicBool::new(has_aborted),
             closed: AtomicBool::new(false),
+            future: AtomicBool::new(false),
+            successor: OnceLock::new(),
             changed: AtomicBool::new(false),
             size_bytes: AtomicU64::new(size),
         })
@@ -166,8 +172,17 @@ impl Log {
         partition: &TopicPartition,
         config: LogConfig,
     ) -> Result<Arc<Self>> {
+        Self::create_in(home, &partition.folder_name(), partition, config)
+    }
+
+    pub(super) fn create_in(
+        home: &Arc<Home>,
+        folder_name: &str,
+        partition: &TopicPartition,
+        config: LogConfig,
+    ) -> Result<Arc<Self>> {
         home.check()?;
-        let path = home.path.join(partition.folder_name());
+        let path = home.path.join(folder_name);
         home.storage
             .create_directory(&path)
             .context("create", &path)?;
@@ -189,6 +204,11 @@ impl Log {
         );
         log.note_created();
         Ok(log)
+    }
+
+    /// Whether it is a copy on its way between data directories.
+    pub fn is_future(&self) -> bool {
+        self.future.load(Ordering::Acquire)
     }
 
     pub fn directory(&self) -> Arc<std::path::Path> {

@@ -17,6 +17,7 @@ pub mod leader_epochs;
 pub mod lock;
 #[allow(clippy::module_inception)]
 pub mod log;
+pub mod moving;
 pub mod names;
 pub mod offset_index;
 pub mod opening;

@@ -45,6 +45,17 @@ impl TopicPartition {
         })
     }
 
+    /// The partition whose copy in another data directory is called `name`; None for any other folder.
+    pub fn from_future_folder_name(name: &str) -> Option<Self> {
+        let (partition, _) = name.strip_suffix(FUTURE_FOLDER)?.rsplit_once('.')?;
+        Self::from_folder_name(partition)
+    }
+
+    /// The name of its folder while it moves to another data directory.
+    pub fn future_folder_name(&self, unique_id: u128) -> String {
+        format!("{self}.{unique_id:032x}{FUTURE_FOLDER}")
+    }
+
     /// The name under which the folder waits for its deletion. A file name has at most 255 bytes, so a long topic name is cut.
     pub fn deleted_folder_name(&self, unique_id: u128) -> String {
         let tail = format!("-{}.{unique_id:032x}{DELETED_FOLDER}", self.partition);
@@ -188,6 +199,19 @@ mod tests {
         );
         let long = TopicPartition::new("t".repeat(249), 12345).deleted_folder_name(u128::MAX);
         assert!(long.len() == 255 && long.ends_with("f-delete"));
+        let future = partition.future_folder_name(7);
+        assert_eq!(future, format!("a-b.c-12.{:032x}-future", 7));
+        assert_eq!(
+            TopicPartition::from_future_folder_name(&future),
+            Some(partition)
+        );
+        for name in ["a-1-future", "a-1.7-delete", "a.7-future", "a-1"] {
+            assert_eq!(
+                TopicPartition::from_future_folder_name(name),
+                None,
+                "{name}"
+            );
+        }
         for name in ["a", "a-", "-1", "a-1.00-delete", "a--1x", "lost+found"] {
             assert_eq!(TopicPartition::from_folder_name(name), None, "{name}");
         }

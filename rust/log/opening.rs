@@ -48,7 +48,10 @@ impl Log {
     ) -> Result<Arc<Self>> {
         home.check()?;
         let path = home.path.join(folder_name);
-        let partition = TopicPartition::from_folder_name(folder_name)
+        let future = TopicPartition::from_future_folder_name(folder_name);
+        let is_future = future.is_some();
+        let partition = future
+            .or_else(|| TopicPartition::from_folder_name(folder_name))
             .ok_or_else(|| LogError::NotAPartition(path.clone()))?;
         let folder = Folder::of(home, &path);
         let opening = Opening {
@@ -59,11 +62,14 @@ impl Log {
             hints,
             mode,
         };
-        match opening.open(hints.clean) {
+        let log = match opening.open(hints.clean) {
             // The marker lied, or a disk did.
             Err(LogError::Corrupt { .. }) if hints.clean => opening.open(false),
             other => other,
-        }
+        }?;
+        log.future
+            .store(is_future, std::sync::atomic::Ordering::Release);
+        Ok(log)
     }
 }
 

@@ -131,8 +131,11 @@ impl Log {
     ///
     /// Durable only once the directory's start-offset checkpoint is written (`LogDirectory::checkpoint_start_offsets`).
     pub fn set_start_offset(&self, offset: i64) -> Result<bool> {
-        self.check_writable()?;
         let mut writer = self.writer();
+        if let Some(next) = self.successor.get() {
+            return next.set_start_offset(offset);
+        }
+        self.check_writable()?;
         let (start, end) = (self.start_offset(), self.high_watermark());
         if offset > end {
             return Err(LogError::OffsetOutOfRange { offset, start, end });

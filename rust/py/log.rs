@@ -313,6 +313,11 @@ impl Log {
     }
 
     #[getter]
+    fn is_future(&self) -> bool {
+        self.log.is_future()
+    }
+
+    #[getter]
     fn start_offset(&self) -> i64 {
         self.log.start_offset()
     }
@@ -585,6 +590,10 @@ impl Log {
         }));
     }
 
+    fn copy_to(&self, py: Python<'_>, future: &Log, bytes_max: u64) -> PyResult<u64> {
+        Ok(py.detach(|| log::moving::copy(&self.log, &future.log, bytes_max))?)
+    }
+
     fn roll(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.log.roll())?)
     }
@@ -649,6 +658,13 @@ impl LogDirectory {
 
 /// Topic, partition, why.
 type NotOpened = (String, i32, PyErr);
+
+/// For names of folders that must not be there yet.
+fn unique_id() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let part = |salt: i64| u128::from(RandomState::new().hash_one(home::now_ms() ^ salt));
+    part(0) << 64 | part(1)
+}
 
 /// For work that waits for the disk more than it computes.
 fn threads() -> usize {
@@ -768,6 +784,39 @@ impl LogDirectory {
         Ok(logs.into_iter().map(|log| self.log(log)).collect())
     }
 
+    fn create_future(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        partition: i32,
+        config: &LogConfig,
+    ) -> PyResult<Log> {
+        let partition = TopicPartition { topic, partition };
+        let create = || {
+            self.directory
+                .create_future(&partition, config.0.clone(), unique_id())
+        };
+        Ok(self.log(py.detach(create)?))
+    }
+
+    fn replace(
+        &self,
+        py: Python<'_>,
+        current: &Log,
+        future: &Log,
+        to: &LogDirectory,
+    ) -> PyResult<bool> {
+        Ok(py.detach(|| {
+            log::moving::replace(
+                &current.log,
+                &self.directory,
+                &future.log,
+                &to.directory,
+                unique_id(),
+            )
+        })?)
+    }
+
     fn begin_epochs(&self, py: Python<'_>, topic: &str, epochs: Vec<(i32, i32)>) -> PyResult<()> {
         let epochs: Vec<_> = epochs
             .into_iter()
@@ -777,11 +826,8 @@ impl LogDirectory {
     }
 
     fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
-        use std::hash::{BuildHasher, RandomState};
-        let high = u128::from(RandomState::new().hash_one(home::now_ms()));
-        let low = u128::from(RandomState::new().hash_one(partition));
         let partition = TopicPartition { topic, partition };
-        Ok(py.detach(|| self.directory.delete(&partition, high << 64 | low))?)
+        Ok(py.detach(|| self.directory.delete(&partition, unique_id()))?)
     }
 
     fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {

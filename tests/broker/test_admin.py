@@ -91,6 +91,7 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         28: (0, 3),
         32: (0, 3),
         33: (0, 1),
+        34: (0, 1),
         35: (0, 2),
         37: (0, 3),
         42: (0, 2),

@@ -8,6 +8,7 @@ import pytest
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import KafkaError
 from ottla.replication.log_manager import LogManager
+from tests.broker.conftest import batch
 from tests.replication.test_log_manager import Settings, append
 
 pytestmark = pytest.mark.trio
@@ -114,13 +115,16 @@ async def test_the_tree_stays_in_its_directory(tmp_path: Path) -> None:
 
 async def test_a_partition_in_two_directories_is_not_served(tmp_path: Path) -> None:
     a, b = paths(tmp_path)
-    for path in (a, b):
+    for epoch, path in enumerate((a, b)):
         settings = Settings(config(path))
         async with LogManager.open(settings.config) as logs:
             await logs.load(settings)
-            await logs.open_or_create("t", [0])
+            log = (await logs.open_or_create("t", [0])).logs[0]
+            await logs.begin_epochs("t", {0: epoch})
+            log.append_bytes(batch(b"x"), epoch)
     settings = Settings(config(a, b))
     async with LogManager.open(settings.config) as logs:
         await logs.load(settings)
         assert str(a) in str(logs.failures["t", 0])
         assert str(b) in str(logs.failures["t", 0])
+    assert (folders(a), folders(b)) == (["t-0"], ["t-0"])

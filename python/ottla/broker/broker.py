@@ -122,6 +122,7 @@ class Broker:
             nursery.start_soon(self._serve, requests, served)
             nursery.start_soon(self.deadlines.run)
             nursery.start_soon(self.logs.run)
+            nursery.start_soon(self.replicas.moves.run)
             nursery.start_soon(self.replicas.watch_log_starts)
             await self.client_quotas.load(self.tree)
             self._quotas_changed(requests)

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import trio
 
 from ottla._core import LogConfig, LogDirectory
 from ottla.config import BrokerConfig, ConfigError, TopicConfig
-from ottla.errors import KafkaError, StorageError
+from ottla.errors import KafkaError, LogDirNotFound, StorageError
 from ottla.replication.data_directory import DataDirectory, common_identity, open_all
 
 if TYPE_CHECKING:
@@ -53,7 +53,12 @@ class LogManager:
         self.logs: dict[tuple[str, int], Log] = {}
         #: partitions whose logs could not be opened, with the reason
         self.failures: dict[tuple[str, int], Exception] = {}
+        #: copies of logs on their way into another directory
+        self.futures: dict[tuple[str, int], Log] = {}
         self._homes: dict[tuple[str, int], DataDirectory] = {}
+        self._future_homes: dict[tuple[str, int], DataDirectory] = {}
+        #: where AlterReplicaLogDirs wants partitions that are not there yet
+        self._preferred: dict[tuple[str, int], DataDirectory] = {}
         self._tree_path: Path | None = None
         self._settings: SettingsSource
 
@@ -147,8 +152,13 @@ class LogManager:
         return self._homes.get((topic, index))
 
     def logs_in(self, directory: DataDirectory) -> list[Log]:
-        """The logs of a directory, of all partitions."""
-        return [self.logs[key] for key, home in self._homes.items() if home is directory and key in self.logs]
+        """The logs of a directory, of all partitions, those that move into it included."""
+        return [
+            logs[key]
+            for logs, homes in ((self.logs, self._homes), (self.futures, self._future_homes))
+            for key, home in homes.items()
+            if home is directory
+        ]
 
     def take_offline(self, directory: DataDirectory, reason: str) -> list[tuple[str, int]]:
         """Stops using a directory; returns the partitions whose logs were in it. The directory is to be closed with
@@ -160,6 +170,8 @@ class LogManager:
             del self._homes[key]
             self.logs.pop(key, None)
             self.failures[key] = error
+        for key in [key for key, home in self._future_homes.items() if home is directory]:
+            del self._future_homes[key], self.futures[key]
         directory.go_offline(reason)
         return gone
 
@@ -203,22 +215,99 @@ class LogManager:
                 logger.error("the log of %s-%d cannot be opened, the partition stays offline: %s", topic, index, error)
                 self.failures[topic, index] = error
             for log in logs:
-                self._add(directory, log)
+                await self._add(directory, log)
+        for key in self.futures.keys() - self.logs.keys():
+            logger.warning("%s-%d is on its way into another log directory, but is in none", *key)
 
-    def _add(self, directory: DataDirectory, log: Log) -> None:
+    async def _add(self, directory: DataDirectory, log: Log) -> None:
         key = (log.topic, log.partition)
-        other = self._homes.get(key)
-        if other is not None:
-            # Nobody can know which of them is the partition's.
-            error = StorageError(
-                f"the partition {log.topic}-{log.partition} is in two log directories, {other} and {directory}: "
-                "take one of them away"
-            )
-            logger.error("%s", error)
-            self.failures[key] = error
-            return
-        self.logs[key] = log
-        self._homes[key] = directory
+        logs, homes = (self.futures, self._future_homes) if log.is_future else (self.logs, self._homes)
+        other, home = logs.get(key), homes.get(key)
+        if other is not None and home is not None and other is not log:
+            # A move that a crash cut short leaves the old log beside the new one, which goes on where the old one ends.
+            if log.is_future or is_beginning_of(log, other):
+                await self._remove_leftover(directory, log)
+                return
+            if not is_beginning_of(other, log):
+                error = StorageError(
+                    f"the partition {log.topic}-{log.partition} is in two log directories, {home} and {directory}, "
+                    "with different records: take one of them away"
+                )
+                logger.error("%s", error)
+                self.failures[key] = error
+                return
+            await self._remove_leftover(home, other)
+        logs[key], homes[key] = log, directory
+
+    async def _remove_leftover(self, directory: DataDirectory, log: Log) -> None:
+        logger.warning("%s is what a move left behind: it is removed", log.directory)
+        await trio.to_thread.run_sync(directory.open_native.delete, log.topic, log.partition)
+
+    # --- moving between directories ---
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings that hold now."""
+        return self._settings.config
+
+    @property
+    def move_threads(self) -> int:
+        """How many partitions move at a time."""
+        return cast("int | None", self.config.get("num.replica.alter.log.dirs.threads")) or len(self.directories)
+
+    def directory_at(self, path: str) -> DataDirectory:
+        """The directory that `log.dirs` has under this absolute path. Raises LogDirNotFound, and StorageError if it is
+        out of use.
+        """
+        for directory in self.directories:
+            if str(directory) == path:
+                directory.open_native  # noqa: B018 - for its error
+                return directory
+        raise LogDirNotFound(f"{path} is none of this broker's log directories")
+
+    def future_directory_of(self, topic: str, index: int) -> DataDirectory | None:
+        """The directory into which a partition moves."""
+        return self._future_homes.get((topic, index))
+
+    def prefer(self, topic: str, index: int, directory: DataDirectory) -> None:
+        """A partition that is not here yet will be made in this directory."""
+        if directory not in (self._homes.get((topic, index)), self._future_homes.get((topic, index))):
+            self._preferred[topic, index] = directory
+
+    async def create_future(self, topic: str, index: int, directory: DataDirectory) -> None:
+        """Begins a move: an empty log in the directory. Raises StorageError, also while some directory is out of use,
+        since the partition's future log may be there.
+        """
+        self._preferred.pop((topic, index), None)
+        if self.offline:
+            raise StorageError(f"nothing is moved while a log directory is out of use: {self.offline[0]}")
+        create = directory.open_native.create_future
+        log = await trio.to_thread.run_sync(create, topic, index, self._native_config(topic))
+        await self._add(directory, log)
+
+    async def delete_future(self, topic: str, index: int) -> None:
+        """Gives up a move. Raises StorageError."""
+        directory = self._future_homes.pop((topic, index), None)
+        if directory is not None:
+            del self.futures[topic, index]
+            await trio.to_thread.run_sync(directory.open_native.delete, topic, index)
+
+    async def replace_with_future(self, topic: str, index: int) -> Log | None:
+        """Ends a move: the future log is the partition's now, and is returned; the old one is to be closed. None if too
+        much is left to copy. Raises StorageError.
+        """
+        key = (topic, index)
+        from_, to = self._homes[key], self._future_homes[key]
+        current, future = self.logs[key], self.futures[key]
+        replace = from_.open_native.replace
+        if not await trio.to_thread.run_sync(replace, current, future, to.open_native):
+            return None
+        self.logs[key], self._homes[key] = future, to
+        del self.futures[key], self._future_homes[key]
+        logger.info("%s-%d is in %s now", topic, index, to)
+        return future
+
+    # --- a topic's logs ---
 
     async def open_or_create(self, topic: str, partitions: list[int], new: Collection[int] = ()) -> Places:
         """The logs of a topic's partitions; those that are not there are made, in the directories with the fewest logs.
@@ -227,7 +316,7 @@ class LogManager:
         """
         places = Places()
         missing: dict[DataDirectory, list[int]] = {}
-        counts = Counter(self._homes.values())
+        counts = Counter([*self._homes.values(), *self._future_homes.values()])
         for index in partitions:
             if (topic, index) in self.logs:
                 continue
@@ -236,7 +325,7 @@ class LogManager:
                     f"{topic}-{index} may be in a log directory that is out of use: {', '.join(map(str, self.offline))}"
                 )
                 continue
-            directory = min(self.online, key=lambda directory: counts[directory])
+            directory = self._preferred.pop((topic, index), None) or min(self.online, key=counts.__getitem__)
             counts[directory] += 1
             missing.setdefault(directory, []).append(index)
         if missing:
@@ -250,7 +339,7 @@ class LogManager:
                     places.errors.update(dict.fromkeys(indexes, error))
                     continue
                 for log in created:
-                    self._add(directory, log)
+                    await self._add(directory, log)
         places.logs = {index: self.logs[topic, index] for index in partitions if (topic, index) in self.logs}
         return places
 
@@ -285,14 +374,16 @@ class LogManager:
 
     def topic_config_changed(self, topic: str) -> None:
         config = self._native_config(topic)
-        for (name, _), log in self.logs.items():
-            if name == topic:
-                log.update_config(config)
+        for logs in (self.logs, self.futures):
+            for (name, _), log in logs.items():
+                if name == topic:
+                    log.update_config(config)
 
     async def delete(self, topic: str, index: int) -> None:
         """Takes a log away: its folder is renamed at once and removed later. Raises StorageError, also if the log may
         be in a directory that is out of use.
         """
+        await self.delete_future(topic, index)
         directory = self._homes.pop((topic, index), None)
         if directory is not None:
             del self.logs[topic, index]
@@ -373,6 +464,16 @@ async def _every(interval_ms: int, work: Callable[[], Any]) -> None:
             await trio.to_thread.run_sync(work)
         except Exception:
             logger.exception("%s failed; it is tried again in %d ms", work.__name__, interval_ms)
+
+
+def is_beginning_of(log: Log, other: Log) -> bool:
+    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows."""
+    end = log.end_offset
+    epochs = [(epoch, start) for epoch, start in log.leader_epochs if start < end]
+    others = [(epoch, start) for epoch, start in other.leader_epochs if start < end]
+    if end == log.start_offset:
+        return True
+    return end <= other.end_offset and bool(epochs) and epochs[-1] in others and len(others) <= len(epochs)
 
 
 def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:

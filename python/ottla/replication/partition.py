@@ -161,6 +161,15 @@ class Partition:
         for waiter in (*self.fetches, *self.deletions):
             waiter.expire()
 
+    def moved(self, log: Log) -> bool:
+        """The partition's log is another one now, with the same records. True if the caller must start a flush."""
+        self.log = log
+        self.advance_high_watermark()
+        self._settle_durable()
+        # They count new bytes by their place in the old log.
+        self.release_fetches()
+        return bool(self._durable) and self.needs_flush
+
     def go_offline(self) -> None:
         """The log can no longer be used."""
         self.is_offline = True

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ottla.errors import ReplicaNotAvailable, StorageError
 from ottla.net import Server
+from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition, PartitionState
 
 if TYPE_CHECKING:
     from ottla.config import TopicConfig
-    from ottla.errors import StorageError
     from ottla.replication.data_directory import DataDirectory
     from ottla.replication.internal_topic import RoleListener
     from ottla.replication.log_manager import LogManager
@@ -39,6 +40,7 @@ class Replicas:
         #: The controller may repeat a request whose answer was late while the first is still at work: one at a time.
         self._changing = trio.Lock()
         self._completions = server.hub.completions
+        self.moves = Moves(self, logs)
         logs.report_to(server, self._failure_reported)
 
     async def apply(
@@ -70,6 +72,8 @@ class Replicas:
             was_leader = partition.is_leader
             if partition.apply(state) and topic in self.role_listeners:
                 self._role_changed(partition, was_leader)
+            if (topic, index) in self._logs.futures:
+                self.moves.start(topic, index)
         if self._logs.offline:
             for index in errors:
                 self.mark_offline(topic, index)
@@ -92,6 +96,44 @@ class Replicas:
         was_leader = partition.is_leader
         partition.go_offline()
         self._role_changed(partition, was_leader)
+
+    async def move(self, topic: str, index: int, directory: DataDirectory) -> None:
+        """Starts moving a partition into a log directory; a move into another one is given up. A partition that is not
+        here yet will be made there.
+
+        Raises StorageError, and ReplicaNotAvailable for a partition that is not here.
+        """
+        async with self._changing:
+            partition = self.partitions.get((topic, index))
+            if partition is not None and partition.is_offline:
+                raise StorageError(f"{topic}-{index} is offline")
+            underway = self._logs.future_directory_of(topic, index)
+            if partition is not None and underway not in (None, directory):
+                await self._logs.delete_future(topic, index)
+                underway = None
+            self._logs.prefer(topic, index, directory)
+            if partition is None:
+                raise ReplicaNotAvailable(f"this broker has no replica of {topic}-{index}")
+            if underway is None and self._logs.directory_of(topic, index) is not directory:
+                await self._logs.create_future(topic, index, directory)
+                self.moves.start(topic, index)
+
+    async def replace_with_future(self, key: tuple[str, int]) -> bool:
+        """Ends the move of a partition, if little enough is left of it. Raises StorageError."""
+        async with self._changing:
+            partition, old = self.partitions.get(key), self._logs.logs.get(key)
+            if partition is None or old is None or key not in self._logs.futures:
+                return True
+            try:
+                log = await self._logs.replace_with_future(*key)
+            finally:
+                self.check_directories()
+            if log is None:
+                return False
+            if not partition.is_offline and partition.moved(log):
+                self.flush(partition)
+            await trio.to_thread.run_sync(lambda: old.close(flush=False))
+            return True
 
     def _configure(self, partition: Partition, settings: TopicConfig) -> None:
         partition.min_insync_replicas = settings.get_int("min.insync.replicas")
