@@ -87,7 +87,7 @@ def test_api_versions_are_those_of_kafka_2_7(client: Client) -> None:
         21: (0, 2),
         22: (0, 4),
         23: (0, 3),
-        27: (0, 0),
+        27: (0, 1),
         28: (0, 3),
         32: (0, 3),
         33: (0, 1),

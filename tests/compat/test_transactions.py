@@ -206,6 +206,49 @@ def test_a_topic_that_goes_away_holds_nothing_up(shared: Broker, topic: str) -> 
     until(shared, topic, ["stays", "goes on"])
 
 
+def test_consumed_and_produced_together(shared: Broker, topic: str) -> None:
+    """send_offsets_to_transaction: each input is answered once, although a third of the transactions abort and half
+    of the way another process takes over.
+    """
+    source = create(shared)
+    sender = producer(shared, source)
+    sender.begin_transaction()
+    send(sender, source, *map(str, range(300)))
+    sender.commit_transaction(SECONDS)
+    settings = {
+        "bootstrap.servers": shared.bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+    }
+    done, turn, deadline = 0, 0, time.monotonic() + SECONDS
+    for share in (150, 300):
+        worker, consumer = producer(shared, topic), ck.Consumer(settings)
+        consumer.subscribe([source])
+        while done < share:
+            assert time.monotonic() < deadline
+            messages = [message for message in consumer.consume(25, 0.2) if message.error() is None]
+            if not messages:
+                continue
+            before = consumer.position(consumer.assignment())
+            worker.begin_transaction()
+            send(worker, topic, *(f"answer to {message.value().decode()}" for message in messages))
+            worker.send_offsets_to_transaction(before, consumer.consumer_group_metadata(), SECONDS)
+            turn += 1
+            if turn % 3 == 0:
+                worker.abort_transaction(SECONDS)
+                for place in consumer.committed(consumer.assignment(), SECONDS):
+                    place.offset = max(place.offset, 0)
+                    consumer.seek(place)
+            else:
+                worker.commit_transaction(SECONDS)
+                done += len(messages)
+        consumer.close()
+    until(shared, topic, [f"answer to {number}" for number in range(300)])
+    assert len(read(shared, topic, committed=False)) > 300
+
+
 def test_a_killed_broker_goes_on_with_open_transactions(brokers: Brokers) -> None:
     """Half of them are committed right before, so that markers may be missing; the rest after."""
     broker = brokers(settings=SETTINGS)

@@ -10,8 +10,8 @@ from ottla.wire.k00_produce import ProduceRequest
 from tests.wire.instances import codec, every_message, instance
 from tests.wire.java import run_java
 
-LATER = {60, 61, 65, 66}
-"""APIs that 2.7 does not have."""
+LATER = {(27, 1), (60, 0), (61, 0), (65, 0), (66, 0), (66, 1)}
+"""What 2.7 does not have, by key and version."""
 
 
 def fill(message: ProduceRequest) -> None:
@@ -25,7 +25,7 @@ def fill(message: ProduceRequest) -> None:
 def test_the_same_bytes() -> None:
     lines = []
     for key, side, version in every_message():
-        if key not in LATER:
+        if (key, version) not in LATER:
             ours, encode, _ = codec(key, side)
             rng = random.Random(f"{key} {side} {version} java")
             for _ in range(5):

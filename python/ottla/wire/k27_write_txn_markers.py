@@ -1,4 +1,7 @@
-"""WriteTxnMarkers: from a transaction coordinator, the ends of transactions to write into partitions."""
+"""WriteTxnMarkers: from a transaction coordinator, the ends of transactions to write into partitions.
+
+Version 1 is flexible, and later than 2.7: newer tools abort hanging transactions with it.
+"""
 
 from __future__ import annotations
 
@@ -42,4 +45,6 @@ class WriteTxnMarkersResponse(Message):
     markers: list[WritableTxnMarkerResult] = []
 
 
-WRITE_TXN_MARKERS = Api(27, "WriteTxnMarkers", "0", request=WriteTxnMarkersRequest, response=WriteTxnMarkersResponse)
+WRITE_TXN_MARKERS = Api(
+    27, "WriteTxnMarkers", "0-1", flexible=1, request=WriteTxnMarkersRequest, response=WriteTxnMarkersResponse
+)

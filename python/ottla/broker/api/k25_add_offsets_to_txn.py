@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.internal_topics import OFFSETS
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
-from ottla.replication.internal_topic import partition_for
 from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ VERSIONS = range(3)
 def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: AddOffsetsToTxnRequest = ADD_OFFSETS_TO_TXN.decode_request(version, request)
-    count = len(broker.metadata.topics.get(OFFSETS, ())) or broker.config.get_int("offsets.topic.num.partitions")
+    offsets = broker.groups.topic
 
     def answer(code: int) -> None:
         if version < 2 and code == ProducerFenced.code:
@@ -34,6 +32,6 @@ def handle(broker: Broker, request: Request) -> None:
         asked.transactional_id,
         asked.producer_id,
         asked.producer_epoch,
-        [(OFFSETS, partition_for(asked.group_id, count))],
+        [(offsets.name, offsets.partition_for(asked.group_id))],
         answer,
     )

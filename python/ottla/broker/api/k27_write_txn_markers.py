@@ -1,4 +1,5 @@
 """WriteTxnMarkers (key 27): from a transaction coordinator, the markers that end transactions in partitions (KIP-98).
+Version 1, later than 2.7, is the lowest that the tools of 4.x use to abort one that hangs.
 
 Answered when every marker is safe as with acks=all: below the high watermark, and with one replica on disk. A partition
 refuses a marker of an older producer epoch or an older coordinator than it has seen. A marker on `__consumer_offsets`
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.broker import Broker
 
-VERSIONS = range(1)
+VERSIONS = range(2)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
