@@ -6,6 +6,7 @@ from pathlib import Path
 
 import ottla
 from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig, effective, reference
+from ottla.config.table import DYNAMIC_SETTINGS
 
 PACKAGE = Path(ottla.__file__).parent
 PROJECT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def names_in_code() -> set[str]:
             for name, settings in PROPERTIES.items():
                 if re.search(rf"\.{name}\b", text):
                     found |= settings
-    return found & (BROKER_SETTINGS.keys() | TOPIC_SETTINGS.keys())
+    return found & (BROKER_SETTINGS.keys() | DYNAMIC_SETTINGS.keys() | TOPIC_SETTINGS.keys())
 
 
 def test_the_page_is_in_step_with_the_table() -> None:

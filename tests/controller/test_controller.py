@@ -7,6 +7,7 @@ import trio
 import trio.testing
 
 from ottla.controller import NewTopic, create_partitions, create_topic, delete_topics
+from ottla.controller.admin import set_topic_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
 from ottla.coordination.znodes import PartitionState
@@ -184,6 +185,26 @@ async def test_unclean_election_only_where_the_topic_allows_it(cluster: TestClus
     await one.until(lambda: one.metadata("t")[0].leader == (1 if unclean else -1))
     expected = PartitionState(1, 1, (1,), 1) if unclean else PartitionState(-1, 1, (2,), 1)
     assert await state_of(cluster.admin, "t") == expected
+
+
+@pytest.mark.parametrize("of_topic", [False, True])
+async def test_allowing_unclean_elections_elects_where_nobody_leads(cluster: TestCluster, of_topic: bool) -> None:
+    one, two = await cluster.broker(1), await cluster.broker(2)
+    controller = cluster.controller(one)
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (2, 1)}))
+    await one.until(lambda: len(one.metadata("t")) == 1)
+    await cluster.admin.set(znodes.state_path("t", 0), PartitionState(2, 0, (2,), 1).encode())
+    await cluster.admin.create(znodes.ISR_CHANGE_PREFIX, znodes.encode_isr_change([("t", 0)]), sequential=True)
+    await one.until(lambda: one.metadata("t")[0].isr == [2])
+    await cluster.kill(two)
+    await one.until(lambda: one.metadata("t")[0].leader == -1)
+    if of_topic:
+        await set_topic_config(cluster.admin, "t", {"unclean.leader.election.enable": "true"})
+        controller.allow_unclean_elections_of("t")
+    else:
+        controller.allow_unclean_elections(False)
+        controller.allow_unclean_elections(True)
+    await one.until(lambda: one.metadata("t")[0].leader == 1)
 
 
 async def test_an_isr_change_that_was_not_told_is_not_overwritten(cluster: TestCluster) -> None:

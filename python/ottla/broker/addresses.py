@@ -30,16 +30,22 @@ class Addresses:
 
     def listen(self) -> None:
         """Opens every listener. Raises OSError, naming the address, if one cannot be had."""
-        ports = {}
         for endpoint in self._config.listeners:
             try:
                 port = self._server.listen(endpoint.host or "0.0.0.0", endpoint.port, endpoint.name)
             except OSError as error:
                 raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
-            ports[endpoint.name] = port
             self.listening.append(endpoint._replace(port=port))
-        for endpoint in self._config.advertised_listeners:
-            self._advertised[endpoint.name] = endpoint._replace(port=endpoint.port or ports[endpoint.name])
+        self.advertise(self._config)
+
+    def advertise(self, config: BrokerConfig) -> None:
+        """From now on clients and other brokers are told these addresses."""
+        ports = {endpoint.name: endpoint.port for endpoint in self.listening}
+        self._advertised = {
+            endpoint.name: endpoint._replace(port=endpoint.port or ports[endpoint.name])
+            for endpoint in config.advertised_listeners
+        }
+        for endpoint in config.advertised_listeners:
             if endpoint.is_wildcard:
                 logger.warning(
                     "listener %s has the wildcard address and advertised.listeners is not set: each client is told the "

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.resources import BROKER, TOPIC, own_broker
+from ottla.broker import loggers
+from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
 from ottla.broker.settings import DEFAULT
 from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
 from ottla.config.alter import Alteration, altered
+from ottla.config.dynamic import check_passwords, check_reconfiguration, usable
 from ottla.controller import admin
 from ottla.coordination import znodes
 from ottla.errors import (
@@ -108,6 +110,10 @@ class Admin:
                 await self._alter_topic(name, alterations, validate_only, replace)
             elif kind == BROKER:
                 await self._alter_broker(name, alterations, validate_only, replace)
+            elif kind == BROKER_LOGGER and not replace:
+                if name:
+                    own_broker(self._broker.id, name)
+                loggers.alter(alterations, validate_only=validate_only)
             else:
                 raise InvalidRequest(f"Resource type {kind} cannot be altered: topics are {TOPIC}, brokers {BROKER}.")
         except UnknownSetting as error:
@@ -132,7 +138,10 @@ class Admin:
         is_own = own_broker(self._broker.id, name)
         entity = name if is_own else DEFAULT
         current = {} if replace else await admin.get_config(self._broker.tree, "brokers", entity)
+        current, _ = usable(current, for_one_broker=is_own)
         wanted = altered(current, alterations, of_topic=False)
-        self._broker.config.require_dynamic(wanted, for_one_broker=is_own)
+        config = self._broker.config
+        check_reconfiguration(config, config.require_dynamic(wanted, for_one_broker=is_own))
+        check_passwords(wanted, for_one_broker=is_own)
         if not validate_only:
             await admin.set_config(self._broker.tree, "brokers", entity, wanted)

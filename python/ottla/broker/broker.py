@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla._core import Hub
-from ottla.broker import identity
+from ottla.broker import identity, reconfiguration
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
@@ -127,11 +127,13 @@ class Broker:
             await self.client_quotas.load(self.tree)
             self._quotas_changed(requests)
 
+            reconfiguration.subscribe(self, nursery)
+
             async def client_changed(kind: str, name: str) -> None:
                 await self.client_quotas.changed(self.tree, kind, name)
                 self._quotas_changed(requests)
 
-            await nursery.start(self.settings.watch, self._topic_changed, self._broker_changed, client_changed)
+            await nursery.start(self.settings.watch, self._topic_changed, client_changed)
             await nursery.start(self.groups.run)
             await self.registration.register()
             nursery.start_soon(self.registration.run)
@@ -174,16 +176,14 @@ class Broker:
     def _topic_changed(self, topic: str) -> None:
         self.logs.topic_config_changed(topic)
         self.replicas.topic_config_changed(topic)
+        if self.settings.topics.get(topic, {}).get("unclean.leader.election.enable", "").strip().lower() == "true":
+            self.controller.allow_unclean_elections_of(topic)
 
     def _quotas_changed(self, requests: Requests) -> None:
         quotas = self.client_quotas or None
         if quotas is not self.quotas:
             self.quotas = quotas
             requests.measure(quotas)
-
-    def _broker_changed(self) -> None:
-        for topic in {topic for topic, _ in self.replicas.partitions}:
-            self._topic_changed(topic)
 
     # --- what requests ask ---
 

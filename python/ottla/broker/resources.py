@@ -6,6 +6,7 @@ from ottla.errors import InvalidRequest
 
 TOPIC = 2
 BROKER = 4
+BROKER_LOGGER = 8
 
 
 def own_broker(broker_id: int, name: str) -> bool:

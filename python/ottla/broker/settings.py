@@ -7,11 +7,12 @@ restart.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import trio
 
 from ottla.config import BrokerConfig, ConfigError
+from ottla.config.dynamic import changed, usable
 from ottla.controller.admin import get_config
 from ottla.controller.config_changes import watch_config_changes
 from ottla.coordination import znodes
@@ -31,6 +32,7 @@ class Settings:
         self.topics: dict[str, dict[str, str]] = {}
         self._tree = tree
         self._broker_id = broker_id
+        self._subscribers: list[tuple[frozenset[str], Callable[[], None]]] = []
 
     async def load(self) -> None:
         """Reads all there is."""
@@ -45,19 +47,45 @@ class Settings:
         """Reads one topic's settings: those of a new topic are there before anyone is told of it."""
         self.topics[topic] = await get_config(self._tree, "topics", topic)
 
+    def subscribe(self, names: Iterable[str], changed: Callable[[], None]) -> None:
+        """Has `changed` called after the value of any of these settings of the broker changed; `config` has the new
+        one.
+        """
+        self._subscribers.append((frozenset(names), changed))
+
     async def _load_broker(self) -> None:
-        own = await get_config(self._tree, "brokers", str(self._broker_id))
-        default = await get_config(self._tree, "brokers", DEFAULT)
+        own = await self._usable(str(self._broker_id))
+        default = await self._usable(DEFAULT)
         try:
             self.config = self.config.with_dynamic(own, default)
         except ConfigError as error:
             # Someone wrote it past every check: what held before goes on to hold.
             logger.error("settings in /config/brokers are not taken: %s", error)
 
+    async def _usable(self, name: str) -> dict[str, str]:
+        settings = await get_config(self._tree, "brokers", name)
+        kept, problems = usable(settings, for_one_broker=name != DEFAULT)
+        for problem in problems:
+            logger.error("a setting in /config/brokers/%s is not taken: %s", name, problem)
+        return kept
+
+    async def _broker_changed(self) -> None:
+        before = self.config
+        await self._load_broker()
+        names = changed(before, self.config)
+        if names:
+            logger.info("settings changed: %s", ", ".join(sorted(names)))
+        for wanted, call in self._subscribers:
+            if not wanted.isdisjoint(names):
+                try:
+                    call()
+                except Exception:
+                    # One who cannot take a change keeps what he had; it must not end the broker.
+                    logger.exception("a change of %s has no effect", ", ".join(sorted(wanted & names)))
+
     async def watch(
         self,
         topic_changed: Callable[[str], None],
-        broker_changed: Callable[[], None],
         client_changed: Callable[[str, str], Awaitable[None]],
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
@@ -71,8 +99,7 @@ class Settings:
                 await self.load_topic(name)
                 topic_changed(name)
             elif kind == "brokers" and name in (DEFAULT, str(self._broker_id)):
-                await self._load_broker()
-                broker_changed()
+                await self._broker_changed()
             elif kind in ("users", "clients"):
                 await client_changed(kind, name)
 

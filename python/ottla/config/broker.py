@@ -30,6 +30,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT = 3
     STATIC = 4
     DEFAULT = 5
+    LOGGER = 6
 
 
 class BrokerConfig:
@@ -266,8 +267,9 @@ class BrokerConfig:
         """The value of a setting as text, as Kafka writes it; a secret is not hidden here."""
         return write(self.get(name))
 
-    def require_dynamic(self, settings: Mapping[str, str], *, for_one_broker: bool) -> None:
-        """Checks settings that somebody wants to give running brokers (AlterConfigs), without taking them.
+    def require_dynamic(self, settings: Mapping[str, str], *, for_one_broker: bool) -> BrokerConfig:
+        """Checks settings that somebody wants to give running brokers (AlterConfigs), without taking them. Returns what
+        would hold with them.
 
         Raises ConfigError: an unknown name, a setting that only a restart changes, one that only a single broker can
         have when it is meant for all, an invalid value, a contradiction with the others.
@@ -275,6 +277,5 @@ class BrokerConfig:
         for name in settings:
             require_dynamic(name, for_one_broker=for_one_broker)
         if for_one_broker:
-            self.with_dynamic(settings, self.dynamic_default)
-        else:
-            self.with_dynamic(self.dynamic_broker, settings)
+            return self.with_dynamic(settings, self.dynamic_default)
+        return self.with_dynamic(self.dynamic_broker, settings)

@@ -25,7 +25,7 @@ from ottla.controller import decisions, orders
 from ottla.controller.channel import Channel, Connect, connector
 from ottla.controller.deletion import Deletion
 from ottla.controller.election import Elected, elect
-from ottla.controller.model import Broker, Cluster, TopicPartition
+from ottla.controller.model import NO_LEADER, Broker, Cluster, TopicPartition
 from ottla.controller.requests import ControlRequest, RequestBatch
 from ottla.controller.store import ControllerMoved, FencedTree, Written
 from ottla.coordination import znodes
@@ -184,6 +184,17 @@ class Controller:
         self._put(event)
         return await order.result()
 
+    def allow_unclean_elections(self, allowed: bool) -> None:
+        """`unclean.leader.election.enable` changed. When it is turned on, partitions without a leader may get one."""
+        newly, self._unclean_default = allowed and not self._unclean_default, allowed
+        if newly and self.is_active:
+            self._put(("unclean elections", None))
+
+    def allow_unclean_elections_of(self, topic: str) -> None:
+        """The same, for one topic."""
+        if self.is_active:
+            self._put(("unclean elections", topic))
+
     # Election.
 
     async def _stand(self) -> Elected | None:
@@ -287,6 +298,8 @@ class _Term:
                 await self._on_topic(topic)
             case ("deletions",):
                 await self._on_deletions()
+            case ("unclean elections", topic):
+                await self._on_unclean_elections(topic)
             case ("isr changes",):
                 await self._on_isr_changes()
             case ("log dir events",):
@@ -550,6 +563,15 @@ class _Term:
             failed -= {name for name in failed if name.topic == deletion.topic}
         self._deletions.pop(deletion.topic, None)
         logger.info("topic %s is deleted", deletion.topic)
+
+    async def _on_unclean_elections(self, topic: str | None) -> None:
+        await self._replicas_left(
+            [
+                name
+                for name, partition in self.cluster.partitions()
+                if topic in (None, name.topic) and partition.state is not None and partition.state.leader == NO_LEADER
+            ]
+        )
 
     # Notifications from brokers.
 

@@ -372,6 +372,15 @@ class LogManager:
     def _native_config(self, topic: str | None) -> LogConfig:
         return native_config(self.topic_config(topic), self._settings.config)
 
+    def settings_changed(self) -> None:
+        """The broker's settings did, which are the defaults of every topic's."""
+        configs: dict[str, LogConfig] = {}
+        for logs in (self.logs, self.futures):
+            for (topic, _), log in logs.items():
+                if topic not in configs:
+                    configs[topic] = self._native_config(topic)
+                log.update_config(configs[topic])
+
     def topic_config_changed(self, topic: str) -> None:
         config = self._native_config(topic)
         for logs in (self.logs, self.futures):

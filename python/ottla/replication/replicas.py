@@ -141,6 +141,14 @@ class Replicas:
         partition.may_delete = "delete" in settings.get_list("cleanup.policy")
         partition.flush_on_acks_all = self._logs.flush_on_acks_all
 
+    def settings_changed(self) -> None:
+        """The broker's settings did, which are the defaults of every topic's."""
+        settings: dict[str, TopicConfig] = {}
+        for (topic, _), partition in self.partitions.items():
+            if topic not in settings:
+                settings[topic] = self._logs.topic_config(topic)
+            self._configure(partition, settings[topic])
+
     def topic_config_changed(self, topic: str) -> None:
         settings = self._logs.topic_config(topic)
         for (name, _), partition in self.partitions.items():

@@ -266,6 +266,19 @@ impl<T> Hub<T> {
         self.visit = None;
     }
 
+    /// Other limits for connections, from the next one on.
+    pub fn limit_connections(
+        &mut self,
+        connections_max: usize,
+        per_ip_max: usize,
+        per_ip_overrides: HashMap<std::net::IpAddr, usize>,
+    ) {
+        self.limits.connections_max = connections_max;
+        self.limits.connections_per_ip_max = per_ip_max;
+        self.limits.connections_per_ip_overrides = per_ip_overrides;
+        self.watch_listeners();
+    }
+
     /// A connection of another broker: it may use the reserve of the memory budget.
     pub fn mark_broker(&mut self, connection: u64) {
         if let Some(connection) = self.connections.get(connection) {

@@ -42,6 +42,15 @@ pub struct Hub {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Served;
 
+fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usize>> {
+    let parsed = overrides.into_iter().map(|(ip, count)| {
+        let ip = ip.parse::<IpAddr>();
+        ip.map(|ip| (ip.to_canonical(), count))
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    });
+    parsed.collect()
+}
+
 #[pymethods]
 impl Hub {
     #[new]
@@ -69,15 +78,7 @@ impl Hub {
         send_buffer_bytes: Option<usize>,
         receive_buffer_bytes: Option<usize>,
     ) -> PyResult<Self> {
-        let overrides = connections_per_ip_overrides
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(ip, count)| {
-                let ip = ip.parse::<IpAddr>();
-                ip.map(|ip| (ip.to_canonical(), count))
-                    .map_err(|error| PyValueError::new_err(error.to_string()))
-            })
-            .collect::<PyResult<_>>()?;
+        let overrides = by_address(connections_per_ip_overrides.unwrap_or_default())?;
         let limits = Limits {
             frame_bytes_max,
             queued_bytes_max,
@@ -129,6 +130,18 @@ impl Hub {
     #[getter]
     fn completions(&self) -> Completions {
         Completions::new(Arc::clone(self.hub.lock().completions()))
+    }
+
+    fn limit_connections(
+        &self,
+        connections_max: usize,
+        connections_per_ip_max: usize,
+        connections_per_ip_overrides: HashMap<String, usize>,
+    ) -> PyResult<()> {
+        let overrides = by_address(connections_per_ip_overrides)?;
+        let mut hub = self.hub.lock();
+        hub.limit_connections(connections_max, connections_per_ip_max, overrides);
+        Ok(())
     }
 
     fn mark_broker(&self, connection_id: u64) {

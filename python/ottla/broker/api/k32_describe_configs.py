@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.resources import BROKER, TOPIC, own_broker
+from ottla.broker import loggers
+from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
 from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
@@ -57,6 +58,14 @@ async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterab
         if own_broker(broker.id, resource.resource_name):
             return describe_broker(broker.config, names)
         return describe_default_broker(broker.config, names)
+    if resource.resource_type == BROKER_LOGGER:
+        if not own_broker(broker.id, resource.resource_name):
+            raise InvalidRequest("Broker id must not be empty")
+        return [
+            Described(name, level, Source.LOGGER, [], None, None, False, False)
+            for name, level in loggers.levels().items()
+            if names is None or name in names
+        ]
     raise InvalidRequest(
         f"Resource type {resource.resource_type} has no settings here; topics are {TOPIC}, brokers {BROKER}."
     )

@@ -1,0 +1,65 @@
+"""Log levels of a running broker, as the resource BROKER_LOGGER (KIP-412).
+
+Names are those of the log's lines (`ottla.controller.controller`) and `root`; levels have the names of log4j, since
+that is what tools send and show. Changes last until the broker ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.config import ConfigError
+from ottla.config.alter import Alteration, Operation
+from ottla.errors import InvalidRequest
+
+ROOT: Final = "root"
+LEVELS: Final = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": 5,
+}
+_NAMES: Final = {level: name for name, level in LEVELS.items()}
+
+
+def levels() -> dict[str, str]:
+    """Every logger and its level; the root's for one without a level of its own."""
+    root = _name(logging.getLogger().level)
+    named = {
+        name: _name(logger.level) if logger.level else root
+        for name, logger in sorted(logging.root.manager.loggerDict.items())
+        if isinstance(logger, logging.Logger)
+    }
+    return {ROOT: root, **named}
+
+
+def alter(alterations: Sequence[Alteration], *, validate_only: bool) -> None:
+    """Raises ConfigError for an unknown logger or level, InvalidRequest for what cannot be done; then nothing is."""
+    known = levels()
+    for name, operation, value in alterations:
+        if operation not in (Operation.SET, Operation.DELETE):
+            raise InvalidRequest(f"{operation.name} operation is not allowed for the BROKER_LOGGER resource")
+        if name not in known:
+            raise ConfigError(name, f"Logger {name} does not exist!")
+        if operation is Operation.SET and value not in LEVELS:
+            raise ConfigError(
+                name,
+                f"Cannot set the log level of {name} to {value} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(LEVELS)}",
+            )
+        if operation is Operation.DELETE and name == ROOT:
+            raise InvalidRequest(f"Removing the log level of the {ROOT} logger is not allowed")
+    if validate_only:
+        return
+    for name, operation, value in alterations:
+        logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
+        logger.setLevel(LEVELS[value] if operation is Operation.SET and value is not None else logging.NOTSET)
+
+
+def _name(level: int) -> str:
+    """The name of the level, or of the next quieter one for a level between two."""
+    return _NAMES[min((known for known in _NAMES if known >= level), default=logging.CRITICAL)]

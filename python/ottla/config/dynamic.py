@@ -1,0 +1,87 @@
+"""Settings of brokers that change while they run (KIP-226): what of the stored ones can be used, which changes a
+running broker takes, and what changed. Rules of Apache Kafka 2.7's `DynamicBrokerConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.names import base_setting, require_dynamic
+from ottla.config.values import ConfigError, InvalidValue, Type, UnknownSetting, check, parse
+
+THREADS: Final = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+)
+"""Numbers of threads: each change may halve or double them at most."""
+
+
+def usable(settings: Mapping[str, str], *, for_one_broker: bool) -> tuple[dict[str, str], list[str]]:
+    """Of settings as `/config/brokers/...` has them, those that a broker takes, and a sentence about each other one.
+
+    Somebody may have written them past every check, or for a broker of another version; one that is wrong must not
+    keep the others from having effect. Names that no setting has are kept, as in Kafka.
+    """
+    kept, problems = {}, []
+    for name, text in settings.items():
+        try:
+            require_dynamic(name, for_one_broker=for_one_broker)
+            setting = base_setting(name)
+            assert setting is not None
+            if setting.type is Type.PASSWORD:
+                raise ConfigError(name, f"{name} is encoded, and there is no password.encoder.secret to decode it with")
+            check(name, parse(name, setting.type, text), setting.valid)
+        except UnknownSetting:
+            pass
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        kept[name] = text
+    return kept, problems
+
+
+def changed(old: BrokerConfig, new: BrokerConfig) -> set[str]:
+    """The names of settings that have another value now."""
+    layers = (old.dynamic_default, old.dynamic_broker, new.dynamic_default, new.dynamic_broker)
+    names = {name for layer in layers for name in layer if base_setting(name) is not None}
+    return {name for name in names if old.get(name) != new.get(name)}
+
+
+def check_reconfiguration(old: BrokerConfig, new: BrokerConfig) -> None:
+    """Raises ConfigError if a running broker with the settings `old` does not take `new`."""
+    for name in THREADS:
+        before, after = old.get_int(name), new.get_int(name)
+        if after == before:
+            continue
+        if after < 1:
+            raise InvalidValue(name, f"{name}={after}: at least 1 is needed")
+        if not before // 2 <= after <= before * 2:
+            raise InvalidValue(
+                name,
+                f"{name}={after}: while the broker runs it can be halved or doubled at most, and it is {before}; "
+                "go there in steps",
+            )
+    if old.listeners != new.listeners:
+        raise ConfigError(
+            "listeners",
+            "listeners: Ottla does not open or close listeners while it runs yet; set it in the broker's file and "
+            "restart it",
+        )
+
+
+def check_passwords(settings: Mapping[str, str | None], *, for_one_broker: bool) -> None:
+    """Raises ConfigError if one of the settings is a secret: they are stored encoded, or not at all."""
+    for name, text in settings.items():
+        setting = base_setting(name)
+        if text is not None and setting is not None and setting.type is Type.PASSWORD:
+            if not for_one_broker:
+                raise ConfigError(name, f"{name}: a password can only be set for one broker at a time; name the broker")
+            raise ConfigError(
+                name, f"{name}: password.encoder.secret is not configured, so it cannot be stored; set it in the file"
+            )

@@ -1,0 +1,163 @@
+"""Settings of the broker that take effect while it runs, for one broker and for all, and log levels."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.config import BrokerConfig
+from ottla.config.dynamic import changed, usable
+from ottla.wire.k03_metadata import METADATA, MetadataRequest
+from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterConfigsRequest
+from ottla.wire.k33_alter_configs import AlterConfigsResource as AlterResource
+from ottla.wire.k44_incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.broker.conftest import Client, batch, connect
+from tests.broker.test_log_directories import produced, until
+from tests.peers.ottla import Broker, Brokers
+
+BROKER, BROKER_LOGGER = 4, 8
+SET, DELETE, APPEND = 0, 1, 2
+INVALID_REQUEST = 42
+
+
+@pytest.fixture
+def shared_broker(brokers: Brokers) -> Iterator[Broker]:
+    """Of its own: a test leaves settings behind."""
+    return brokers()
+
+
+def alter(
+    client: Client, name: str, value: str | None, *, broker: str = "", kind: int = BROKER, operation: int | None = None
+) -> tuple[int, str | None]:
+    operation = (DELETE if value is None else SET) if operation is None else operation
+    config = AlterableConfig(name=name, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=broker, configs=[config])
+    (row,) = client.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource])).responses
+    return row.error_code, row.error_message
+
+
+def describe(client: Client, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    (row,) = client.call(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])).results
+    assert row.error_code == 0, row.error_message
+    return {config.name: (config.value, config.config_source) for config in row.configs}
+
+
+def large(client: Client, topic: str) -> int:
+    ((row,),) = [row.partitions for row in client.produce(topic, batch(b"x" * 5000)).responses]
+    return row.error_code
+
+
+def test_defaults_of_topics_reach_their_logs_and_partitions(client: Client, shared_broker: Broker) -> None:
+    client.create("plain")
+    client.create("own", max_message_bytes="9000")
+    assert alter(client, "message.max.bytes", "2000") == (0, None)
+    until("the limit", lambda: large(client, "plain") == 10)
+    assert large(client, "own") == 0
+    # This broker's own setting is stronger than that of all.
+    assert alter(client, "message.max.bytes", "8000", broker=str(shared_broker.id)) == (0, None)
+    until("the other limit", lambda: large(client, "plain") == 0)
+    assert alter(client, "message.max.bytes", None, broker=str(shared_broker.id)) == (0, None)
+    until("the first limit", lambda: large(client, "plain") == 10)
+    assert alter(client, "message.max.bytes", None) == (0, None)
+    until("none", lambda: large(client, "plain") == 0)
+
+    assert alter(client, "min.insync.replicas", "2") == (0, None)
+    until("too few replicas", lambda: produced(client, "plain", 0) == 19)
+
+
+def test_limits_of_connections(client: Client, shared_broker: Broker) -> None:
+    def is_refused() -> bool:
+        with socket.create_connection(("127.0.0.1", shared_broker.port), timeout=10) as other:
+            other.settimeout(0.2)
+            try:
+                return other.recv(1) == b""
+            except TimeoutError:
+                return False
+
+    assert not is_refused()
+    assert alter(client, "max.connections.per.ip", "1") == (0, None)
+    until("the limit", is_refused)
+    assert alter(client, "max.connections.per.ip.overrides", "127.0.0.1:100") == (0, None)
+    until("the exception", lambda: not is_refused())
+
+
+def test_what_a_running_broker_does_not_take(client: Client, shared_broker: Broker) -> None:
+    own = str(shared_broker.id)
+    for name, value, broker, words in (
+        ("num.io.threads", "17", "", "halved or doubled"),
+        ("num.io.threads", "3", own, "halved or doubled"),
+        ("log.cleaner.threads", "0", "", "at least 1"),
+        ("num.partitions", "3", "", "restart"),
+        ("advertised.listeners", "PLAINTEXT://x:1", "", "name the broker"),
+        ("listeners", "PLAINTEXT://127.0.0.1:1", own, "listeners"),
+        ("listener.name.x.ssl.keystore.password", "secret", own, "password.encoder.secret"),
+        ("log.retention.ms", "soon", "", "log.retention.ms"),
+    ):
+        code, message = alter(client, name, value, broker=broker)
+        assert (code, words in (message or "")) == (INVALID_REQUEST, True), (name, code, message)
+    for threads in ("16", "8", "4"):
+        assert alter(client, "num.io.threads", threads) == (0, None)
+        until("it", lambda threads=threads: describe(client, BROKER, own)["num.io.threads"] == (threads, 3))  # type: ignore[misc]
+
+
+def test_advertised_addresses_change_for_clients_and_in_the_tree(client: Client, shared_broker: Broker) -> None:
+    own = str(shared_broker.id)
+    assert alter(client, "advertised.listeners", "PLAINTEXT://elsewhere.example:1234", broker=own) == (0, None)
+    seen = lambda: {(row.host, row.port) for row in client.call(METADATA, MetadataRequest(topics=[])).brokers}  # noqa: E731
+    until("the new address", lambda: seen() == {("elsewhere.example", 1234)})
+    # The controller reaches this broker no more, but what it knew stays.
+    assert alter(client, "advertised.listeners", None, broker=own) == (0, None)
+    until("the old address", lambda: seen() == {("127.0.0.1", shared_broker.port)})
+    client.create("after")
+
+
+def test_log_levels(client: Client, shared_broker: Broker) -> None:
+    own, logger = str(shared_broker.id), "ottla.requests"
+    before = describe(client, BROKER_LOGGER, own)
+    assert before["root"] == before[logger] == ("INFO", 6)
+    assert alter(client, logger, "DEBUG", kind=BROKER_LOGGER, broker=own) == (0, None)
+    assert alter(client, "root", "WARN", kind=BROKER_LOGGER, broker=own) == (0, None)
+    after = describe(client, BROKER_LOGGER, own)
+    assert (after["root"][0], after[logger][0], after["ottla.broker"][0]) == ("WARN", "DEBUG", "WARN")
+    assert alter(client, logger, None, kind=BROKER_LOGGER, broker=own) == (0, None)
+    assert describe(client, BROKER_LOGGER, own)[logger][0] == "WARN"
+    for name, value, operation in (
+        ("nobody", "INFO", SET),
+        (logger, "LOUD", SET),
+        (logger, "INFO", APPEND),
+        ("root", None, DELETE),
+    ):
+        code, message = alter(client, name, value, kind=BROKER_LOGGER, broker=own, operation=operation)
+        assert (code, bool(message)) == (INVALID_REQUEST, True), name
+    resource = AlterResource(resource_type=BROKER_LOGGER, resource_name=own, configs=[])
+    (row,) = client.call(ALTER_CONFIGS, AlterConfigsRequest(resources=[resource])).responses
+    assert row.error_code == INVALID_REQUEST
+
+
+def test_they_hold_after_a_restart(brokers: Brokers, shared_broker: Broker) -> None:
+    with connect(shared_broker) as client:
+        client.create("t")
+        assert alter(client, "message.max.bytes", "2000") == (0, None)
+    shared_broker.stop()
+    with connect(brokers.restart(shared_broker)) as client:
+        assert large(client, "t") == 10
+
+
+def test_one_stored_setting_that_is_wrong_does_not_keep_the_others_away() -> None:
+    stored = {"log.retention.ms": "1000", "message.max.bytes": "much", "num.partitions": "3", "no.such": "x"}
+    kept, problems = usable(stored, for_one_broker=False)
+    assert kept == {"log.retention.ms": "1000", "no.such": "x"}
+    assert [
+        problem.startswith(name)
+        for problem, name in zip(problems, ("message.max.bytes", "num.partitions"), strict=True)
+    ] == [True] * 2
+    old = BrokerConfig({"log.retention.ms": "1000"})
+    assert changed(old, old.with_dynamic({}, kept)) == set()
+    assert changed(old, old.with_dynamic({"log.retention.ms": "5"}, kept)) == {"log.retention.ms"}
