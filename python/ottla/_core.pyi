@@ -26,6 +26,15 @@ def encode_batch(
     level: int | None = None,
     base_offset: int = 0,
 ) -> bytes: ...
+def encode_messages(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None]],
+    *,
+    magic: int,
+    compression: str = "none",
+    base_offset: int = 0,
+    append_time_ms: int | None = None,
+) -> bytes: ...
+def down_convert(data: Buffer, *, magic: int, first_offset: int = 0, bytes_max: int = ...) -> bytes: ...
 def read_batches(data: Buffer, *, check_crc: bool = True) -> list[BatchInfo]: ...
 def decode_columns(
     data: Buffer,
@@ -83,6 +92,8 @@ class BatchInfo:
     def last_offset(self) -> int: ...
     @property
     def leader_epoch(self) -> int: ...
+    @property
+    def magic(self) -> int: ...
     @property
     def crc(self) -> int: ...
     @property
@@ -212,6 +223,8 @@ class LogConfig:
         retention_bytes: int = ...,
         retention_ms: int = 604_800_000,
         max_message_bytes: int = 1_048_588,
+        message_format: int = 2,
+        compression_type: str = "producer",
         message_timestamp_type: str = "CreateTime",
         message_timestamp_difference_max_ms: int = ...,
         file_delete_delay_ms: int = 60_000,
@@ -337,6 +350,7 @@ class Log:
     def append_as_follower(self, records: Buffer) -> AppendInfo: ...
     def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None: ...  # offset, timestamp, epoch
+    def offsets_before(self, timestamp_ms: int, count_max: int) -> list[int]: ...
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]: ...  # (epoch, end offset), or (-1, -1)
     def epoch_of(self, offset: int) -> int: ...  # -1 if unknown
     def begin_epoch(self, epoch: int) -> None: ...  # leader from now on; appends must name this epoch
@@ -599,7 +613,7 @@ class Request(Buffer):
                 int,
                 list[tuple[int, int]] | None,
                 int,
-                ReadInfo | FileSlice | bytes | None,
+                ReadInfo | FileSlice | ConvertedRecords | bytes | None,
                 tuple[int, int] | None,
             ]
         ],
@@ -653,6 +667,16 @@ class FetchRequest:
     # (topic, partition)
     @property
     def forgotten(self) -> tuple[tuple[str, int], ...]: ...
+
+@final
+class ConvertedRecords:
+    @property
+    def length(self) -> int: ...
+
+# value: per element None (as it is), records, False (has to be converted and may not be), or an error code
+def convert_fetched(
+    completions: Completions, token: int, fetched: Sequence[tuple[ReadInfo, int, bool]], magic: int
+) -> None: ...
 
 @final
 class Completions:

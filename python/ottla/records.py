@@ -1,4 +1,4 @@
-"""Record batches (format v2) and their columns, without a log or a broker.
+"""Record batches (format v2) and their columns, without a log or a broker. Messages of formats v0 and v1 are read too.
 
 A batch is bytes as a producer sends them, a broker stores them and a consumer fetches them. Several batches one after
 the other are a buffer: what a Fetch answer has, or a stretch of a segment file.
@@ -14,7 +14,7 @@ pyarrow and numpy use without a copy (`to_arrow`, or `numpy.asarray(columns.offs
 |----------------|-------------------------------------------|------------------------------------------------|
 | offset         | int64                                     |                                                |
 | timestamp      | timestamp, us (or ms), UTC                | milliseconds of the record, or of its append   |
-| timestamp_type | int32                                     | 0 CreateTime (the producer's), 1 LogAppendTime |
+| timestamp_type | int32                                     | 0 CreateTime, 1 LogAppendTime, -1 format v0    |
 | key, value     | binary                                    | null where the record has none                 |
 | headers        | list of struct of name utf8, value binary | null where the record has none                 |
 

@@ -1,24 +1,19 @@
 //! Appending: check, give offsets, write, note, publish; in that order, so that a failure leaves the log as it was.
 
-use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use super::config::{LogConfig, TimestampType};
 use super::error::{LogError, Result};
 use super::home::coarse_now;
 use super::log::{ANY_EPOCH, Log, Writer};
+use super::prepare::{Checked, Messages, Prepared, prepare};
 pub use super::producer_state::Origin;
+use super::rewrite::is_plain;
 use super::segment::{AppendFailure, Segment};
 use super::snapshots::end_marker;
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
-use crate::records::{
-    BatchHeader, Batches, Limits, Marker, Scratch, keyless_records, set_max_timestamp, stamp,
-    validate,
-};
-
-/// No marker is larger.
-const MARKER_BYTES_MAX: u32 = 256;
+use crate::records::{Batches, stamp};
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +28,6 @@ pub struct AppendInfo {
     pub is_duplicate: bool,
     /// `flush.messages` records wait for a flush now.
     pub flush_due: bool,
-}
-
-thread_local! {
-    /// What decompression needs, once per thread: a partition that is idle must not hold it.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
-/// A batch that passed, with what the checks learned.
-pub(super) struct Checked {
-    pub header: BatchHeader,
-    pub marker: Option<Marker>,
 }
 
 /// What an append may do.
@@ -100,7 +84,8 @@ impl Log {
         info.ok_or_else(|| LogError::Closed(self.partition.to_string()))
     }
 
-    /// None, with nothing appended and nothing staged, if a new segment would have to be started and may not.
+    /// None, with nothing appended and nothing staged, if a new segment would have to be started, or the records take long to unpack or to
+    /// pack, and that may not be.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn append_in(
         &self,
@@ -128,7 +113,30 @@ impl Log {
             }
         }
         self.check_epoch(leader_epoch)?;
-        let mut checked = check_produced(records, &config, origin, now_ms)?;
+        if when != When::Now && !is_plain(records, &config) {
+            // Messages have their offsets in them: what is staged goes first.
+            self.write_staged_by(writer);
+            writer.staged.check()?;
+        }
+        let (is_quick, first_offset) = (when != When::Now, self.end_offset());
+        let mut rewritten;
+        let mut records = records;
+        let mut checked = match prepare(records, &config, origin, now_ms, first_offset, is_quick)? {
+            Prepared::Kept(checked) => checked,
+            Prepared::Batch(batch, checked) => {
+                rewritten = batch;
+                records = &mut rewritten;
+                checked
+            }
+            Prepared::Messages(messages) => {
+                return self.append_messages(writer, &messages, &config, now_ms, is_quick);
+            }
+            Prepared::TooMuch => {
+                self.write_staged_by(writer);
+                writer.staged.check()?;
+                return Ok(None);
+            }
+        };
         let header = &mut checked.header;
         let stage = when == When::InTurn
             && self.may_stage(writer, records.len(), header, leader_epoch, &config, now_ms)?;
@@ -199,6 +207,34 @@ impl Log {
             });
         }
         Ok(())
+    }
+
+    /// Messages that have their offsets; nothing but their checks is behind them. None as in `append_in`.
+    fn append_messages(
+        &self,
+        writer: &mut Writer,
+        messages: &Messages,
+        config: &LogConfig,
+        now_ms: i64,
+        is_quick: bool,
+    ) -> Result<Option<AppendInfo>> {
+        let size = self.active()?.size_bytes() + messages.bytes.len() as u64;
+        if is_quick && size > u64::from(config.segment_bytes) {
+            return Ok(None);
+        }
+        let base_offset = self.end_offset();
+        let last = messages.batches.last();
+        let last_offset = last.map_or(base_offset - 1, |(_, last)| last.header.last_offset());
+        let is_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
+        self.write(writer, &messages.bytes, &messages.batches, config, now_ms)?;
+        Ok(Some(AppendInfo {
+            base_offset,
+            last_offset,
+            append_time_ms: if is_append_time { now_ms } else { -1 },
+            log_start_offset: self.start_offset(),
+            is_duplicate: false,
+            flush_due: self.is_flush_due(config, last_offset + 1),
+        }))
     }
 
     /// Appends what a leader sent, byte for byte: offsets, epochs and timestamps stay. Batches must continue the log; bytes of a last batch
@@ -292,7 +328,9 @@ impl Log {
                 .guard(self.roll_at(writer, first.header.base_offset, now_ms))?;
         }
         for (_, batch) in batches {
-            if batch.header.leader_epoch != writer.epoch {
+            if batch.header.is_message() {
+                self.clear_epochs(writer)?;
+            } else if batch.header.leader_epoch != writer.epoch {
                 self.assign_epoch(writer, batch.header.leader_epoch, batch.header.base_offset)?;
             }
         }
@@ -377,97 +415,4 @@ impl Log {
         }
         failure.error
     }
-}
-
-/// Everything that is checked about a batch before the log's own state is asked. Corrects a maximum timestamp that is not the records'.
-fn check_produced(
-    records: &mut [u8],
-    config: &LogConfig,
-    origin: Origin,
-    now_ms: i64,
-) -> Result<Checked> {
-    let size = crate::records::batch_size(records)?;
-    // A marker must come in whatever the limit is, or its transaction would never end.
-    let limit = match origin {
-        Origin::Coordinator => config.max_message_bytes.max(MARKER_BYTES_MAX),
-        _ => config.max_message_bytes,
-    } as usize;
-    if size > limit {
-        return Err(LogError::BatchTooLarge {
-            bytes: size,
-            bytes_max: config.max_message_bytes,
-        });
-    }
-    if size < records.len() {
-        return Err(LogError::InvalidRecord(
-            "more than one record batch for a partition".to_owned(),
-        ));
-    }
-    let limits = Limits {
-        batch_bytes_max: limit,
-        ..Limits::default()
-    };
-    let validated = SCRATCH.with_borrow_mut(|scratch| validate(records, &limits, scratch))?;
-    let mut header = validated.header;
-    if origin == Origin::Client {
-        validated.check_produced()?;
-        if header.base_offset != 0 {
-            let problem = format!(
-                "base_offset {} of a produced batch, should be 0",
-                header.base_offset
-            );
-            return Err(LogError::InvalidRecord(problem));
-        }
-    }
-    if config.compact && validated.keyless && !header.is_control() {
-        return Err(rejected_keyless(records, &header, &limits));
-    }
-    if config.message_timestamp_type == TimestampType::CreateTime {
-        check_timestamps(&validated, config, now_ms)?;
-        if header.max_timestamp != validated.max_timestamp && !header.is_control() {
-            set_max_timestamp(records, validated.max_timestamp);
-            header.max_timestamp = validated.max_timestamp;
-        }
-    }
-    let marker = end_marker(records, &header);
-    Ok(Checked { header, marker })
-}
-
-/// Names each record without key. Compaction keeps the last record of each key, so a compacted topic has no place for them.
-#[cold]
-fn rejected_keyless(records: &[u8], header: &BatchHeader, limits: &Limits) -> LogError {
-    let found =
-        SCRATCH.with_borrow_mut(|scratch| keyless_records(records, header, limits, scratch));
-    match found {
-        Ok(indexes) => LogError::RejectedRecords(
-            indexes
-                .into_iter()
-                .map(|index| {
-                    (
-                        index,
-                        "a compacted topic takes no record without key".to_owned(),
-                    )
-                })
-                .collect(),
-        ),
-        Err(error) => error.into(),
-    }
-}
-
-fn check_timestamps(
-    validated: &crate::records::Validated,
-    config: &LogConfig,
-    now_ms: i64,
-) -> Result<()> {
-    let difference_ms_max = config.message_timestamp_difference_max_ms;
-    for timestamp_ms in [validated.min_timestamp, validated.max_timestamp] {
-        if timestamp_ms != -1 && timestamp_ms.abs_diff(now_ms) > difference_ms_max.unsigned_abs() {
-            return Err(LogError::InvalidTimestamp {
-                timestamp_ms,
-                now_ms,
-                difference_ms_max,
-            });
-        }
-    }
-    Ok(())
 }

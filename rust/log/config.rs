@@ -1,5 +1,7 @@
 //! The settings of one log: Kafka's topic settings, under Kafka's names with `_` for `.`.
 
+use crate::records::Codec;
+
 /// Whose clock a record's timestamp comes from (`message.timestamp.type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
@@ -32,6 +34,10 @@ pub struct LogConfig {
     pub retention_ms: i64,
     /// The largest batch, as sent by the producer, in bytes.
     pub max_message_bytes: u32,
+    /// The format in which records are stored: 0, 1 or 2 (`message.format.version`).
+    pub message_format: i8,
+    /// The codec in which records are stored (`compression.type`); None for the producer's.
+    pub compression: Option<Codec>,
     pub message_timestamp_type: TimestampType,
     /// How far a producer's timestamp may be from our clock.
     pub message_timestamp_difference_max_ms: i64,
@@ -63,6 +69,8 @@ impl Default for LogConfig {
             retention_bytes: -1,
             retention_ms: 7 * DAY_MS,
             max_message_bytes: 1_048_588,
+            message_format: 2,
+            compression: None,
             message_timestamp_type: TimestampType::CreateTime,
             message_timestamp_difference_max_ms: i64::MAX,
             file_delete_delay_ms: 60_000,

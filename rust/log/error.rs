@@ -47,18 +47,16 @@ pub enum LogError {
     /// Some records of a batch break a rule of the topic, so none is stored: index in the batch and reason of each (KIP-467).
     #[error("One or more records have been rejected")]
     RejectedRecords(Vec<(i32, String)>),
+    /// The same, and at least one for its timestamp.
+    #[error("One or more records have been rejected due to invalid timestamp")]
+    RejectedTimestamps(Vec<(i32, String)>),
+    /// The topic's format has no place for what a batch says.
+    #[error("{0}")]
+    UnsupportedForFormat(String),
     #[error("a batch of {bytes} bytes is larger than max.message.bytes = {bytes_max}")]
     BatchTooLarge { bytes: usize, bytes_max: u32 },
     #[error("batches of {bytes} bytes do not fit into a segment of segment.bytes = {bytes_max}")]
     LargerThanSegment { bytes: usize, bytes_max: u32 },
-    #[error(
-        "timestamp {timestamp_ms} is more than {difference_ms_max} ms away from the broker's clock, {now_ms}"
-    )]
-    InvalidTimestamp {
-        timestamp_ms: i64,
-        now_ms: i64,
-        difference_ms_max: i64,
-    },
     /// The append was meant for another leader epoch than the log's.
     #[error("the append is for leader epoch {given}, the log is in epoch {current}")]
     OtherEpoch { given: i32, current: i32 },
@@ -108,7 +106,8 @@ impl LogError {
             Self::InvalidRecord(_) | Self::RejectedRecords(_) => 87,
             Self::BatchTooLarge { .. } => 10,
             Self::LargerThanSegment { .. } => 18,
-            Self::InvalidTimestamp { .. } => 32,
+            Self::RejectedTimestamps(_) => 32,
+            Self::UnsupportedForFormat(_) => 43,
             Self::OtherEpoch { .. } => 6,
             Self::OutOfOrderSequence { .. } => 45,
             Self::InvalidProducerEpoch { .. } => 47,

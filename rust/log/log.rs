@@ -333,8 +333,22 @@ impl Log {
         self.check_writable()?;
         self.expected_epoch.store(epoch, Ordering::Release);
         let mut writer = self.writer();
+        if self.config().message_format < 2 {
+            // Its messages would not say who wrote them, so nobody may ask the table (as in Kafka).
+            return self.clear_epochs(&mut writer);
+        }
         let end_offset = self.end_offset();
         self.assign_epoch(&mut writer, epoch, end_offset)
+    }
+
+    /// Messages of old formats carry no epoch: a log that gets them forgets all, and followers truncate to the high watermark.
+    pub(super) fn clear_epochs(&self, writer: &mut Writer) -> Result<()> {
+        writer.epoch = -1;
+        if self.epochs.read().entries().is_empty() {
+            return Ok(());
+        }
+        self.epochs.write().truncate_from_end(0);
+        self.save_epochs(writer)
     }
 
     /// Any other role change: appends that name an older epoch are refused from now on.

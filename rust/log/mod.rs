@@ -5,7 +5,9 @@
 
 pub mod append;
 pub mod checkpoint;
+mod checks;
 pub mod config;
+pub mod conversion;
 pub mod deletion;
 pub mod directory;
 pub mod error;
@@ -20,12 +22,15 @@ pub mod log;
 pub mod moving;
 pub mod names;
 pub mod offset_index;
+pub mod offsets_before;
 pub mod opening;
 mod pages;
 pub mod pending;
+mod prepare;
 pub mod producer_state;
 pub mod read;
 pub mod recovery;
+mod rewrite;
 pub mod scan;
 pub mod segment;
 pub mod share;

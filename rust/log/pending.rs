@@ -1,7 +1,7 @@
 //! Appends that may not run on the loop's thread.
 //!
 //! The loop appends small batches itself: a write into the page cache costs a few microseconds, a hand-over to a thread and back about
-//! as much. An append goes to an I/O thread instead if it is large (see [`INLINE_BYTES_MAX`]), if it would start a new segment, if the disk was slow just
+//! as much. An append goes to an I/O thread instead if it is large (see [`INLINE_BYTES_MAX`]), also when it is unpacked, if it would start a new segment, if the disk was slow just
 //! now (the kernel makes writers wait when too much is dirty), or if somebody else is writing to the log.
 //!
 //! Order: while a log has a pending append, all its appends queue. Checks, sequence numbers and offsets are done when an append's turn comes,
@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use super::append::{AppendInfo, Origin, When};
 use super::error::{LogError, Result};
 use super::log::Log;
+use super::rewrite::is_quick_to_store;
 use crate::io::IoPool;
 
 /// Larger appends go to an I/O thread. Measured with `benches/log.rs`: writing this much takes about ten times the hand-over.
@@ -101,7 +102,9 @@ impl Log {
         B: DerefMut<Target = [u8]> + Send + 'static,
     {
         self.check_writable()?;
-        if records.len() <= INLINE_BYTES_MAX && !self.home.is_slow() && !self.has_pending() {
+        let inline =
+            records.len() <= INLINE_BYTES_MAX && is_quick_to_store(&records, &self.config());
+        if inline && !self.home.is_slow() && !self.has_pending() {
             let appended = self.try_append(&mut records, leader_epoch, origin, guard, now_ms, when);
             if let Some(result) = appended {
                 return result.map(Some);

@@ -183,7 +183,8 @@ fn find_in_batch(
     start_offset: i64,
 ) -> Result<Option<(i64, i64)>> {
     let header: BatchHeader = batch.header;
-    if header.is_log_append_time() {
+    // Of a message set the header has only the last offset: it is opened.
+    if header.is_log_append_time() && !header.is_message() {
         return Ok(Some((
             header.base_offset.max(start_offset),
             header.max_timestamp,
@@ -197,13 +198,13 @@ fn find_in_batch(
     let size = header.size_bytes();
     BUFFER.with_borrow_mut(|buffer| {
         let mut walk = Walk {
-            header: &header,
+            header,
             timestamp_ms,
             start_offset,
             at: 0,
             index: 0,
         };
-        let plain = header.compression()? == Codec::None;
+        let plain = header.compression()? == Codec::None && !header.is_message();
         // Of an uncompressed batch no more is read than the search needs.
         let mut length = if plain { FIRST_BYTES.min(size) } else { size };
         loop {
@@ -220,9 +221,9 @@ fn find_in_batch(
                 )?
             } else {
                 SCRATCH.with_borrow_mut(|scratch| {
-                    let (records, _) =
-                        scratch.records(&buffer[..read], &header, &Limits::default())?;
-                    walk.over(records, true)
+                    let opened = scratch.open(&buffer[..read], &header, &Limits::default())?;
+                    walk.header = opened.header;
+                    walk.over(opened.records, true)
                 })?
             };
             if found.is_some() || length == size || read < length {
@@ -237,15 +238,15 @@ fn find_in_batch(
 }
 
 /// A search through a batch's records for the first that is young enough.
-struct Walk<'a> {
-    header: &'a BatchHeader,
+struct Walk {
+    header: BatchHeader,
     timestamp_ms: i64,
     start_offset: i64,
     at: usize,
     index: i32,
 }
 
-impl Walk<'_> {
+impl Walk {
     /// Goes on as far as `records` reach; the end of records that are not `whole` is no error.
     fn over(&mut self, records: &[u8], whole: bool) -> Result<Option<(i64, i64)>> {
         while self.index < self.header.record_count {
@@ -254,10 +255,12 @@ impl Walk<'_> {
                 Err(error) if whole => return Err(error.into()),
                 _ => return Ok(None),
             };
-            let timestamp_ms = self
-                .header
-                .base_timestamp
-                .wrapping_add(record.timestamp_delta);
+            let timestamp_ms = if self.header.is_log_append_time() {
+                self.header.max_timestamp
+            } else {
+                let base_ms = self.header.base_timestamp;
+                base_ms.wrapping_add(record.timestamp_delta)
+            };
             let offset = self
                 .header
                 .base_offset

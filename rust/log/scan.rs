@@ -145,15 +145,18 @@ impl Scan {
         if self.position >= self.end {
             return Ok(None);
         }
-        let header = match self.fill(HEADER_BYTES)? {
+        // A message of an old format may be shorter than a batch header.
+        let left = self.end - self.position;
+        let header = match self.fill(left.min(HEADER_BYTES as u64) as usize)? {
             Some(bytes) => BatchHeader::parse(bytes),
-            None => {
-                let left = self.end - self.position;
-                return Err(
-                    self.corrupt(format!("{left} bytes are left, less than a batch header"))
-                );
-            }
+            None => return Err(self.corrupt("the file ended while it was read")),
         };
+        if left < HEADER_BYTES as u64
+            && let Err(error) = &header
+            && error.is_incomplete()
+        {
+            return Err(self.corrupt(format!("{left} bytes are left, less than a batch header")));
+        }
         let header = header.map_err(|error| self.corrupt(error.to_string()))?;
         let left = self.end - self.position;
         if header.size_bytes() as u64 > left {

@@ -19,11 +19,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
-use super::append::Checked;
 use super::config::LogConfig;
 use super::error::{LogError, Result};
 use super::home::now_ms;
 use super::log::{Log, Writer};
+use super::prepare::Checked;
 use crate::records::BatchHeader;
 
 /// Larger batches are written by themselves: copying them costs more than a system call saves.

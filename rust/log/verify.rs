@@ -18,7 +18,7 @@ use super::producer_state::ProducerState;
 use super::snapshots::end_marker;
 use super::time_index::TimestampOffset;
 use super::transaction_index;
-use crate::records::{BatchHeader, HEADER_BYTES, Limits, Outcome, Scratch, validate};
+use crate::records::{BatchHeader, HEADER_BYTES, Limits, Outcome, Scratch, batch_size, validate};
 use crate::storage::{File, Mode, Storage};
 
 /// Something wrong.
@@ -228,13 +228,17 @@ impl Verifier<'_> {
             Err(problem) => return Ok(Err((problem, None))),
         };
         reader.read(position, header.size_bytes())?;
-        if let Err(error) = validate(&reader.bytes, &Limits::default(), scratch) {
-            // The length is right if a batch starts behind it.
-            let size = header.size_bytes() as u64;
-            let follows =
-                position + size == reader.length || reader.header(position + size)?.is_ok();
-            return Ok(Err((error.to_string(), follows.then_some(size))));
-        }
+        // Of a message set only its records know the first offset.
+        let header = match validate(&reader.bytes, &Limits::default(), scratch) {
+            Ok(validated) => validated.header,
+            Err(error) => {
+                // The length is right if a batch starts behind it.
+                let size = header.size_bytes() as u64;
+                let follows =
+                    position + size == reader.length || reader.header(position + size)?.is_ok();
+                return Ok(Err((error.to_string(), follows.then_some(size))));
+            }
+        };
         let (first_offset, last_offset) = (header.base_offset, header.last_offset());
         let size = Some(header.size_bytes() as u64);
         if first_offset < self.next_offset || last_offset < first_offset {
@@ -250,7 +254,8 @@ impl Verifier<'_> {
                 size,
             )));
         }
-        if header.leader_epoch < self.last_epoch {
+        // A message of an old format has none.
+        if header.leader_epoch < self.last_epoch && !header.is_message() {
             let problem = format!(
                 "leader epoch {} after {}",
                 header.leader_epoch, self.last_epoch
@@ -260,7 +265,7 @@ impl Verifier<'_> {
         if header.leader_epoch > self.last_epoch {
             self.epochs.push((header.leader_epoch, first_offset));
         }
-        self.last_epoch = header.leader_epoch;
+        self.last_epoch = self.last_epoch.max(header.leader_epoch);
         let aborts = self.transaction(&header, &reader.bytes);
         self.next_offset = last_offset + 1;
         self.report.batches += 1;
@@ -504,7 +509,9 @@ impl Reader {
             self.read(at, 1 << 20)?;
             let chunk = std::mem::take(&mut self.bytes);
             for (offset, window) in chunk.windows(17).enumerate() {
-                if window[16] != 2 {
+                // All zeros look like a message of format 0, of no length.
+                let sized = batch_size(window).is_ok_and(|size| size as u64 <= self.length - at);
+                if !sized {
                     continue;
                 }
                 let candidate = at + offset as u64;

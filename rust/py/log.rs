@@ -12,13 +12,13 @@ use super::buffer::Input;
 use super::coordinator;
 use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
-use super::records::BatchInfo;
+use super::records::{BatchInfo, codec};
 use crate::io;
 use crate::log::names::TopicPartition;
 use crate::log::share::Borrowed;
 use crate::log::verification::NO_GUARD;
 use crate::log::{self, Home, LogError, Origin, TimestampType, home};
-use crate::records::Marker;
+use crate::records::{Codec, Marker};
 use crate::storage::{RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -39,14 +39,15 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 impl From<LogError> for PyErr {
     fn from(error: LogError) -> Self {
         let exception = kafka_error(error.code(), error.to_string());
-        if let LogError::RejectedRecords(records) = error {
-            let told = Python::attach(|py| {
-                exception.value(py).setattr("record_errors", records)?;
-                PyResult::Ok(())
-            });
-            return told.err().unwrap_or(exception);
-        }
-        exception
+        let (LogError::RejectedRecords(records) | LogError::RejectedTimestamps(records)) = error
+        else {
+            return exception;
+        };
+        let told = Python::attach(|py| {
+            exception.value(py).setattr("record_errors", records)?;
+            PyResult::Ok(())
+        });
+        told.err().unwrap_or(exception)
     }
 }
 
@@ -58,7 +59,8 @@ impl LogConfig {
     #[new]
     #[pyo3(signature = (*, segment_bytes=1_073_741_824, segment_ms=604_800_000, segment_jitter_ms=0, segment_index_bytes=10_485_760,
         index_interval_bytes=4096, flush_messages=i64::MAX, flush_ms=i64::MAX, retention_bytes=-1, retention_ms=604_800_000,
-        max_message_bytes=1_048_588, message_timestamp_type="CreateTime", message_timestamp_difference_max_ms=i64::MAX,
+        max_message_bytes=1_048_588, message_format=2, compression_type="producer", message_timestamp_type="CreateTime",
+        message_timestamp_difference_max_ms=i64::MAX,
         file_delete_delay_ms=60_000, cleanup_policy="delete", max_compaction_lag_ms=i64::MAX, producer_id_expiration_ms=604_800_000, verify_transactions=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -72,6 +74,8 @@ impl LogConfig {
         retention_bytes: i64,
         retention_ms: i64,
         max_message_bytes: u32,
+        message_format: i8,
+        compression_type: &str,
         message_timestamp_type: &str,
         message_timestamp_difference_max_ms: i64,
         file_delete_delay_ms: u64,
@@ -89,6 +93,15 @@ impl LogConfig {
                 )));
             }
         };
+        if !(0..=2).contains(&message_format) {
+            let problem = format!("message_format {message_format}: 0, 1 or 2");
+            return Err(PyValueError::new_err(problem));
+        }
+        let compression = match compression_type {
+            "producer" => None,
+            "uncompressed" => Some(Codec::None),
+            name => Some(codec(name)?),
+        };
         let has = |policy: &str| {
             cleanup_policy
                 .split(',')
@@ -105,6 +118,8 @@ impl LogConfig {
             retention_bytes,
             retention_ms,
             max_message_bytes,
+            message_format,
+            compression,
             message_timestamp_type,
             message_timestamp_difference_max_ms,
             file_delete_delay_ms,
@@ -558,6 +573,11 @@ impl Log {
     fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<(i64, i64, i32)>> {
         let found = self.log.offset_for_timestamp(timestamp_ms)?;
         Ok(found.map(|found| (found.offset, found.timestamp_ms, found.leader_epoch)))
+    }
+
+    fn offsets_before(&self, timestamp_ms: i64, count_max: usize) -> PyResult<Vec<i64>> {
+        let now_ms = home::now_ms();
+        Ok(self.log.offsets_before(timestamp_ms, count_max, now_ms)?)
     }
 
     fn epoch_end_offset(&self, epoch: i32) -> (i32, i64) {

@@ -2,6 +2,7 @@
 
 pub mod buffer;
 mod client;
+mod conversion;
 mod coordinator;
 pub mod errors;
 mod log;
@@ -23,6 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     wire::register(module)?;
     net::register(module)?;
     client::register(module)?;
+    conversion::register(module)?;
     coordinator::register(module)?;
     // PyO3 lists every name in __all__; the stub is the list of names here, and checked against the module.
     module.delattr("__all__")

@@ -4,6 +4,7 @@ mod builder;
 mod columns;
 mod decoder;
 mod memory;
+mod messages;
 mod reader;
 
 pub use reader::BatchInfo;
@@ -70,8 +71,12 @@ fn stamp<'py>(
     append_time_ms: Option<i64>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let mut copy = batch.bytes(py).to_vec();
-    records::BatchHeader::parse(&copy).map_err(|error| record_error(&error))?;
-    records::stamp(&mut copy, base_offset, leader_epoch, append_time_ms);
+    let header = records::BatchHeader::parse(&copy).map_err(|error| record_error(&error))?;
+    if header.is_message() {
+        records::stamp_message(&mut copy, base_offset, append_time_ms);
+    } else {
+        records::stamp(&mut copy, base_offset, leader_epoch, append_time_ms);
+    }
     Ok(PyBytes::new(py, &copy))
 }
 
@@ -107,6 +112,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::BatchInfo>()?;
     module.add_class::<reader::Record>()?;
     module.add_class::<reader::RecordReader>()?;
+    messages::register(module)?;
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(validate, module)?)?;
     module.add_function(wrap_pyfunction!(stamp, module)?)?;

@@ -6,7 +6,7 @@ use super::batches::Batch;
 use super::control::{Marker, Outcome};
 use super::decode::Records;
 use super::error::RecordError;
-use super::validate::{Limits, Scratch};
+use super::scratch::{Limits, Scratch};
 
 /// A transaction that was aborted, as Fetch answers have it: this producer's batches from this offset on are not to be
 /// seen, until its marker.

@@ -19,10 +19,11 @@
 //!
 //! Everything is big-endian. The checksum leaves out the first 21 bytes, so a broker gives offsets and its epoch to a
 //! batch without touching what the producer wrote (KIP-98). In formats 0 and 1 the magic byte is at the same place, which
-//! is what tells them apart.
+//! is what tells them apart: a message of those is read as a batch of its own here (`message_set`).
 
 use super::compression::Codec;
 use super::error::{ErrorKind, RecordError};
+use super::message_set;
 use crate::checksum::crc32c;
 
 const BASE_OFFSET: usize = 0;
@@ -42,7 +43,7 @@ pub(super) const RECORD_COUNT: usize = BASE_SEQUENCE + 4;
 pub const HEADER_BYTES: usize = RECORD_COUNT + 4;
 /// base_offset and batch_length: what is needed to know where the next batch starts.
 pub const LOG_OVERHEAD_BYTES: usize = LEADER_EPOCH;
-/// The format that this module reads and writes.
+/// The format of record batches.
 pub const MAGIC_V2: i8 = 2;
 /// The timestamp of a record or an empty batch that has none.
 pub const NO_TIMESTAMP: i64 = -1;
@@ -62,7 +63,7 @@ pub fn is_transactional(bytes: &[u8]) -> bool {
     bytes.get(MAGIC) == Some(&2) && i16::from(flags) & TRANSACTIONAL != 0
 }
 
-/// The fixed fields of a batch, as they are in the bytes.
+/// The fixed fields of a batch, as they are in the bytes; for a message of format 0 or 1 see `message_set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
     pub base_offset: i64,
@@ -83,10 +84,13 @@ pub struct BatchHeader {
 impl BatchHeader {
     /// Reads the header at the start of `bytes`, which need not hold the whole batch.
     ///
-    /// Checked: batch_length covers a header, the magic is 2, last_offset_delta and record_count are not negative. The
+    /// Checked: batch_length covers a header, the magic is known, last_offset_delta and record_count are not negative. The
     /// checksum is not checked here (see [`check_crc`]).
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
-        batch_size(bytes)?;
+        let size = batch_size(bytes)?;
+        if (bytes[MAGIC] as i8) < MAGIC_V2 {
+            return message_set::header(bytes, size);
+        }
         let Some(fixed) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(incomplete("batch header", HEADER_BYTES, bytes.len()));
         };
@@ -122,6 +126,8 @@ impl BatchHeader {
 
     /// Writes the header over the first [`HEADER_BYTES`] of `batch`, as it is (no field is computed).
     ///
+    /// Only for format 2.
+    ///
     /// # Panics
     /// If `batch` is shorter than a header.
     pub fn write(&self, batch: &mut [u8]) {
@@ -150,6 +156,11 @@ impl BatchHeader {
     pub fn last_offset(&self) -> i64 {
         self.base_offset
             .wrapping_add(i64::from(self.last_offset_delta))
+    }
+
+    /// A message of format 0 or 1.
+    pub fn is_message(&self) -> bool {
+        self.magic < MAGIC_V2
     }
 
     /// The codec of the records; an error for the three numbers without a codec.
@@ -199,52 +210,55 @@ pub fn increment_sequence(sequence: i32, increment: i32) -> i32 {
 
 /// The size of the batch at the start of `bytes`, from its first 17 bytes.
 ///
-/// An `OldFormat` error names a message of format 0 or 1; `Incomplete` that less than 17 bytes are there.
+/// `Incomplete` says that less than 17 bytes are there.
 pub fn batch_size(bytes: &[u8]) -> Result<usize, RecordError> {
     let Some(fixed) = bytes.first_chunk::<CRC>() else {
         return Err(incomplete("batch header", HEADER_BYTES, bytes.len()));
     };
     let length = i32::from_be_bytes(field(fixed, BATCH_LENGTH));
     let magic = fixed[MAGIC] as i8;
-    // A message of format 0 has 14 bytes after its length; less than that is no message of any format.
-    if length < 14 || (magic == MAGIC_V2 && (length as usize) < HEADER_BYTES - LOG_OVERHEAD_BYTES) {
-        let problem = format!("{length} is less than the fixed fields");
-        return Err(RecordError::corrupt("batch_length", BATCH_LENGTH, problem));
-    }
-    match magic {
-        MAGIC_V2 => Ok(LOG_OVERHEAD_BYTES + length as usize),
-        0 | 1 => {
-            let problem = format!("a message of format {magic}, not a batch of format 2");
-            Err(RecordError::new(
-                ErrorKind::OldFormat,
-                "magic",
-                MAGIC,
-                problem,
-            ))
+    let least = match magic {
+        MAGIC_V2 => HEADER_BYTES - LOG_OVERHEAD_BYTES,
+        0 | 1 => message_set::fixed_bytes(magic),
+        _ => {
+            let problem = format!("{magic} is not a format");
+            return Err(RecordError::corrupt("magic", MAGIC, problem));
         }
-        _ => Err(RecordError::corrupt(
-            "magic",
-            MAGIC,
-            format!("{magic} is not a format"),
-        )),
+    };
+    match usize::try_from(length) {
+        Ok(length) if length >= least => Ok(LOG_OVERHEAD_BYTES + length),
+        _ => {
+            let problem = format!("{length} is less than the fixed fields");
+            Err(RecordError::corrupt("batch_length", BATCH_LENGTH, problem))
+        }
     }
 }
 
 /// Compares the batch's checksum with its bytes. `batch` is exactly one batch.
 pub fn check_crc(batch: &[u8], header: &BatchHeader) -> Result<(), RecordError> {
-    let computed = crc32c(batch.get(ATTRIBUTES..).unwrap_or_default());
+    let computed = if header.is_message() {
+        message_set::crc(batch)
+    } else {
+        crc32c(batch.get(ATTRIBUTES..).unwrap_or_default())
+    };
     if computed != header.crc {
         let problem = format!(
             "the stored checksum is {:#010x}, the bytes have {computed:#010x}",
             header.crc
         );
-        return Err(RecordError::corrupt("crc", CRC, problem));
+        let position = if header.is_message() {
+            message_set::CRC
+        } else {
+            CRC
+        };
+        return Err(RecordError::corrupt("crc", position, problem));
     }
     Ok(())
 }
 
 /// Writes what a leader gives to a batch, in place: the offset of its first record, the leader epoch, and for a topic
-/// with log append time that time. Only the last changes (and recomputes) the checksum. `batch` is one validated batch.
+/// with log append time that time. Only the last changes (and recomputes) the checksum. `batch` is one validated batch of
+/// format 2.
 ///
 /// # Panics
 /// If `batch` is shorter than a header.
@@ -279,7 +293,7 @@ pub fn set_crc(batch: &mut [u8]) {
 
 /// `SIZE` bytes at a constant position of a header whose length is known.
 #[inline(always)]
-fn field<const SIZE: usize>(fixed: &[u8], at: usize) -> [u8; SIZE] {
+pub(super) fn field<const SIZE: usize>(fixed: &[u8], at: usize) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     bytes.copy_from_slice(&fixed[at..at + SIZE]);
     bytes

@@ -176,7 +176,7 @@ pub struct Chunk {
     pub rows: usize,
     pub offsets: Vec<i64>,
     pub timestamps: Vec<i64>,
-    /// 0: the producer's time, 1: the append time.
+    /// 0: the producer's time, 1: the append time, -1: format 0, which has none.
     pub timestamp_types: Vec<i32>,
     pub keys: BinaryColumn,
     pub values: BinaryColumn,

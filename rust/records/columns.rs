@@ -9,7 +9,7 @@ use super::batch::{BatchHeader, HEADER_BYTES, check_crc};
 use super::batches::{Batch, Batches};
 use super::chunk::{Chunk, Row, Selection};
 use super::error::{ErrorKind, RecordError};
-use super::validate::{Limits, Scratch};
+use super::scratch::{Limits, Scratch};
 use super::walk::{self, RawRecord};
 
 /// The unit of the timestamp column. Batches have milliseconds; Spark and most tables have microseconds.
@@ -190,13 +190,13 @@ impl ColumnDecoder {
         if self.options.check_crc {
             check_crc(batch.bytes, &header)?;
         }
-        let (_, decompressed) = self
+        let opened = self
             .scratch
-            .records(batch.bytes, &header, &self.options.limits)?;
+            .open(batch.bytes, &header, &self.options.limits)?;
         self.open = Some(OpenBatch {
-            header,
+            header: opened.header,
             start,
-            decompressed,
+            decompressed: opened.is_unpacked,
             at: 0,
             next_index: 0,
         });
@@ -221,7 +221,7 @@ impl ColumnDecoder {
     ) -> Result<Option<Pause>, RecordError> {
         let header = open.header;
         let records = if open.decompressed {
-            self.scratch.decompressed()
+            self.scratch.unpacked()
         } else {
             buffer
                 .get(open.start + HEADER_BYTES..open.start + header.size_bytes())
@@ -229,7 +229,12 @@ impl ColumnDecoder {
         };
         let options = &self.options;
         let is_append_time = header.is_log_append_time();
-        let timestamp_type = i32::from(is_append_time);
+        // Format 0 has no timestamps.
+        let timestamp_type = if header.magic == 0 {
+            -1
+        } else {
+            i32::from(is_append_time)
+        };
         let scale = if options.timestamp_unit == TimestampUnit::Microseconds {
             1000
         } else {

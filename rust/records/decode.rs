@@ -2,9 +2,10 @@
 
 use super::batch::{BatchHeader, HEADER_BYTES};
 use super::batches::Batch;
+use super::compression::Codec;
 use super::encode::Header;
 use super::error::RecordError;
-use super::validate::{Limits, Scratch};
+use super::scratch::{Limits, Scratch};
 use super::walk;
 
 /// One record. Key, value and headers are where the batch (or its decompressed form) has them.
@@ -29,20 +30,41 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records of `batch`; compressed ones are unpacked at once, into `scratch`.
+    /// The records of `batch`, of any format; what has to be unpacked is unpacked at once, into `scratch`.
     pub fn new(
         batch: &Batch<'a>,
         limits: &Limits,
         scratch: &'a mut Scratch,
     ) -> Result<Self, RecordError> {
-        let (bytes, decompressed) = scratch.records(batch.bytes, &batch.header, limits)?;
+        let opened = scratch.open(batch.bytes, &batch.header, limits)?;
         Ok(Records {
-            header: batch.header,
-            bytes,
+            header: opened.header,
+            bytes: opened.records,
             at: 0,
             next_index: 0,
-            decompressed,
+            decompressed: opened.is_unpacked,
         })
+    }
+
+    /// The records of a batch that `validate` or `validate_produced` has just passed, with the header that it gave: nothing is unpacked again.
+    pub fn validated(batch: &'a [u8], header: &BatchHeader, scratch: &'a Scratch) -> Self {
+        let in_place = !header.is_message() && header.compression() == Ok(Codec::None);
+        Records {
+            header: *header,
+            bytes: if in_place {
+                batch.get(HEADER_BYTES..).unwrap_or_default()
+            } else {
+                scratch.unpacked()
+            },
+            at: 0,
+            next_index: 0,
+            decompressed: !in_place,
+        }
+    }
+
+    /// The batch's header; of a message set the one it would have as a batch, with its first offset and the number of its messages.
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
     }
 }
 

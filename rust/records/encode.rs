@@ -258,6 +258,29 @@ impl BatchBuilder {
     }
 }
 
+/// Appends a record without headers to `out`, wherever that is from.
+pub(super) fn write_plain(
+    out: &mut Vec<u8>,
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+) {
+    let body_bytes = 1
+        + varint::size_i64(timestamp_delta)
+        + varint::size_i32(offset_delta)
+        + slot_bytes(key)
+        + slot_bytes(value)
+        + 1;
+    varint::write_i32(out, body_bytes as i32);
+    out.push(0); // attributes
+    varint::write_i64(out, timestamp_delta);
+    varint::write_i32(out, offset_delta);
+    write_slot(out, key);
+    write_slot(out, value);
+    out.push(0); // no headers
+}
+
 fn slot_bytes(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |bytes| {
         varint::size_i32(bytes.len() as i32) + bytes.len()

@@ -1,4 +1,4 @@
-//! What is wrong with a record batch: which field, where, whose fault.
+//! What is wrong with a record batch or a message: which field, where, whose fault.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +10,6 @@ pub enum ErrorKind {
     Incomplete,
     /// Checksum, lengths or compressed bytes that no writer of the format produces.
     Corrupt,
-    /// A message of format 0 or 1: a valid one perhaps, but not a batch of format 2.
-    OldFormat,
     /// Readable, but the content breaks a rule (counts that disagree, a null key where one is needed, ...).
     InvalidRecord,
     /// A compression codec that the format does not know.
@@ -97,7 +95,6 @@ impl RecordError {
             ErrorKind::Incomplete | ErrorKind::Corrupt => 2,
             ErrorKind::TooLarge => 10,
             ErrorKind::InvalidTimestamp => 32,
-            ErrorKind::OldFormat => 43,
             ErrorKind::UnsupportedCompression => 76,
             ErrorKind::InvalidRecord => 87,
         }

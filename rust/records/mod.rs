@@ -1,7 +1,8 @@
-//! Record batches, format v2 (KIP-98): read, check, stamp, write, and decode into columns.
+//! Records: batches of format v2 (KIP-98) and messages of formats v0 and v1, read, checked, stamped, written, and decoded into columns.
 //!
 //! * `batch`: the header and the fields a broker stamps; `batches`: those of a buffer.
-//! * `validate`: what a broker checks before it takes a batch.
+//! * `message_set`: the old formats, read as batches; `message_builder`: written; `convert`: from a new to an older one.
+//! * `validate`: what a broker checks before it takes a batch; `scratch`: the memory for records that are unpacked.
 //! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
 //! * `columns`: many records into Arrow-shaped `chunk`s, with what a consumer must not see left out (`aborted`).
 //! * `walk`, `varint`: one record, read where it lies.
@@ -15,9 +16,13 @@ pub mod chunk;
 pub mod columns;
 pub mod compression;
 pub mod control;
+pub mod convert;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod message_builder;
+pub mod message_set;
+pub mod scratch;
 pub mod validate;
 pub mod varint;
 pub mod walk;
@@ -27,12 +32,16 @@ pub use batch::{BatchHeader, HEADER_BYTES, batch_size, check_crc, set_max_timest
 pub use batches::{Batch, Batches};
 pub use chunk::{Chunk, Selection};
 pub use columns::{ColumnDecoder, ColumnOptions, Pause, TimestampUnit};
-pub use compression::Codec;
+pub use compression::{Codec, Compressor};
 pub use control::{Marker, Outcome};
+pub use convert::{Wanted, down_convert};
 pub use decode::{Headers, Record, Records};
 pub use encode::{BatchBuilder, BatchOptions, Header};
 pub use error::{ErrorKind, RecordError};
-pub use validate::{Limits, Scratch, Validated, keyless_records, validate};
+pub use message_builder::MessageBuilder;
+pub use message_set::{set_timestamp, stamp_message};
+pub use scratch::{Limits, Opened, Scratch};
+pub use validate::{Produced, Validated, validate, validate_produced};
 
 #[cfg(test)]
 mod tests;

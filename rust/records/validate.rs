@@ -4,72 +4,11 @@ use super::batch::{
     ATTRIBUTES, BASE_SEQUENCE, BATCH_LENGTH, BatchHeader, HEADER_BYTES, NO_SEQUENCE, NO_TIMESTAMP,
     RECORD_COUNT, check_crc,
 };
-use super::compression::{Codec, Decompressor};
+use super::compression::Codec;
 use super::error::{ErrorKind, RecordError};
+use super::message_set::Source;
+use super::scratch::{Limits, Scratch};
 use super::walk::{self, RawRecord};
-
-/// The greatest sizes that are accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// A batch as it is stored, header included (`max.message.bytes` of the topic).
-    pub batch_bytes_max: usize,
-    /// The records of a compressed batch when they are decompressed. Kafka has no such limit, since it decompresses as
-    /// a stream; 128 MiB is far beyond what clients build and small beside a machine's memory.
-    pub decompressed_bytes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            batch_bytes_max: i32::MAX as usize,
-            decompressed_bytes_max: 128 << 20,
-        }
-    }
-}
-
-/// Memory that decompression reuses from batch to batch. One per thread; not shared.
-#[derive(Default)]
-pub struct Scratch {
-    decompressor: Decompressor,
-    decompressed: Vec<u8>,
-}
-
-/// A scratch that held more than this is made small again: one huge batch must not stay in memory.
-const SCRATCH_BYTES_KEPT_MAX: usize = 4 << 20;
-
-impl Scratch {
-    /// What the last compressed batch decompressed to.
-    pub(super) fn decompressed(&self) -> &[u8] {
-        &self.decompressed
-    }
-
-    /// The records of a batch, decompressed if need be; the second is true if they were.
-    pub fn records<'a>(
-        &'a mut self,
-        batch: &'a [u8],
-        header: &BatchHeader,
-        limits: &Limits,
-    ) -> Result<(&'a [u8], bool), RecordError> {
-        let records = batch.get(HEADER_BYTES..).unwrap_or_default();
-        let codec = header.compression()?;
-        if codec == Codec::None {
-            return Ok((records, false));
-        }
-        if self.decompressed.capacity() > SCRATCH_BYTES_KEPT_MAX {
-            self.decompressed = Vec::new();
-        }
-        self.decompressed.clear();
-        self.decompressor
-            .decompress(
-                codec,
-                records,
-                limits.decompressed_bytes_max,
-                &mut self.decompressed,
-            )
-            .map_err(|error| error.moved_by(HEADER_BYTES))?;
-        Ok((&self.decompressed, true))
-    }
-}
 
 /// What the walk over a valid batch saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +35,47 @@ pub struct Validated {
 /// Errors name the field and its position. An error in the first 61 bytes or in the checksum is `Corrupt` (the client
 /// sends again), one in checked bytes is `InvalidRecord` (sending again would not help). Memory: at most
 /// `limits.decompressed_bytes_max`, and what the codec's window needs.
+///
+/// A message (set) of format 0 or 1 passes under the same rules; its header is the one it would have as a batch.
 pub fn validate(
     batch: &[u8],
     limits: &Limits,
     scratch: &mut Scratch,
 ) -> Result<Validated, RecordError> {
+    let header = checked_header(batch, limits)?;
+    let opened = scratch.open(batch, &header, limits)?;
+    walk_all(opened.records, opened.header, opened.is_unpacked)
+}
+
+/// A message (set) of format 0 or 1 as a producer sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct Produced {
+    /// Its header is for the records in the scratch, which count from 0.
+    pub validated: Validated,
+    pub codec: Codec,
+    /// Its messages have the offsets 0, 1, 2, ...: it can be stored as it is, with another outer offset.
+    pub is_numbered: bool,
+}
+
+/// Checks one message (set) under the rules for producers, and leaves its records in the scratch.
+pub fn validate_produced(
+    message: &[u8],
+    limits: &Limits,
+    scratch: &mut Scratch,
+) -> Result<Produced, RecordError> {
+    let header = checked_header(message, limits)?;
+    let codec = header.compression()?;
+    let limit = limits.decompressed_bytes_max;
+    let unpacked = scratch.unpack(message, &header, Source::Producer, limit)?;
+    Ok(Produced {
+        validated: walk_all(scratch.unpacked(), unpacked.header, true)?,
+        codec,
+        is_numbered: unpacked.is_numbered,
+    })
+}
+
+/// The header of exactly one batch whose size and checksum are right.
+fn checked_header(batch: &[u8], limits: &Limits) -> Result<BatchHeader, RecordError> {
     let header = BatchHeader::parse(batch)?;
     let size = header.size_bytes();
     if size > limits.batch_bytes_max {
@@ -130,28 +105,7 @@ pub fn validate(
         ));
     }
     check_crc(batch, &header)?;
-    let (records, decompressed) = scratch.records(batch, &header, limits)?;
-    walk_all(records, header, decompressed)
-}
-
-/// The indexes of the records without key, for a batch that [`validate`] found to have some.
-#[cold]
-pub fn keyless_records(
-    batch: &[u8],
-    header: &BatchHeader,
-    limits: &Limits,
-    scratch: &mut Scratch,
-) -> Result<Vec<i32>, RecordError> {
-    let (records, _) = scratch.records(batch, header, limits)?;
-    let (mut found, mut at) = (Vec::new(), 0);
-    for index in 0..header.record_count {
-        let record = walk::read(records, at)?;
-        if record.key.length < 0 {
-            found.push(index);
-        }
-        at = record.end;
-    }
-    Ok(found)
+    Ok(header)
 }
 
 /// Walks over all records. A record's damage is `placed` where it is in the batch or in the decompressed records.
@@ -290,8 +244,8 @@ impl Seen {
 
 impl Validated {
     /// What holds for a batch that comes from a producer, but not for one from a leader (compaction leaves gaps, and
-    /// coordinators write control batches): at least one record, offsets without gaps, no control batch, a sequence if
-    /// there is a producer id, timestamps that are the producer's own.
+    /// coordinators write control batches): at least one record, offsets without gaps (unless packed: see `consecutive`), no control
+    /// batch, a sequence if there is a producer id, timestamps that are the producer's own.
     pub fn check_produced(&self) -> Result<(), RecordError> {
         let header = &self.header;
         let (count, last) = (header.record_count, header.last_offset_delta);
@@ -306,7 +260,8 @@ impl Validated {
             let problem = format!("{count} records, but last_offset_delta is {last}");
             return Err(RecordError::invalid("record_count", RECORD_COUNT, problem));
         }
-        if !self.consecutive {
+        // Where the records are packed, Kafka's rule is to number them anew: some clients of format 1 could not count.
+        if !self.consecutive && header.compression()? == Codec::None {
             return Err(RecordError::invalid(
                 "offset_delta",
                 HEADER_BYTES,

@@ -90,6 +90,24 @@ pub fn decode_request(body: &[u8], version: i16) -> Result<ProduceRequest, WireE
     })
 }
 
+const BATCHES_SINCE: i16 = 3;
+const ZSTD_SINCE: i16 = 7;
+
+/// Why this version may not carry these records: error code and reason. Before version 3 anything goes, as clients have sent messages of the
+/// wrong format in the wrong version. The log looks at all the rest.
+pub fn format_problem(version: i16, records: &[u8]) -> Option<(i16, &'static str)> {
+    if version < BATCHES_SINCE {
+        return None;
+    }
+    let (magic, attributes) = (*records.get(16)?, *records.get(22)?);
+    if magic != 2 {
+        let problem =
+            "Produce 3 and later take record batches (magic 2), not messages of older formats";
+        return Some((87, problem));
+    }
+    (version < ZSTD_SINCE && attributes & 7 == 4).then_some((76, "zstd needs Produce 7 or later"))
+}
+
 /// What became of one partition's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionResult<'a> {

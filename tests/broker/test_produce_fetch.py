@@ -17,8 +17,6 @@ from ottla.errors import (
     OffsetOutOfRange,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
-    UnsupportedForMessageFormat,
-    UnsupportedVersion,
 )
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k44_incremental_alter_configs import (
@@ -98,14 +96,6 @@ def test_unknown_partitions_and_stale_epochs(client: Client) -> None:
     assert code(current_leader_epoch=7) == UnknownLeaderEpoch.code
     assert FencedLeaderEpoch.code not in (code(), code(current_leader_epoch=0))
     assert client.produce("epochs", batch(b"a"), partition=9).responses[0].partitions[0].error_code == 3
-
-
-def test_versions_that_carry_older_formats(client: Client) -> None:
-    client.create("old")
-    assert (
-        client.produce("old", b"", version=2).responses[0].partitions[0].error_code == UnsupportedForMessageFormat.code
-    )
-    assert client.fetch("old", version=3).responses[0].partition_responses[0].error_code == UnsupportedVersion.code
 
 
 def test_refused_produces_change_nothing(client: Client) -> None:

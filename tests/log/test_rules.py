@@ -90,7 +90,7 @@ def test_timestamps(make: Factory) -> None:
 
 def test_compacted_logs_need_keys(make: Factory) -> None:
     log = make(cleanup_policy="compact,delete")
-    refused(log, batch(b"a"), errors.InvalidRecord, "key")
+    refused(log, batch(b"a"), errors.InvalidRecord, "records have been rejected")
     log.append_bytes(batch(b"a", key=b"k"), 0)
 
 

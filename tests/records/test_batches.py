@@ -19,7 +19,6 @@ from ottla.errors import (
     KafkaError,
     MessageTooLarge,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 from tests.peers.skips import require
 from tests.records.samples import CODECS, NOW_MS, Sample, many, shapes
@@ -176,7 +175,8 @@ def test_errors_say_field_and_place() -> None:
 
     cases: list[tuple[bytes, type[KafkaError], str]] = [
         (changed(80, 0xFF), CorruptMessage, "crc at byte 17: the stored checksum is 0x"),
-        (changed(16, 1), UnsupportedForMessageFormat, "magic at byte 16: a message of format 1"),
+        (changed(16, 3), CorruptMessage, "magic at byte 16: 3 is not a format"),
+        (changed(16, 1), CorruptMessage, "crc at byte 12: "),
         (changed(8, 0, 0, 0, 9), CorruptMessage, "batch_length at byte 8: 9 is less"),
         (batch[:-1], CorruptMessage, "needs|are there"),
         (with_payload(batch, "zstd", b"nonsense"), InvalidRecord, "records at byte 61: zstd"),

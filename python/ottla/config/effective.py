@@ -101,6 +101,8 @@ EFFECTIVE_OF_TOPICS: Final = frozenset(
         "index.interval.bytes",
         "max.compaction.lag.ms",
         "max.message.bytes",
+        "message.downconversion.enable",
+        "message.format.version",
         "message.timestamp.difference.max.ms",
         "message.timestamp.type",
         "min.insync.replicas",
@@ -126,7 +128,6 @@ EFFECTIVE: Final = _of_brokers()
 
 PARTIAL: Final = {
     "cleanup.policy": "with compact, records need keys and nothing is deleted; nothing is compacted yet.",
-    "compression.type": "batches are stored as the producer compressed them, whatever it says.",
     "max.compaction.lag.ms": "it closes segments in time; nothing is compacted yet.",
 }
 """What some settings do less than their description says."""

@@ -120,6 +120,14 @@ def broker_value(broker: BrokerConfig, name: str) -> Value:
     return setting.default if setting.broker_name is None else broker.get(setting.broker_name)
 
 
+def record_format(version: str) -> int:
+    """The format of records that a `message.format.version` stands for: 0, 1 or 2."""
+    from ottla.config.table import VERSIONS
+
+    place = VERSIONS.names.index(_full_version(version))
+    return sum(place >= VERSIONS.names.index(first) for first in ("0.10.0-IV0", "0.11.0-IV0"))
+
+
 def _full_version(version: str) -> str:
     """The full name of a format version, as Kafka shows it for topics."""
     from ottla.config.table import VERSIONS

@@ -15,6 +15,7 @@ import trio
 
 from ottla._core import LogConfig, LogDirectory
 from ottla.config import BrokerConfig, ConfigError, TopicConfig
+from ottla.config.topic import record_format
 from ottla.errors import KafkaError, LogDirNotFound, StorageError
 from ottla.replication.data_directory import DataDirectory, common_identity, open_all
 
@@ -498,6 +499,8 @@ def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
         retention_bytes=topic.get_int("retention.bytes"),
         retention_ms=topic.get_int("retention.ms"),
         max_message_bytes=topic.get_int("max.message.bytes"),
+        message_format=record_format(topic.get_str("message.format.version")),
+        compression_type=topic.get_str("compression.type"),
         message_timestamp_type=topic.get_str("message.timestamp.type"),
         message_timestamp_difference_max_ms=topic.get_int("message.timestamp.difference.max.ms"),
         file_delete_delay_ms=topic.get_int("file.delete.delay.ms"),

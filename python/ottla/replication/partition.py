@@ -83,8 +83,10 @@ class Partition:
         "leader_epoch_start",
         "log",
         "log_start_told",
+        "may_convert_down",
         "may_delete",
         "min_insync_replicas",
+        "record_format",
         "replica_starts",
         "state",
         "topic",
@@ -104,6 +106,10 @@ class Partition:
         self.compression_type = "producer"
         #: `cleanup.policy` contains `delete`: records may be deleted by request.
         self.may_delete = True
+        #: Consumers of old formats may have what is stored converted.
+        self.may_convert_down = True
+        #: The format of records that is stored: 0, 1 or 2.
+        self.record_format = 2
         #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power
         #: cut.
         self.flush_on_acks_all = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ottla.config.topic import record_format
 from ottla.errors import ReplicaNotAvailable, StorageError
 from ottla.net import Server
 from ottla.replication.moves import Moves
@@ -139,6 +140,8 @@ class Replicas:
         partition.min_insync_replicas = settings.get_int("min.insync.replicas")
         partition.compression_type = settings.get_str("compression.type")
         partition.may_delete = "delete" in settings.get_list("cleanup.policy")
+        partition.may_convert_down = settings.get_bool("message.downconversion.enable")
+        partition.record_format = record_format(settings.get_str("message.format.version"))
         partition.flush_on_acks_all = self._logs.flush_on_acks_all
 
     def settings_changed(self) -> None:

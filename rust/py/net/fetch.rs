@@ -6,6 +6,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::py::conversion::ConvertedRecords;
 use crate::py::errors::wire_error;
 use crate::py::log::{FileSlice, ReadInfo};
 use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
@@ -127,6 +128,9 @@ fn records(given: &Bound<'_, PyAny>) -> PyResult<RecordData> {
     }
     if let Ok(slice) = given.cast::<FileSlice>() {
         return Ok(RecordData::File(slice.get().0.clone().into()));
+    }
+    if let Ok(converted) = given.cast::<ConvertedRecords>() {
+        return Ok(RecordData::Bytes(converted.get().take()));
     }
     let bytes = given.cast::<PyBytes>()?;
     Ok(RecordData::Bytes(bytes.as_bytes().to_vec()))

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::net::frames::Buffer;
 use crate::net::parts::{Part, Parts};
-use crate::py::errors::wire_error;
+use crate::py::errors::{kafka_error, wire_error};
 use crate::py::log::AppendInfo;
 use crate::records::BatchHeader;
 use crate::records::batch::is_transactional;
@@ -26,6 +26,7 @@ pub struct Asked {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct ProduceRequest {
     parts: Arc<Parts>,
+    api_version: i16,
     #[pyo3(get)]
     acks: i16,
     #[pyo3(get)]
@@ -51,7 +52,7 @@ impl ProduceRequest {
         if self.parts.has(index) != Some(true) {
             return Ok(None);
         }
-        let header = BatchHeader::parse(&self.records(index)?).ok();
+        let header = BatchHeader::parse(&self.taken(index)?).ok();
         let header = header.filter(|header| header.has_producer_id() && header.is_transactional());
         Ok(header.map(|header| {
             (
@@ -77,14 +78,23 @@ impl ProduceRequest {
 }
 
 impl ProduceRequest {
-    /// The records of one partition for the log to stamp and write, on any thread, by one user at a time.
-    pub fn records(&self, index: usize) -> PyResult<Part> {
+    fn taken(&self, index: usize) -> PyResult<Part> {
         if self.parts.has(index) != Some(true) {
             return Err(PyIndexError::new_err("no records of that number"));
         }
         self.parts
             .take(index)
             .ok_or_else(|| PyRuntimeError::new_err("these records are being appended already"))
+    }
+
+    /// The records of one partition for the log to stamp and write, on any thread, by one user at a time. An error if this version of the
+    /// request may not carry them.
+    pub fn records(&self, index: usize) -> PyResult<Part> {
+        let records = self.taken(index)?;
+        match produce::format_problem(self.api_version, &records) {
+            None => Ok(records),
+            Some((code, problem)) => Err(kafka_error(code, problem.to_owned())),
+        }
     }
 }
 
@@ -122,7 +132,8 @@ pub fn decode(
         }
         if let Some((_, name_at, name)) = &last {
             asked.partitions.push((name_at.clone(), data.partition));
-            tuples.push((name, data.partition, data.records.is_some()).into_pyobject(py)?);
+            let has_records = data.records.as_ref().is_some_and(|range| !range.is_empty());
+            tuples.push((name, data.partition, has_records).into_pyobject(py)?);
         }
     }
     let is_transactional = request.partitions.iter().any(|data| {
@@ -141,6 +152,7 @@ pub fn decode(
     Ok((
         ProduceRequest {
             parts: Arc::new(parts),
+            api_version,
             acks: request.acks,
             timeout_ms: request.timeout_ms,
             transactional_id,

@@ -14,6 +14,9 @@
 //! The Java client throws at blocks that depend on each other, so a batch that has them is refused before it is stored for
 //! consumers that cannot read it. It ignores content size and content checksum; librdkafka checks both, so they are
 //! checked here. Written: independent blocks of 64 KiB, no checksums, no content size.
+//!
+//! In messages of format 0 the checksum of the descriptor is taken over the magic too, which is wrong, and which old consumers expect
+//! (KAFKA-3160). It is written so there, and not looked at.
 
 use lz4_flex::block::{
     CompressTable, DecompressError, compress_into_with_table, decompress_into,
@@ -25,16 +28,31 @@ use super::{Codec, ENDS, Output, damaged};
 use crate::records::error::RecordError;
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-/// Version 1, independent blocks; blocks of 64 KiB; the second byte of XXH32 of these two.
-const DESCRIPTOR: [u8; 3] = [0x60, 0x40, 0x82];
+/// Version 1, independent blocks; blocks of 64 KiB.
+const DESCRIPTOR: [u8; 2] = [0x60, 0x40];
+/// The second byte of XXH32 of the descriptor, and what format 0 has instead.
+const CHECKSUM: u8 = 0x82;
+const CHECKSUM_V0: u8 = 0x1a;
 const BLOCK_BYTES: usize = 64 << 10;
 const STORED: u32 = 1 << 31;
 /// A byte of a match length adds at most 255.
 const RATIO_MAX: usize = 255;
 
-pub(super) fn read(packed: &[u8], output: &mut Output<'_>) -> Result<(), RecordError> {
+/// The checksum of the descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checksum {
+    Right,
+    /// That of format 0, or the right one.
+    Any,
+}
+
+pub(super) fn read(
+    packed: &[u8],
+    output: &mut Output<'_>,
+    checksum: Checksum,
+) -> Result<(), RecordError> {
     let mut input = Input { packed, at: 0 };
-    let frame = Frame::read(&mut input)?;
+    let frame = Frame::read(&mut input, checksum)?;
     let start = output.out.len();
     loop {
         let at = input.at;
@@ -112,7 +130,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn read(input: &mut Input<'_>) -> Result<Self, RecordError> {
+    fn read(input: &mut Input<'_>, checksum: Checksum) -> Result<Self, RecordError> {
         if input.take()? != MAGIC {
             return Err(damaged(Codec::Lz4, 0, "not a frame"));
         }
@@ -145,7 +163,7 @@ impl Frame {
             None
         };
         let hash = XxHash32::oneshot(0, &input.packed[start..input.at]);
-        if input.take()? != [(hash >> 8) as u8] {
+        if input.take()? != [(hash >> 8) as u8] && checksum == Checksum::Right {
             return Err(damaged(
                 Codec::Lz4,
                 start,
@@ -189,9 +207,13 @@ impl<'a> Input<'a> {
 pub(super) struct Writer(CompressTable);
 
 impl Writer {
-    pub fn write(&mut self, records: &[u8], out: &mut Vec<u8>) {
+    pub fn write(&mut self, records: &[u8], checksum: Checksum, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&DESCRIPTOR);
+        out.push(match checksum {
+            Checksum::Right => CHECKSUM,
+            Checksum::Any => CHECKSUM_V0,
+        });
         for block in records.chunks(BLOCK_BYTES) {
             let start = out.len();
             out.resize(start + 4 + get_maximum_output_size(block.len()), 0);

@@ -89,9 +89,29 @@ impl Decompressor {
             Codec::None => output.append(packed),
             Codec::Gzip => self.gzip.get_or_insert_default().read(packed, &mut output),
             Codec::Snappy => self.snappy.read(packed, &mut output),
-            Codec::Lz4 => lz4::read(packed, &mut output),
+            Codec::Lz4 => lz4::read(packed, &mut output, lz4::Checksum::Right),
             Codec::Zstd => zstd::read(&mut self.zstd, packed, &mut output),
         }
+    }
+
+    /// The same for a message set: the lz4 frames of format 0 have a wrong checksum (KAFKA-3160), which is not looked at.
+    pub fn decompress_set(
+        &mut self,
+        codec: Codec,
+        magic: i8,
+        packed: &[u8],
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RecordError> {
+        if codec != Codec::Lz4 || magic > 0 {
+            return self.decompress(codec, packed, bytes_max, out);
+        }
+        let mut output = Output {
+            start: out.len(),
+            out,
+            bytes_max,
+        };
+        lz4::read(packed, &mut output, lz4::Checksum::Any)
     }
 }
 
@@ -120,8 +140,16 @@ impl Compressor {
             Codec::None => out.extend_from_slice(records),
             Codec::Gzip => gzip::Writer::write(&mut self.gzip, level, records, out),
             Codec::Snappy => self.snappy.write(records, out),
-            Codec::Lz4 => self.lz4.write(records, out),
+            Codec::Lz4 => self.lz4.write(records, lz4::Checksum::Right, out),
             Codec::Zstd => self.zstd.get_or_insert_default().write(level, records, out),
+        }
+    }
+
+    /// Appends the messages of a set packed, as old consumers expect them.
+    pub fn compress_set(&mut self, codec: Codec, magic: i8, messages: &[u8], out: &mut Vec<u8>) {
+        match codec {
+            Codec::Lz4 if magic == 0 => self.lz4.write(messages, lz4::Checksum::Any, out),
+            codec => self.compress(codec, None, messages, out),
         }
     }
 }

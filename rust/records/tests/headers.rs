@@ -83,11 +83,11 @@ fn iteration_ends_with_the_batch_that_is_not_whole() {
         assert_eq!(batches.position(), 2 * HEADER_BYTES);
         assert!(batches.next().is_none());
     }
-    buffer[HEADER_BYTES + MAGIC] = 1;
+    buffer[HEADER_BYTES + MAGIC] = 3;
     let error = Batches::new(&buffer).nth(1).unwrap().unwrap_err();
     assert_eq!(
         (error.kind, error.field, error.position),
-        (ErrorKind::OldFormat, "magic", HEADER_BYTES + MAGIC)
+        (ErrorKind::Corrupt, "magic", HEADER_BYTES + MAGIC)
     );
 }
 

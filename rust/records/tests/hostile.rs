@@ -101,7 +101,8 @@ fn hostile_headers_of_batches_are_errors_that_name_the_field() {
         (8, &[0xff, 0xff, 0xff, 0xff], "batch_length", 2),
         (8, &[0, 0, 0, 48], "batch_length", 2),
         (8, &[0, 0, 0, 60], "batch_length", 2),
-        (16, &[1], "magic", 43),
+        // A message of format 1, with another checksum.
+        (16, &[1], "crc", 2),
         (16, &[9], "magic", 2),
         (21, &[0, 5], "attributes", 76),
         (21, &[0, 4], "records", 87),

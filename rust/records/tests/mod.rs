@@ -7,6 +7,7 @@ use super::*;
 mod columns;
 mod headers;
 mod hostile;
+mod messages;
 mod properties;
 mod rules;
 mod walk;

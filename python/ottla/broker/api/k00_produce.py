@@ -1,9 +1,7 @@
 """Produce (key 0): appends record batches to partitions.
 
-Versions 0-2 carry message sets of formats v0 and v1, which are not stored yet: they are answered with
-UNSUPPORTED_FOR_MESSAGE_FORMAT, but stay advertised, because librdkafka before 2.11.1 drops compression where they are
-missing (KAFKA-18659). Version 3: format v2, transactional id. 5: log start offset in the answer. 7: zstd. 8: record
-errors (KIP-467).
+Versions 0-2 carry message sets of formats v0 and v1; the log makes of them what the topic stores. Version 3: format v2
+only, transactional id. 5: log start offset in the answer. 7: zstd. 8: record errors (KIP-467).
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from ottla.errors import (
     StorageError,
     UnknownProducerId,
     UnknownTopicOrPartition,
-    UnsupportedForMessageFormat,
 )
 from ottla.replication.delayed import ProduceResult, WaitingProduce
 from ottla.replication.partition import Partition
@@ -34,6 +31,9 @@ if TYPE_CHECKING:
 
 VERSIONS = range(9)
 
+#: The first version that carries record batches (format v2).
+BATCHES_SINCE = 3
+
 ALL = -1
 
 
@@ -42,8 +42,6 @@ def handle(broker: Broker, request: Request) -> None:
     acks = produce.acks
     if acks not in (0, 1, ALL):
         return _answer(request, acks, [_error(InvalidRequiredAcks)] * len(produce))
-    if request.api_version < 3:
-        return _answer(request, acks, [_error(UnsupportedForMessageFormat)] * len(produce))
     asked = produce.partitions
     partitions = broker.replicas.partitions
     turn = broker.turn
@@ -62,7 +60,8 @@ def handle(broker: Broker, request: Request) -> None:
             results.append((partition.leader_error(-1), -1, -1, -1))
             continue
         if not has_records:
-            results.append(_error(InvalidRecord))
+            # An empty message set was no mistake.
+            results.append(_error(InvalidRecord) if request.api_version >= BATCHES_SINCE else (0, -1, -1, -1))
             continue
         if acks == ALL and not partition.has_enough_replicas:
             results.append(_error(NotEnoughReplicas))
@@ -188,7 +187,7 @@ def _refused(broker: Broker, partition: Partition, error: KafkaError) -> Produce
     if isinstance(error, StorageError):
         broker.replicas.storage_error(partition, error)
     if error.record_errors:
-        return (error.code, -1, -1, -1, error.record_errors, str(error))
+        return (error.code, -1, -1, partition.log.start_offset, error.record_errors, str(error))
     start = partition.log.start_offset if error.code in _WITH_LOG_START else -1
     return (error.code, -1, -1, start)
 

@@ -2,10 +2,9 @@
 
 Records leave by sendfile: nothing here touches their bytes. A fetch that finds too little parks with the partitions it
 asked for; when one of them moves on, only that one is looked at again.
-Versions 0-3 want message sets of formats v0 and v1: UNSUPPORTED_VERSION per partition until batches can be converted
-down. 4: isolation level. 5: log start offset. 7: sessions (KIP-227, `incremental_fetch.py`). 9: leader epoch
-(KIP-320). 10: zstd. 11: rack (KIP-392). 12: flexible; who says the epoch of its last record is told where its log
-parts from this one (KIP-595).
+Versions 0-3 want message sets of formats v0 and v1: what is newer is converted (`old_fetch.py`). 4: isolation level.
+5: log start offset. 7: sessions (KIP-227, `incremental_fetch.py`). 9: leader epoch (KIP-320). 10: zstd. 11: rack
+(KIP-392). 12: flexible; who says the epoch of its last record is told where its log parts from this one (KIP-595).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.broker import incremental_fetch
+from ottla.broker import incremental_fetch, old_fetch
 from ottla.broker.quotas.measured import fetch_bytes_max, throttle_fetch
 from ottla.errors import (
     KafkaError,
@@ -21,13 +20,12 @@ from ottla.errors import (
     StorageError,
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
-    UnsupportedVersion,
 )
 from ottla.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Asked
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla._core import FetchRequest, ReadInfo, Request
+    from ottla._core import ConvertedRecords, FetchRequest, ReadInfo, Request
     from ottla.broker.broker import Broker
 
 VERSIONS = range(13)
@@ -35,7 +33,8 @@ VERSIONS = range(13)
 #: place in the request, error code, high watermark, last stable offset, log start offset, aborted transactions,
 #: preferred replica, what to send, diverging epoch
 Row: TypeAlias = (
-    "tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, ReadInfo | None, tuple[int, int] | None]"
+    "tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, ReadInfo | ConvertedRecords | None, "
+    "tuple[int, int] | None]"
 )
 
 READ_COMMITTED = 1
@@ -53,10 +52,16 @@ def handle(broker: Broker, request: Request) -> None:
     return _Parked(broker, request, fetch, read).park(rows)
 
 
-def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Row]) -> None:
+def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Row], may_wait: bool = True) -> None:
     session_id = NO_SESSION
     if broker.quotas is not None and (throttle_ms := throttle_fetch(broker.quotas, request, fetch, rows)):
         return request.reply_fetch([], throttle_ms=throttle_ms)
+    if request.api_version < old_fetch.BATCHES_SINCE:
+
+        def wait(rows: list[Row]) -> None:
+            _Parked(broker, request, fetch, 0).park(rows)
+
+        return old_fetch.answer(broker, request, fetch, rows, wait if may_wait else None)
     if fetch.session_epoch == INITIAL_EPOCH:
         session_id = incremental_fetch.begin(broker, fetch, rows)
     return request.reply_fetch(rows, session_id=session_id)
@@ -73,6 +78,8 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
     is_committed = fetch.isolation_level == READ_COMMITTED
     is_replica = fetch.replica_id >= 0
     version = request.api_version
+    if version < old_fetch.BATCHES_SINCE:
+        left = min(left, old_fetch.BYTES_MAX)
     rows: list[Row] = []
     read = 0
     failed = False
@@ -124,8 +131,6 @@ def _known_to(version: int, error: int) -> int:
 
 def _unreadable(version: int, partition: Partition) -> int:
     """Whether clients of this Fetch version cannot read what the partition holds."""
-    if version < 4:
-        return UnsupportedVersion.code
     return UnsupportedCompressionType.code if partition.compression_type == "zstd" else 0
 
 
@@ -178,4 +183,4 @@ class _Parked:
         for partition in self._seen:
             partition.fetches.pop(self, None)
         rows, _, _ = _read(self._broker, self._request, self._fetch, self._fetch.partitions)
-        _answer(self._broker, self._request, self._fetch, rows)
+        _answer(self._broker, self._request, self._fetch, rows, may_wait=False)

@@ -1,6 +1,6 @@
 """ListOffsets (key 2): the first offset, the next one, or the first at or after a time.
 
-Version 0 (a list of segment offsets) is answered with UNSUPPORTED_VERSION per partition. 2: isolation level. 4: leader
+Version 0 lists where segments start (`_before`). 2: isolation level. 4: leader
 epochs (KIP-320). 5: OFFSET_NOT_AVAILABLE (KIP-207), which earlier versions see as LEADER_NOT_AVAILABLE.
 """
 
@@ -15,7 +15,7 @@ from ottla.errors import (
     LeaderNotAvailable,
     OffsetNotAvailable,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
+    UnsupportedForMessageFormat,
 )
 from ottla.errors import error as kafka_error
 from ottla.replication.partition import Partition
@@ -54,13 +54,15 @@ def handle(broker: Broker, request: Request) -> None:
         for wanted in topic.partitions:
             row = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
-                if version == 0:
-                    raise UnsupportedVersion("version 0 lists segment offsets")
-                if counts[topic.name, wanted.partition_index] > 1:
+                if version > 0 and counts[topic.name, wanted.partition_index] > 1:
                     raise InvalidRequest("the partition is named twice")
                 partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
                 if partition is None:
                     raise UnknownTopicOrPartition(f"{topic.name}-{wanted.partition_index}")
+                if version == 0:
+                    row.old_style_offsets = _before(partition, asked, wanted)
+                    rows.append(row)
+                    continue
                 row.offset, row.timestamp, epoch = _find(partition, asked, wanted)
                 if version >= 4:
                     row.leader_epoch = epoch
@@ -95,7 +97,21 @@ def _find(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPa
         return end, -1, partition.leader_epoch
     if wanted.timestamp == EARLIEST:
         return log.start_offset, -1, log.epoch_of(log.start_offset)
+    if partition.record_format == 0:
+        raise UnsupportedForMessageFormat(f"{partition} stores records without timestamps (message.format.version)")
     found = log.offset_for_timestamp(wanted.timestamp)
     if found is None or found[0] >= end:
         return -1, -1, -1
     return found
+
+
+def _before(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPartition) -> list[int]:
+    """Version 0: the newest first, at most `max_num_offsets`; a consumer sees nothing past the high watermark."""
+    error = partition.leader_error(-1)
+    if error and asked.replica_id != DEBUGGING:
+        raise kafka_error(error, str(partition))
+    offsets = partition.log.offsets_before(wanted.timestamp, max(0, wanted.max_num_offsets))
+    high_watermark = partition.log.high_watermark
+    if asked.replica_id == CONSUMER and any(offset > high_watermark for offset in offsets):
+        return [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+    return offsets

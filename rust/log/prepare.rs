@@ -1,0 +1,161 @@
+//! Everything that is checked about records before the log's own state is asked, and what is appended of them.
+
+use std::cell::RefCell;
+
+use super::checks::check_records;
+use super::config::{LogConfig, TimestampType};
+use super::error::{LogError, Result};
+use super::producer_state::Origin;
+use super::rewrite::{Rewrite, Rewritten, is_plain};
+use super::snapshots::end_marker;
+use crate::records::{
+    BatchHeader, Codec, ErrorKind, Limits, Marker, Records, Scratch, set_max_timestamp, validate,
+};
+
+/// What a batch may unpack to on the loop's thread; more goes to an I/O thread. See `benches/log.rs`.
+pub const INLINE_UNPACKED_BYTES_MAX: usize = 256 << 10;
+
+/// No marker is larger.
+const MARKER_BYTES_MAX: u32 = 256;
+
+thread_local! {
+    /// What decompression needs, once per thread: a partition that is idle must not hold it.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// A batch that passed, with what the checks learned.
+pub(super) struct Checked {
+    pub header: BatchHeader,
+    pub marker: Option<Marker>,
+}
+
+/// Messages of an old format with their offsets, and where each is in the bytes.
+pub(super) struct Messages {
+    pub bytes: Vec<u8>,
+    pub batches: Vec<(usize, Checked)>,
+}
+
+pub(super) enum Prepared {
+    /// The records are appended, stamped in place.
+    Kept(Checked),
+    /// This batch is.
+    Batch(Vec<u8>, Checked),
+    Messages(Messages),
+    /// It would take long, and `is_quick` was asked for.
+    TooMuch,
+}
+
+/// Checks `records` by the topic's rules, and makes of them what the topic stores. A maximum timestamp that is not the records' is corrected.
+pub(super) fn prepare(
+    records: &mut [u8],
+    config: &LogConfig,
+    origin: Origin,
+    now_ms: i64,
+    first_offset: i64,
+    is_quick: bool,
+) -> Result<Prepared> {
+    // A marker must come in whatever the limit is, or its transaction would never end.
+    let limit = match origin {
+        Origin::Coordinator => config.max_message_bytes.max(MARKER_BYTES_MAX),
+        _ => config.max_message_bytes,
+    };
+    let mut limits = Limits {
+        batch_bytes_max: limit as usize,
+        ..Limits::default()
+    };
+    if is_quick {
+        limits.decompressed_bytes_max = INLINE_UNPACKED_BYTES_MAX;
+    }
+    let prepared = SCRATCH.with_borrow_mut(|scratch| {
+        if is_plain(records, config)
+            && let Some(checked) = check_batch(records, config, &limits, origin, now_ms, scratch)?
+        {
+            return Ok(Prepared::Kept(checked));
+        }
+        let rewrite = Rewrite {
+            config,
+            limits: &limits,
+            origin,
+            now_ms,
+            first_offset,
+        };
+        match rewrite.of(records, scratch)? {
+            Rewritten::Messages(bytes, headers) => {
+                let checked = |(at, header)| {
+                    (
+                        at,
+                        Checked {
+                            header,
+                            marker: None,
+                        },
+                    )
+                };
+                let batches = headers.into_iter().map(checked).collect();
+                Ok(Prepared::Messages(Messages { bytes, batches }))
+            }
+            Rewritten::Batch(mut batch) => {
+                // Its records passed. What is left is its size, and what comes from the header.
+                let checked = check_batch(&mut batch, config, &limits, origin, now_ms, scratch)?;
+                let checked = checked.ok_or_else(|| {
+                    LogError::InvalidRecord("a batch that was numbered anew has gaps".to_owned())
+                })?;
+                Ok(Prepared::Batch(batch, checked))
+            }
+        }
+    });
+    match prepared {
+        Err(LogError::Record(error)) if is_quick && error.kind == ErrorKind::TooLarge => {
+            Ok(Prepared::TooMuch)
+        }
+        other => other,
+    }
+}
+
+/// A batch of format 2. None if its records are to be numbered anew.
+fn check_batch(
+    records: &mut [u8],
+    config: &LogConfig,
+    limits: &Limits,
+    origin: Origin,
+    now_ms: i64,
+    scratch: &mut Scratch,
+) -> Result<Option<Checked>> {
+    let size = crate::records::batch_size(records)?;
+    if size > limits.batch_bytes_max {
+        return Err(LogError::BatchTooLarge {
+            bytes: size,
+            bytes_max: config.max_message_bytes,
+        });
+    }
+    if size < records.len() {
+        return Err(LogError::InvalidRecord(
+            "more than one record batch for a partition".to_owned(),
+        ));
+    }
+    let validated = validate(records, limits, scratch)?;
+    let mut header = validated.header;
+    if origin == Origin::Client {
+        validated.check_produced()?;
+        if header.base_offset != 0 {
+            let problem = format!(
+                "base_offset {} of a produced batch, should be 0",
+                header.base_offset
+            );
+            return Err(LogError::InvalidRecord(problem));
+        }
+        if !validated.consecutive && header.compression()? != Codec::None {
+            return Ok(None);
+        }
+    }
+    let seen = Records::validated(records, &header, scratch);
+    check_records(&validated, seen, 0, config, now_ms)?;
+    if config.message_timestamp_type == TimestampType::CreateTime
+        && header.max_timestamp != validated.max_timestamp
+        && !header.is_control()
+    {
+        set_max_timestamp(records, validated.max_timestamp);
+        header.max_timestamp = validated.max_timestamp;
+    }
+    let marker = end_marker(records, &header);
+    Ok(Some(Checked { header, marker }))
+}

@@ -1,0 +1,94 @@
+//! Fetched records for old consumers, made on a thread of their own.
+
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::log::ReadInfo;
+use super::net::Completions;
+use crate::io::IoPool;
+use crate::log::conversion::{Converted, convert};
+use crate::log::{FileSlice, LogError};
+use crate::records::Wanted;
+
+/// Messages that were made for one answer, which takes them.
+#[pyclass(frozen, module = "ottla._core")]
+pub struct ConvertedRecords {
+    bytes: Mutex<Vec<u8>>,
+    #[pyo3(get)]
+    length: usize,
+}
+
+impl ConvertedRecords {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            length: bytes.len(),
+            bytes: Mutex::new(bytes),
+        }
+    }
+
+    /// The messages; empty the second time.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes.lock())
+    }
+}
+
+/// One thread: conversions wait for each other, not appends for them.
+fn pool() -> Option<&'static IoPool> {
+    static POOL: OnceLock<Option<IoPool>> = OnceLock::new();
+    POOL.get_or_init(|| IoPool::new("ottla-convert", 1).ok())
+        .as_ref()
+}
+
+type Made = Option<Result<Converted, LogError>>;
+
+#[pyfunction]
+pub fn convert_fetched(
+    completions: &Completions,
+    token: u64,
+    fetched: Vec<(PyRef<'_, ReadInfo>, i64, bool)>,
+    magic: i8,
+) -> PyResult<()> {
+    let jobs: Vec<(Option<FileSlice>, i64, bool)> = fetched
+        .iter()
+        .map(|(read, first_offset, may)| (read.0.slice.clone(), *first_offset, *may))
+        .collect();
+    let queue = completions.queue();
+    let pool = pool().ok_or_else(|| PyRuntimeError::new_err("no thread can be started"))?;
+    pool.submit(move || {
+        let make = |(slice, first_offset, may_convert): (Option<FileSlice>, i64, bool)| {
+            let slice = slice?;
+            let wanted = Wanted {
+                magic,
+                first_offset,
+                bytes_max: usize::try_from(slice.length).unwrap_or(usize::MAX),
+            };
+            Some(convert(&slice, &wanted, may_convert))
+        };
+        let made: Vec<Made> = jobs.into_iter().map(make).collect();
+        queue.push(token, Box::new(move |py| answers(py, made)));
+    });
+    Ok(())
+}
+
+/// For each: None to send it as it is, messages, False where a conversion was refused, or an error code.
+fn answers(py: Python<'_>, made: Vec<Made>) -> PyResult<Py<PyAny>> {
+    let answers = PyList::empty(py);
+    for one in made {
+        match one {
+            None | Some(Ok(Converted::Same)) => answers.append(py.None())?,
+            Some(Ok(Converted::Messages(bytes))) => answers.append(ConvertedRecords::new(bytes))?,
+            Some(Ok(Converted::Refused)) => answers.append(false)?,
+            Some(Err(error)) => answers.append(error.code())?,
+        }
+    }
+    Ok(answers.into_any().unbind())
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ConvertedRecords>()?;
+    module.add_function(wrap_pyfunction!(convert_fetched, module)?)
+}
