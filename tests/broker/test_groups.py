@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import (
+    ConcurrentTransactions,
     CoordinatorLoadInProgress,
     FencedInstanceId,
     GroupIdNotFound,
@@ -16,6 +17,7 @@ from ottla.errors import (
     InvalidGroupId,
     InvalidRequest,
     InvalidSessionTimeout,
+    InvalidTxnState,
     MemberIdRequired,
     NonEmptyGroup,
     NotCoordinator,
@@ -23,6 +25,7 @@ from ottla.errors import (
     RebalanceInProgress,
     UnknownMemberId,
     UnknownTopicOrPartition,
+    UnstableOffsetCommit,
 )
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -30,6 +33,15 @@ from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIde
 from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribedGroup, DescribeGroupsRequest
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
+from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
+from ottla.wire.k28_txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from ottla.wire.k42_delete_groups import DELETE_GROUPS, DeleteGroupsRequest
 from ottla.wire.k47_offset_delete import (
     OFFSET_DELETE,
@@ -304,6 +316,52 @@ def test_a_deleted_topic_takes_its_offsets_along(group_broker: Broker, group: st
     request = DeleteTopicsRequest(topic_names=[f"{group}-topic"], timeout_ms=10_000)
     assert admin.call(DELETE_TOPICS, request, 3).responses[0].error_code == 0
     assert alone.committed(f"{group}-topic") == (-1, 0)
+
+
+def test_offsets_of_a_transaction_need_one(group_broker: Broker, group: str, admin: Client) -> None:
+    """What its coordinator has not heard of is refused: nobody would ever end it."""
+    member = Member.connect(group_broker, group)
+    found = admin.call(FIND_COORDINATOR, FindCoordinatorRequest("transactional", 1))
+    assert found.error_code == 0
+    while (begun := admin.call(INIT_PRODUCER_ID, InitProducerIdRequest("transactional", 60_000))).error_code:
+        assert begun.error_code in (CoordinatorLoadInProgress.code, NotCoordinator.code)
+
+    def commit(offset: int) -> int:
+        row = TxnOffsetCommitRequestPartition(0, offset)
+        request = TxnOffsetCommitRequest(
+            "transactional",
+            group,
+            begun.producer_id,
+            begun.producer_epoch,
+            topics=[TxnOffsetCommitRequestTopic("t", [row])],
+        )
+        (topic,) = admin.call(TXN_OFFSET_COMMIT, request).topics
+        return topic.partitions[0].error_code
+
+    def end(*, commit: bool) -> None:
+        request = EndTxnRequest("transactional", begun.producer_id, begun.producer_epoch, commit)
+        assert admin.call(END_TXN, request).error_code == 0
+
+    def add() -> None:
+        request = AddOffsetsToTxnRequest("transactional", begun.producer_id, begun.producer_epoch, group)
+        while error := admin.call(ADD_OFFSETS_TO_TXN, request).error_code:
+            assert error == ConcurrentTransactions.code
+
+    assert commit(5) == InvalidTxnState.code
+    add()
+    assert commit(5) == 0
+    assert member.committed("t") == (-1, 0)
+    assert member.committed("t", require_stable=True) == (-1, UnstableOffsetCommit.code)
+    end(commit=True)
+    while member.committed("t", require_stable=True)[1] == UnstableOffsetCommit.code:
+        pass
+    assert member.committed("t") == (5, 0)
+    add()
+    assert commit(9) == 0
+    end(commit=False)
+    while member.committed("t", require_stable=True)[1] == UnstableOffsetCommit.code:
+        pass
+    assert member.committed("t") == (5, 0)
 
 
 def test_a_restart_keeps_groups_and_offsets(brokers: Brokers, group: str, tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from tests.compat.matrix import Matrix
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 
+# Members start at once: three seconds before each first generation would be all that the tests of groups do.
+SETTINGS = {"group.initial.rebalance.delay.ms": 100}
+
 
 @pytest.fixture(scope="session")
 def matrix(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Matrix]:
@@ -19,11 +22,11 @@ def matrix(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     (folder / "records").mkdir()
     if os.environ.get("OTTLA_JUDGE") == "kafka":
         with Apache(folder) as apache:
-            kafka = apache.broker("2.7.2", zookeeper=apache.zookeeper(), heap_mb=768)
+            kafka = apache.broker("2.7.2", zookeeper=apache.zookeeper(), settings=SETTINGS, heap_mb=768)
             yield from _run(kafka.bootstrap, kafka.data, folder, "Apache Kafka 2.7.2", request.config)
     else:
         with Brokers(folder) as brokers:
-            broker = brokers()
+            broker = brokers(settings=SETTINGS)
             yield from _run(broker.bootstrap, broker.data, folder, "Ottla", request.config)
 
 

@@ -236,6 +236,19 @@ class Matrix:
         self.worker(client).ask("latest", **places, input=given, output=taken)
         return read_records(taken)
 
+    def share(self, client: Client, topic: str, records: list[Record]) -> tuple[list[Record], str]:
+        """What the members of a group read between them, and how many partitions each had; see worker.py."""
+        given, taken = self.folder / f"{topic}.in", self.folder / f"{topic}.out"
+        write_records(given, records)
+        places = {"bootstrap": self.bootstrap, "topic": topic, "group": topic, "partitions": 3}
+        told = self.worker(client).ask("group", **places, input=given, output=taken)
+        return read_records(taken), told["shares"]
+
+    def come_back(self, client: Client, topic: str) -> str:
+        """What became of a static member's share while its process was replaced."""
+        places = {"bootstrap": self.bootstrap, "topic": topic, "group": topic, "partitions": 3}
+        return self.worker(client).ask("static", **places)["seen"]
+
     def batches(self, topic: str, partitions: int = 3) -> Iterator[Batch]:
         for partition in range(partitions):
             yield from batches(self.data / f"{topic}-{partition}", live=True)

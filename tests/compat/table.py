@@ -22,6 +22,8 @@ ROWS: dict[str, int] = {
     "null keys, empty and null values, headers": 1,
     "1 MB messages": 1,
     "2,000 partitions in one topic": 1,
+    "a group: one member, two, another one": 1,
+    "a static member comes back": 1,
     "topics and configurations": 1,
 }
 ABSENT = {("kcat", "topics and configurations"), ("kcat", "transactions")}

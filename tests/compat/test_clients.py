@@ -151,6 +151,28 @@ def test_transactions(matrix: Matrix, client: Client) -> None:
     matrix.passes(client, "transactions")
 
 
+@pytest.mark.parametrize("client", EVERY_CLIENT)
+def test_the_members_of_a_group_read_every_record_once(matrix: Matrix, client: Client) -> None:
+    """While there is one member, then two, then the other one alone, then a new one that goes on where it ended."""
+    topic = f"{slug(client)}.group"
+    matrix.worker(client)
+    matrix.create([topic])
+    records = plain(topic, client, matrix.base_ms, 900)
+    seen, shares = matrix.share(client, topic, records)
+    assert shares == "1+2"
+    compare(client, client, records, seen)
+    matrix.passes(client, "a group: one member, two, another one")
+
+
+@pytest.mark.parametrize("client", EVERY_CLIENT)
+def test_a_static_member_comes_back_to_its_partitions(matrix: Matrix, client: Client) -> None:
+    topic = f"{slug(client)}.static"
+    matrix.worker(client)
+    matrix.create([topic])
+    assert matrix.come_back(client, topic) == "kept"
+    matrix.passes(client, "a static member comes back")
+
+
 def odd(client: Client, base_ms: int) -> list[Record]:
     """What programs also send: no key, an empty key, nothing, null, many headers, one name twice, all alphabets."""
     keys = (None, b"", b"key", "ключ".encode(), bytes(range(256)))

@@ -1,34 +1,15 @@
 """Internal topics on real logs: what coordinators append is safe when they hear of it, and read back as it was."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import trio
 
 from ottla import _core
-from ottla.config import BrokerConfig
 from ottla.errors import NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
-from ottla.net import Server
-from ottla.replication.delayed import Deadlines
-from ottla.replication.internal_topic import InternalTopic, LoadedBatch, partition_for
-from ottla.replication.log_manager import LogManager
+from ottla.replication.internal_topic import partition_for
 from ottla.replication.partition import PartitionState
-from ottla.replication.replicas import Replicas
-
-ME = 1
-NAME = "__consumer_offsets"
-
-
-class Settings:
-    def __init__(self, config: BrokerConfig) -> None:
-        self.config = config
-        self.topics: dict[str, dict[str, str]] = {}
-
-    async def load_topic(self, topic: str) -> None:
-        self.topics.setdefault(topic, {})
+from tests.replication.internal import NAME, opened
 
 
 @dataclass
@@ -40,48 +21,6 @@ class Roles:
 
     def resigned(self, index: int) -> None:
         self.seen.append(("resigned", index))
-
-
-@dataclass
-class Opened:
-    replicas: Replicas
-    topic: InternalTopic
-    created: list[str]
-
-    async def apply(self, index: int, epoch: int, *, leader: int = ME) -> None:
-        replicas = tuple({ME, leader})
-        await self.replicas.apply(NAME, {index: PartitionState(1, leader, epoch, (leader,), replicas, 0)})
-
-    async def everything(self, index: int) -> list[LoadedBatch]:
-        return [batch async for batch in self.topic.load(index)]
-
-
-@asynccontextmanager
-async def opened(path: Path, **settings: str) -> AsyncIterator[Opened]:
-    config = BrokerConfig.load(None, {"log.dirs": str(path), **settings})
-    async with LogManager.open(config) as logs, trio.open_nursery() as nursery:
-        await logs.load(Settings(config))
-        server = Server(_core.Hub(supported={}))
-        replicas = Replicas(ME, logs, server)
-        deadlines = Deadlines()
-        created: list[str] = []
-
-        async def create() -> None:
-            created.append(NAME)
-
-        topic = InternalTopic(
-            NAME,
-            replicas=replicas,
-            server=server,
-            deadlines=deadlines,
-            partition_count=lambda: 50,
-            create=create,
-            append_timeout_ms=5_000,
-        )
-        nursery.start_soon(server.run, lambda request: None)
-        nursery.start_soon(deadlines.run)
-        yield Opened(replicas, topic, created)
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.trio

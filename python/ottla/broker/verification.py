@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 #: The coordinator cannot say now. The producer tries again on this one, and it does not make it ask for metadata.
-_RETRIABLE = frozenset(
+RETRIABLE = frozenset(
     error.code
     for error in (
         ConcurrentTransactions,
@@ -89,7 +89,7 @@ def verify(broker: Broker, produce: ProduceRequest) -> Verified:
         for index, (topic, number) in asked.items():
             if error := answers.get((topic, number), CoordinatorNotAvailable.code):
                 verified.errors[index] = _as_producers_know_it(error)
-                if error not in _RETRIABLE:
+                if error not in RETRIABLE:
                     log = broker.replicas.partitions[topic, number].log
                     log.refuse_verification(producer_id, verified.guards[index])
     return verified
@@ -105,6 +105,6 @@ def _ask(
 
 
 def _as_producers_know_it(error: int) -> int:
-    if error in _RETRIABLE:
+    if error in RETRIABLE:
         return NotEnoughReplicas.code
     return InvalidProducerEpoch.code if error == ProducerFenced.code else error

@@ -290,7 +290,13 @@ class SafeAppend:
     def _settle(self, error: int, last_offset: int) -> None:
         if not self.done:
             self.done = True
-            self._answer(error, last_offset)
+            # The deadline keeps this object for seconds, but not the request that it answers.
+            answer, self._answer = self._answer, _nobody
+            answer(error, last_offset)
+
+
+def _nobody(error: int, last_offset: int) -> None:
+    """Who has been answered."""
 
 
 def partition_for(key: str, partition_count: int) -> int:

@@ -75,7 +75,9 @@ class Partition:
         "compression_type",
         "deletions",
         "fetches",
+        "flush_again",
         "flush_on_acks_all",
+        "flushes",
         "index",
         "is_leader",
         "is_offline",
@@ -113,6 +115,9 @@ class Partition:
         #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power
         #: cut.
         self.flush_on_acks_all = True
+        #: Flushes that run or wait, and whether one more is wanted after them.
+        self.flushes = 0
+        self.flush_again = False
         #: Parked fetches, in the order of their arrival.
         self.fetches: dict[Waiter, None] = {}
         #: What those who wait in `fetches` have last heard of.

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.replicas")
 
+#: Group flushes of a partition at a time: one that runs, and one that waits for it.
+FLUSHES_MAX = 2
+
 #: How often it is looked whether retention or DeleteRecords moved a log's start.
 LOG_START_CHECK_S = 10.0
 
@@ -177,13 +180,26 @@ class Replicas:
                 partition.check_log_start()
 
     def flush(self, partition: Partition) -> None:
-        """Starts a group flush of the partition's log; its waiting produces are answered when it is done."""
+        """Starts a group flush of the partition's log; its waiting produces are answered when it is done.
+
+        One runs and one waits, which covers what comes until it begins; whoever comes later is seen to when they are
+        done. So appends that come by the dozen do not each cost a completion.
+        """
+        if partition.flushes == FLUSHES_MAX:
+            partition.flush_again = True
+            return
+        partition.flushes += 1
 
         def flushed(_: Any, error: BaseException | None) -> None:
-            if error is None:
-                partition.flushed()
-            else:
-                self.storage_error(partition, error)
+            partition.flushes -= 1
+            if error is not None:
+                return self.storage_error(partition, error)
+            partition.flushed()
+            if partition.flush_again and not partition.flushes:
+                partition.flush_again = False
+                if partition.log.flushed_offset < partition.log.end_offset:
+                    self.flush(partition)
+            return None
 
         partition.log.flush_async(self._completions, self._server.expect(flushed))
 

@@ -14,10 +14,12 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.function.Supplier;
@@ -122,6 +124,15 @@ public final class Drive {
                 write(Path.of(fields.get("output")), seen);
                 return "records=" + seen.size();
             }
+            case "group": {
+                List<Record> seen = new ArrayList<>();
+                String shares = share(seen);
+                seen.sort(Comparator.<Record>comparingInt(r -> r.partition).thenComparingLong(r -> r.offset));
+                write(Path.of(fields.get("output")), seen);
+                return "records=" + seen.size() + "\tshares=" + shares;
+            }
+            case "static":
+                return "seen=" + comeBack();
             default:
                 throw new IllegalArgumentException("no command " + command);
         }
@@ -256,14 +267,7 @@ public final class Drive {
         long deadline = System.nanoTime() + DEADLINE.toNanos();
         while (!left.isEmpty()) {
             for (ConsumerRecord<byte[], byte[]> seen : consumer.poll(Duration.ofMillis(100))) {
-                Record record = new Record();
-                record.partition = seen.partition();
-                record.offset = seen.offset();
-                record.timestampMs = seen.timestamp();
-                record.key = seen.key();
-                record.value = seen.value();
-                seen.headers().forEach(record.headers::add);
-                records.add(record);
+                records.add(record(seen));
             }
             left.entrySet().removeIf(end -> consumer.position(end.getKey()) >= end.getValue());
             if (System.nanoTime() > deadline) {
@@ -271,6 +275,121 @@ public final class Drive {
             }
         }
         return records;
+    }
+
+    /** As in worker.py: a consumer that joins a group and subscribes. */
+    private KafkaConsumer<byte[], byte[]> member(String instance) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("group.id", fields.get("group"));
+        settings.put("enable.auto.commit", "false");
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("session.timeout.ms", "6000");
+        settings.put("heartbeat.interval.ms", "300");
+        settings.put("fetch.max.wait.ms", "20");
+        if (instance != null) {
+            settings.put("group.instance.id", instance);
+        }
+        KafkaConsumer<byte[], byte[]> member = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        member.subscribe(List.of(topic));
+        return member;
+    }
+
+    private static void pollUntil(List<KafkaConsumer<byte[], byte[]>> members, Supplier<Boolean> holds, String what) {
+        long deadline = System.nanoTime() + DEADLINE.toNanos();
+        while (!holds.get()) {
+            for (KafkaConsumer<byte[], byte[]> member : members) {
+                if (!member.poll(Duration.ofMillis(50)).isEmpty()) {
+                    throw new IllegalStateException("there is nothing to read yet");
+                }
+            }
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException(what + ": no end after " + DEADLINE);
+            }
+        }
+    }
+
+    /** Whether the members have all partitions, each of them some. */
+    private boolean isShared(List<KafkaConsumer<byte[], byte[]>> members) {
+        Set<TopicPartition> all = new HashSet<>();
+        int sum = 0;
+        for (KafkaConsumer<byte[], byte[]> member : members) {
+            if (member.assignment().isEmpty()) {
+                return false;
+            }
+            sum += member.assignment().size();
+            all.addAll(member.assignment());
+        }
+        return sum == places().size() && all.size() == sum;
+    }
+
+    /** Produces a third of the records, and reads as many with these members, who commit each poll. */
+    private void produceAndRead(List<KafkaConsumer<byte[], byte[]>> members, int part, List<Record> seen) throws Exception {
+        List<Record> records = read(Path.of(fields.get("input")));
+        int third = records.size() / 3;
+        produce(records.subList(part * third, (part + 1) * third), "none", "all", false);
+        long deadline = System.nanoTime() + DEADLINE.toNanos();
+        int wanted = seen.size() + third;
+        while (seen.size() < wanted) {
+            for (KafkaConsumer<byte[], byte[]> member : members) {
+                for (ConsumerRecord<byte[], byte[]> one : member.poll(Duration.ofMillis(50))) {
+                    seen.add(record(one));
+                }
+                member.commitSync();
+            }
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("no end after " + DEADLINE + ", " + seen.size() + " of " + wanted + " records");
+            }
+        }
+    }
+
+    private String share(List<Record> seen) throws Exception {
+        KafkaConsumer<byte[], byte[]> first = member(null);
+        int partitions = places().size();
+        pollUntil(List.of(first), () -> first.assignment().size() == partitions, "the first member");
+        KafkaConsumer<byte[], byte[]> second = member(null);
+        pollUntil(List.of(first, second), () -> isShared(List.of(first, second)), "the second member");
+        int one = first.assignment().size();
+        String shares = Math.min(one, partitions - one) + "+" + Math.max(one, partitions - one);
+        produceAndRead(List.of(first, second), 0, seen);
+        first.close();
+        pollUntil(List.of(second), () -> second.assignment().size() == partitions, "the second member alone");
+        produceAndRead(List.of(second), 1, seen);
+        second.close();
+        try (KafkaConsumer<byte[], byte[]> third = member(null)) {
+            produceAndRead(List.of(third), 2, seen);
+        }
+        return shares;
+    }
+
+    private String comeBack() {
+        KafkaConsumer<byte[], byte[]> one = member("one");
+        KafkaConsumer<byte[], byte[]> two = member("two");
+        pollUntil(List.of(one, two), () -> isShared(List.of(one, two)), "two static members");
+        Set<TopicPartition> before = Set.copyOf(one.assignment());
+        Set<TopicPartition> others = Set.copyOf(two.assignment());
+        one.close();
+        KafkaConsumer<byte[], byte[]> back = member("one");
+        boolean[] changed = {false};
+        pollUntil(List.of(back, two), () -> {
+            changed[0] |= !two.assignment().equals(others);
+            return !back.assignment().isEmpty();
+        }, "the static member that came back");
+        boolean kept = back.assignment().equals(before) && !changed[0];
+        back.close();
+        two.close();
+        return kept ? "kept" : "rebalanced";
+    }
+
+    private static Record record(ConsumerRecord<byte[], byte[]> seen) {
+        Record record = new Record();
+        record.partition = seen.partition();
+        record.offset = seen.offset();
+        record.timestampMs = seen.timestamp();
+        record.key = seen.key();
+        record.value = seen.value();
+        seen.headers().forEach(record.headers::add);
+        return record;
     }
 
     private List<String> administer() throws Exception {

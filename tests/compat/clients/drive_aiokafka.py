@@ -8,12 +8,15 @@ import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import ProducerFenced, for_code
-from worker import Deadline, Record, Start, serve
+from worker import HEARTBEAT_MS, SESSION_MS, Deadline, Record, Start, serve
 
 SOURCES = {1: "DYNAMIC_TOPIC_CONFIG", 4: "STATIC_BROKER_CONFIG", 5: "DEFAULT_CONFIG"}
 
 
 class Aiokafka:
+    #: Members of a group share one loop, which runs while any of them is polled.
+    runner: asyncio.Runner | None = None
+
     def version(self) -> str:
         return str(aiokafka.__version__)
 
@@ -148,8 +151,52 @@ class Aiokafka:
 
         return asyncio.run(run())
 
+    def member(self, bootstrap: str, topic: str, group: str, instance: str | None) -> "AiokafkaMember":
+        if self.runner is None:
+            self.runner = asyncio.Runner()
+        return AiokafkaMember(self.runner, bootstrap, topic, group, instance)
+
     def admin(self, bootstrap: str, topic: str) -> "AiokafkaAdmin":
         return AiokafkaAdmin(bootstrap, topic)
+
+
+class AiokafkaMember:
+    def __init__(self, runner: asyncio.Runner, bootstrap: str, topic: str, group: str, instance: str | None) -> None:
+        self.runner = runner
+
+        async def start() -> Any:
+            consumer = aiokafka.AIOKafkaConsumer(
+                topic,
+                bootstrap_servers=bootstrap,
+                group_id=group,
+                group_instance_id=instance,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                fetch_max_wait_ms=20,
+            )
+            await consumer.start()
+            return consumer
+
+        self.consumer = runner.run(start())
+
+    def poll(self) -> list[Record]:
+        batches = self.runner.run(self.consumer.getmany(timeout_ms=50))
+        return [
+            Record(place.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+            for place, messages in batches.items()
+            for m in messages
+        ]
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.runner.run(self.consumer.commit())
+
+    def close(self) -> None:
+        self.runner.run(self.consumer.stop())
 
 
 class AiokafkaAdmin:

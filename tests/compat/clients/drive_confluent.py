@@ -5,7 +5,7 @@ from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka import admin
-from worker import Deadline, Record, Start, serve
+from worker import HEARTBEAT_MS, SESSION_MS, Deadline, Record, Start, serve
 
 
 class Confluent:
@@ -131,16 +131,7 @@ class Confluent:
             for message in consumer.consume(2000, 0.02):
                 error = message.error()
                 if error is None:
-                    records.append(
-                        Record(
-                            message.partition(),
-                            message.offset(),
-                            message.timestamp()[1],
-                            message.key(),
-                            message.value(),
-                            tuple(message.headers() or ()),
-                        )
-                    )
+                    records.append(_record(message))
                 elif error.code() == ck.KafkaError._PARTITION_EOF:
                     ends[message.partition()] = message.offset()
                 else:
@@ -168,8 +159,56 @@ class Confluent:
         consumer.close()
         return before + seen
 
+    def member(self, bootstrap: str, topic: str, group: str, instance: str | None) -> "ConfluentMember":
+        return ConfluentMember(bootstrap, topic, group, instance)
+
     def admin(self, bootstrap: str, topic: str) -> "ConfluentAdmin":
         return ConfluentAdmin(bootstrap, topic)
+
+
+def _record(message: Any) -> Record:
+    return Record(
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
+
+
+class ConfluentMember:
+    def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "fetch.wait.max.ms": 20,
+        }
+        if instance is not None:
+            settings["group.instance.id"] = instance
+        self.consumer = ck.Consumer(settings)
+        self.consumer.subscribe([topic])
+
+    def poll(self) -> list[Record]:
+        records = []
+        for message in self.consumer.consume(2000, 0.05):
+            if message.error() is not None:
+                raise ck.KafkaException(message.error())
+            records.append(_record(message))
+        return records
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self.consumer.close()
 
 
 class ConfluentAdmin:

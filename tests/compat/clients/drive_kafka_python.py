@@ -5,7 +5,7 @@ from typing import Any
 import kafka
 from kafka.admin import ConfigResource
 from kafka.errors import InvalidProducerEpochError, ProducerFencedError, TopicAlreadyExistsError
-from worker import Deadline, Record, Start, serve
+from worker import HEARTBEAT_MS, SESSION_MS, Deadline, Record, Start, serve
 
 
 class KafkaPython:
@@ -129,8 +129,42 @@ class KafkaPython:
         consumer.close()
         return seen
 
+    def member(self, bootstrap: str, topic: str, group: str, instance: str | None) -> "KafkaPythonMember":
+        return KafkaPythonMember(bootstrap, topic, group, instance)
+
     def admin(self, bootstrap: str, topic: str) -> "KafkaPythonAdmin":
         return KafkaPythonAdmin(bootstrap, topic)
+
+
+class KafkaPythonMember:
+    def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None) -> None:
+        self.consumer = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            group_instance_id=instance,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            fetch_max_wait_ms=20,
+        )
+
+    def poll(self) -> list[Record]:
+        return [
+            Record(place.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+            for place, messages in self.consumer.poll(50, max_records=10_000).items()
+            for m in messages
+        ]
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def close(self) -> None:
+        self.consumer.close()
 
 
 class KafkaPythonAdmin:

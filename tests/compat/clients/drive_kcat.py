@@ -8,10 +8,11 @@ headers only as text, which becomes one nameless header here.
 import re
 import subprocess
 import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from worker import DEADLINE_S, Record, Start, serve
+from worker import DEADLINE_S, HEARTBEAT_MS, SESSION_MS, Record, Start, serve
 
 FORMAT = r"%p %o %T %K %S %h\n%k%s\n"
 COMMON = [
@@ -27,6 +28,56 @@ COMMON = [
     "retry.backoff.ms=20",
 ]
 COMMON += ["-X", "reconnect.backoff.max.ms=100", "-X", "fetch.wait.max.ms=20", "-X", "check.crcs=true"]
+
+
+class KcatMember:
+    """A kcat process; it tells of rebalances on stderr, and commits what it has printed when it ends."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None) -> None:
+        command = [*COMMON, "-b", bootstrap, "-G", group, "-u", "-f", FORMAT, "-X", "auto.offset.reset=earliest"]
+        command += ["-X", f"session.timeout.ms={SESSION_MS}", "-X", f"heartbeat.interval.ms={HEARTBEAT_MS}"]
+        command += ["-X", f"group.instance.id={instance}"] if instance is not None else []
+        self.process = subprocess.Popen([*command, topic], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.places: set[int] = set()
+        self.output = b""
+        self.threads = [threading.Thread(target=work, daemon=True) for work in (self._listen, self._read)]
+        for thread in self.threads:
+            thread.start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if match := re.search(rb"rebalanced.*(assigned|revoked): (.*)", line):
+                found = {int(number) for number in re.findall(rb"\[(\d+)\]", match[2])}
+                self.places = found if match[1] == b"assigned" else set()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        while data := self.process.stdout.read1():
+            self.output += data
+
+    def poll(self) -> list[Record]:
+        time.sleep(0.05)
+        # Whole records: the output ends with the newline of the last one only between two writes.
+        output = self.output
+        try:
+            records = parse(output)
+        except (ValueError, AssertionError):
+            return []
+        self.output = self.output[len(output) :]
+        return records
+
+    def assigned(self) -> set[int]:
+        return self.places
+
+    def commit(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(DEADLINE_S)
+        for thread in self.threads:
+            thread.join()
 
 
 def parse(output: bytes) -> list[Record]:
@@ -101,6 +152,9 @@ class Kcat:
             output = consumer.stdout.read()
             killer.cancel()
         return parse(output)
+
+    def member(self, bootstrap: str, topic: str, group: str, instance: str | None) -> "KcatMember":
+        return KcatMember(bootstrap, topic, group, instance)
 
     def admin(self, bootstrap: str, topic: str) -> None:
         return None

@@ -66,8 +66,27 @@ class Driver(Protocol):
     def latest(self, bootstrap: str, topic: str, partitions: int, records: list[Record]) -> list[Record]:
         """Assign all partitions at their end, then produce, then read what was produced."""
 
+    def member(self, bootstrap: str, topic: str, group: str, instance: str | None) -> "Member":
+        """A consumer that joins a group and subscribes; it begins at the earliest, and commits only when told to."""
+
     def admin(self, bootstrap: str, topic: str) -> "Admin | None":
         """The library's administration of that topic, if it has one."""
+
+
+class Member(Protocol):
+    """A consumer in a group. It does its part only while it is polled, or in threads of its own."""
+
+    def poll(self) -> list[Record]:
+        """What comes in about 50 ms."""
+
+    def assigned(self) -> set[int]:
+        """The partitions that it has now."""
+
+    def commit(self) -> None:
+        """Stores how far it has read, and waits for the answer."""
+
+    def close(self) -> None:
+        """Leaves the group (a static member does not), having committed."""
 
 
 class Admin(Protocol):
@@ -168,6 +187,89 @@ def administer(admin: Admin) -> list[str]:
     return seen
 
 
+#: What members are told besides: quick to notice, and with the shortest session that brokers allow.
+SESSION_MS, HEARTBEAT_MS = 6_000, 300
+
+
+def poll_until(members: list[Member], holds: Callable[[], bool], what: str) -> None:
+    deadline = Deadline(what)
+    while not holds():
+        for member in members:
+            assert not member.poll(), "there is nothing to read yet"
+        deadline.check([member.assigned() for member in members])
+
+
+def read(members: list[Member], count: int) -> list[Record]:
+    """Polls until so many records were seen by all members together, and commits each poll."""
+    seen: list[Record] = []
+    deadline = Deadline("read")
+    while len(seen) < count:
+        for member in members:
+            if records := member.poll():
+                seen += records
+                member.commit()
+        deadline.check(f"{len(seen)} of {count} records")
+    return seen
+
+
+def is_shared(members: list[Member], partitions: int) -> bool:
+    """Whether the members have all partitions, each of them some."""
+    shares = [member.assigned() for member in members]
+    return all(shares) and sum(map(len, shares)) == partitions == len(set().union(*shares))
+
+
+def share(
+    driver: Driver, bootstrap: str, topic: str, group: str, partitions: int, records: list[Record]
+) -> tuple[list[Record], str]:
+    """A group's life: one member, two, one, and then another one. Records come in each state but the first; what is
+    returned is all that was read, and the sizes of the shares while there were two.
+    """
+
+    def produce_and_read(members: list[Member], part: int) -> list[Record]:
+        third = len(records) // 3
+        driver.produce(bootstrap, topic, records[part * third : (part + 1) * third], "none", "all", False)
+        return read(members, third)
+
+    first = driver.member(bootstrap, topic, group, None)
+    poll_until([first], lambda: len(first.assigned()) == partitions, "the first member")
+    second = driver.member(bootstrap, topic, group, None)
+    both = [first, second]
+    poll_until(both, lambda: is_shared(both, partitions), "the second member")
+    sizes = sorted(len(member.assigned()) for member in both)
+    seen = produce_and_read(both, 0)
+    first.close()
+    poll_until([second], lambda: len(second.assigned()) == partitions, "the second member alone")
+    seen += produce_and_read([second], 1)
+    second.close()
+    third = driver.member(bootstrap, topic, group, None)
+    seen += produce_and_read([third], 2)
+    third.close()
+    return seen, "+".join(map(str, sizes))
+
+
+def come_back(driver: Driver, bootstrap: str, topic: str, group: str, partitions: int) -> str:
+    """Two static members, of which one ends and comes back: `kept` if it has the same partitions again, and the other
+    one has noticed nothing.
+    """
+    one, two = (driver.member(bootstrap, topic, group, instance) for instance in ("one", "two"))
+    poll_until([one, two], lambda: is_shared([one, two], partitions), "two static members")
+    before, others = one.assigned(), two.assigned()
+    one.close()
+    back = driver.member(bootstrap, topic, group, "one")
+    changed = False
+
+    def is_back() -> bool:
+        nonlocal changed
+        changed = changed or two.assigned() != others
+        return bool(back.assigned())
+
+    poll_until([back, two], is_back, "the static member that came back")
+    kept = back.assigned() == before and not changed
+    back.close()
+    two.close()
+    return "kept" if kept else "rebalanced"
+
+
 class Deadline:
     """Raises TimeoutError once a command has taken too long."""
 
@@ -199,7 +301,14 @@ def run(driver: Driver, name: str, fields: dict[str, str]) -> dict[str, object]:
         records = read_records(Path(fields["input"]))
         fenced = driver.transact(bootstrap, topic, fields["id"], records, int(fields["size"]))
         return {"fenced": "yes" if fenced else "no"}
+    if name == "static":
+        return {"seen": come_back(driver, bootstrap, topic, fields["group"], int(fields["partitions"]))}
     partitions, output = int(fields["partitions"]), Path(fields["output"])
+    if name == "group":
+        records = read_records(Path(fields["input"]))
+        seen, shares = share(driver, bootstrap, topic, fields["group"], partitions, records)
+        write_records(output, by_place(seen))
+        return {"records": len(seen), "shares": shares}
     if name == "consume":
         seen = driver.consume(bootstrap, topic, partitions, Start(fields["from"], int(fields.get("value", "0"))))
     elif name == "latest":

@@ -9,10 +9,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.verification import RETRIABLE
 from ottla.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    InvalidProducerEpoch,
     OffsetMetadataTooLarge,
+    ProducerFenced,
     UnknownTopicOrPartition,
 )
 from ottla.group.offsets import TopicPartition
@@ -51,6 +54,8 @@ def handle(broker: Broker, request: Request) -> None:
                 )
     if not commits:
         return _answer(request, asked, refused, 0)
+    if error := _verify(broker, asked):
+        return _answer(request, asked, refused, error)
     return broker.groups.commit_in_transaction(
         asked.group_id,
         (asked.producer_id, asked.producer_epoch),
@@ -60,6 +65,19 @@ def handle(broker: Broker, request: Request) -> None:
         commits,
         partial(_answer, request, asked, refused),
     )
+
+
+def _verify(broker: Broker, asked: TxnOffsetCommitRequest) -> int:
+    """Whether the transaction has the group's partition (KIP-890): otherwise nobody would ever end what begins here.
+
+    Nothing can come between this and the append, so that no guard is needed as it is for a Produce.
+    """
+    place = (broker.groups.topic.name, broker.groups.topic.partition_for(asked.group_id))
+    verify = broker.transactions.verify
+    error = verify(asked.transactional_id, asked.producer_id, asked.producer_epoch, [place])[place]
+    if error == ProducerFenced.code:
+        return InvalidProducerEpoch.code
+    return CoordinatorLoadInProgress.code if error in RETRIABLE else error
 
 
 def _answer(request: Request, asked: TxnOffsetCommitRequest, refused: dict[TopicPartition, int], error: int) -> None:

@@ -1,0 +1,296 @@
+"""`ottla group`: list, describe, reset, delete and migrate groups, at this broker or any other of Kafka's kind."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import columns, print_json
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.groups import Committed, Group, Groups, ListedGroup
+    from ottla.client.offsets import FoundOffset
+
+
+@click.group()
+def command() -> None:
+    """List, describe, reset, delete and migrate consumer groups."""
+
+
+@command.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@client_options
+def list_(as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """List the names of all groups."""
+
+    async def work(cluster: Cluster) -> list[ListedGroup]:
+        from ottla.client.groups import Groups
+
+        return await Groups(cluster).listed()
+
+    names = [row.group for row in with_cluster("cannot list groups", bootstrap, timeout_ms, work)]
+    if as_json:
+        print_json(names)
+    elif names:
+        click.echo("\n".join(names))
+
+
+@command.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each group, one a line.")
+@client_options
+def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Show members and offsets of groups, with how far they are behind; without a NAME, of all.
+
+    The lag is what is left to read: the end of the partition less the committed offset.
+    """
+
+    async def work(cluster: Cluster) -> list[_Described]:
+        from ottla.client.groups import DEAD, Groups
+        from ottla.errors import GroupIdNotFound
+
+        groups = Groups(cluster)
+        described = []
+        for name in names or [row.group for row in await groups.listed()]:
+            found = await _describe(groups, name)
+            if found.group.state == DEAD and names:
+                raise GroupIdNotFound(f"group '{name}' does not exist")
+            described.append(found)
+        return described
+
+    doing = f"cannot describe {', '.join(names)}" if names else "cannot describe groups"
+    for found in with_cluster(doing, bootstrap, timeout_ms, work):
+        if as_json:
+            print_json(found.as_json())
+        else:
+            click.echo(found.as_text())
+
+
+class _Described:
+    def __init__(
+        self, group: Group, committed: dict[TopicPartition, Committed], ends: dict[TopicPartition, FoundOffset]
+    ) -> None:
+        from ottla.client.cluster import TopicPartition
+        from ottla.group.subscription import assigned
+
+        self.group = group
+        self.committed = committed
+        self.ends = ends
+        self.owners = {
+            TopicPartition(*place): member
+            for member in group.members
+            for place in (assigned(member.assignment) if group.protocol_type == "consumer" else None) or ()
+        }
+
+    def _rows(self) -> list[dict[str, object]]:
+        rows = []
+        for place in sorted({*self.committed, *self.owners}):
+            committed = self.committed.get(place)
+            end = self.ends[place].offset if place in self.ends else None
+            owner = self.owners.get(place)
+            rows.append(
+                {
+                    "topic": place.topic,
+                    "partition": place.partition,
+                    "committed": committed.offset if committed is not None else None,
+                    "end": end,
+                    "lag": end - committed.offset if committed is not None and end is not None else None,
+                    "member": owner.member_id if owner is not None else None,
+                    "host": owner.host.lstrip("/") if owner is not None else None,
+                }
+            )
+        return rows
+
+    def as_json(self) -> dict[str, object]:
+        members = [
+            {"member": m.member_id, "instance": m.instance_id, "client": m.client_id, "host": m.host.lstrip("/")}
+            for m in self.group.members
+        ]
+        return {
+            "group": self.group.group,
+            "state": self.group.state,
+            "protocol_type": self.group.protocol_type,
+            "protocol": self.group.protocol,
+            "members": members,
+            "partitions": self._rows(),
+        }
+
+    def as_text(self) -> str:
+        count = len(self.group.members)
+        head = f"{self.group.group}: {self.group.state}, {count} member{'' if count == 1 else 's'}"
+        if self.group.protocol:
+            head += f", {self.group.protocol}"
+        rows = [["-" if value is None else value for value in row.values()] for row in self._rows()]
+        if not rows:
+            return head
+        table = columns(rows, ("topic", "partition", "committed", "end", "lag", "member", "host"))
+        return f"{head}\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+async def _describe(groups: Groups, name: str) -> _Described:
+    from ottla.client.offsets import LATEST
+
+    group = await groups.describe(name)
+    found = _Described(group, await groups.committed(name), {})
+    found.ends = await _bounds(groups.cluster, {*found.committed, *found.owners}, LATEST)
+    return found
+
+
+async def _bounds(cluster: Cluster, places: set[TopicPartition], time: int) -> dict[TopicPartition, FoundOffset]:
+    """Where partitions begin or end; those that are gone are left out."""
+    from ottla.client.offsets import list_offsets
+    from ottla.errors import UnknownTopicOrPartition
+
+    known = set()
+    for topic in {place.topic for place in places}:
+        try:
+            numbers = await cluster.partitions(topic)
+        except UnknownTopicOrPartition:
+            continue
+        known |= {place for place in places if place.topic == topic and place.partition in numbers}
+    return await list_offsets(cluster, dict.fromkeys(known, time)) if known else {}
+
+
+@command.command()
+@click.argument("name")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.option("--to-earliest", "to", flag_value="earliest", help="To the start of each partition.")
+@click.option("--to-latest", "to", flag_value="latest", help="To the end of each partition.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To an offset.")
+@click.option("--to-time", type=int, metavar="MS", help="To the first record at or after a time (ms since 1970).")
+@click.option("--shift-by", type=int, metavar="N", help="N records on from where it is; back if negative.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change.")
+@client_options
+def reset(
+    name: str,
+    topics: tuple[str, ...],
+    to: str | None,
+    to_offset: int | None,
+    to_time: int | None,
+    shift_by: int | None,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_ms: int,
+) -> None:
+    """Set where group NAME goes on to read: in the topics given, or in all of which it has offsets.
+
+    The group must have no members. Offsets beyond what is there become the first or the last that is.
+    """
+    ways = [to is not None, to_offset is not None, to_time is not None, shift_by is not None]
+    if sum(ways) != 1:
+        raise click.UsageError("say where to, once: --to-earliest, --to-latest, --to-offset, --to-time or --shift-by")
+
+    async def work(cluster: Cluster) -> list[tuple[object, ...]]:
+        from ottla.client.cluster import TopicPartition
+        from ottla.client.groups import Committed, Groups
+        from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+
+        groups = Groups(cluster)
+        committed = await groups.committed(name)
+        if topics:
+            places = {TopicPartition(topic, number) for topic in topics for number in await cluster.partitions(topic)}
+        else:
+            places = set(committed)
+        first, end = await _bounds(cluster, places, EARLIEST), await _bounds(cluster, places, LATEST)
+        timed = await list_offsets(cluster, dict.fromkeys(end, to_time)) if to_time is not None and end else {}
+
+        def target(place: TopicPartition) -> int | None:
+            if to is not None:
+                return (first if to == "earliest" else end)[place].offset
+            if to_time is not None:
+                return timed[place].offset if timed[place].offset >= 0 else end[place].offset
+            if to_offset is not None:
+                return to_offset
+            return committed[place].offset + (shift_by or 0) if place in committed else None
+
+        wanted: dict[TopicPartition, Committed] = {}
+        for place in sorted(end):
+            offset = target(place)
+            if offset is not None:
+                wanted[place] = Committed(min(max(offset, first[place].offset), end[place].offset))
+        if not dry_run:
+            group = await groups.describe(name)
+            if group.members:
+                raise click.ClickException(f"group {name!r} has {len(group.members)} members: stop them first")
+            await groups.commit(name, wanted)
+        return [
+            (place.topic, place.partition, committed[place].offset if place in committed else "-", new.offset)
+            for place, new in wanted.items()
+        ]
+
+    rows = with_cluster(f"cannot reset group {name!r}", bootstrap, timeout_ms, work)
+    if rows:
+        click.echo(columns(rows, ("topic", "partition", "from", "to")))
+    else:
+        click.echo(f"group {name} has no offsets: name a --topic")
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; may be repeated."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options
+def delete(names: tuple[str, ...], topics: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Delete groups that have no members, with their offsets. On a terminal it asks first."""
+    what = f"the offsets of {', '.join(topics)} in {', '.join(names)}" if topics else ", ".join(names)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {what}?", abort=True)
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.groups import Groups
+
+        groups = Groups(cluster)
+        for name in names:
+            if topics:
+                known = [place for place in await groups.committed(name) if place.topic in topics]
+                await groups.delete_offsets(name, known)
+                click.echo(f"deleted {len(known)} offsets of group {name}")
+            else:
+                await groups.delete(name)
+                click.echo(f"deleted group {name}")
+
+    with_cluster(f"cannot delete {what}", bootstrap, timeout_ms, work)
+
+
+@command.command()
+@click.argument("name")
+@click.option("-f", "--force", is_flag=True, help="Also where the group has committed an offset since.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be copied.")
+@client_options
+def migrate(name: str, force: bool, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Copy group NAME's offsets from the coordination tree, where consumers before Kafka 0.9 kept them, to where they
+    are kept now.
+
+    Once: an offset that the group has there already is not touched, since it is younger.
+    """
+
+    async def work(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
+        from ottla.client.cluster import TopicPartition
+        from ottla.client.groups import Groups
+
+        groups = Groups(cluster)
+        await cluster.refresh()
+        everything = [
+            TopicPartition(topic, row.partition_index)
+            for topic, found in cluster.metadata.topics.items()
+            for row in found.partitions
+        ]
+        old = await groups.committed(name, everything, from_tree=True)
+        kept = {} if force else {place: at for place, at in (await groups.committed(name)).items() if place in old}
+        copied = {place: at for place, at in old.items() if place not in kept}
+        if not dry_run:
+            await groups.commit(name, copied)
+        return copied, kept
+
+    copied, kept = with_cluster(f"cannot migrate group {name!r}", bootstrap, timeout_ms, work)
+    if not copied and not kept:
+        raise click.ClickException(f"cannot migrate group {name!r}: it has no offsets in the coordination tree")
+    rows = [(place.topic, place.partition, at.offset, "copied") for place, at in copied.items()]
+    rows += [(place.topic, place.partition, at.offset, "kept") for place, at in kept.items()]
+    click.echo(columns(sorted(rows), ("topic", "partition", "offset", "")))
