@@ -125,6 +125,7 @@ bench: $(STAMPS)/test-tools clients-tools ## the figures of docs/benchmarks.md, 
 	$(BIN)/python benches/wire.py
 	$(BIN)/python benches/net_hub.py
 	$(BIN)/python benches/broker.py
+	$(BIN)/python benches/groups.py
 	$(BIN)/python benches/spark_read.py
 
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/

@@ -15,6 +15,7 @@ from ottla.replication.internal_topic import InternalTopic, LoadedBatch
 from ottla.replication.log_manager import LogManager
 from ottla.replication.partition import PartitionState
 from ottla.replication.replicas import Replicas
+from ottla.replication.turn import Turn
 
 ME = 1
 NAME = "__consumer_offsets"
@@ -34,6 +35,7 @@ class Opened:
     replicas: Replicas
     topic: InternalTopic
     deadlines: Deadlines
+    turn: Turn
     created: list[str]
 
     async def apply(self, index: int, epoch: int, *, leader: int = ME) -> None:
@@ -45,13 +47,14 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(path: Path, **settings: str) -> AsyncIterator[Opened]:
+async def opened(path: Path, *, in_turns: bool = False, **settings: str) -> AsyncIterator[Opened]:
     config = BrokerConfig.load(None, {"log.dirs": str(path), **settings})
     async with LogManager.open(config) as logs, trio.open_nursery() as nursery:
         await logs.load(Settings(config))
         server = Server(_core.Hub(supported={}))
         replicas = Replicas(ME, logs, server)
         deadlines = Deadlines()
+        turn = Turn(replicas)
         created: list[str] = []
 
         async def create() -> None:
@@ -65,8 +68,9 @@ async def opened(path: Path, **settings: str) -> AsyncIterator[Opened]:
             partition_count=lambda: 50,
             create=create,
             append_timeout_ms=5_000,
+            turn=turn if in_turns else None,
         )
         nursery.start_soon(server.run, lambda request: None)
         nursery.start_soon(deadlines.run)
-        yield Opened(replicas, topic, deadlines, created)
+        yield Opened(replicas, topic, deadlines, turn, created)
         nursery.cancel_scope.cancel()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import trio
 
 from ottla import _core
 from ottla.errors import NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
@@ -87,6 +88,38 @@ async def test_a_role_change_fails_appends_that_wait(tmp_path: Path) -> None:
         partition.min_insync_replicas = 2
         with pytest.raises(NotEnoughReplicas):
             await here.topic.append(0, 2, [(b"k", b"v")])
+
+
+@pytest.mark.trio
+async def test_the_appends_of_a_turn_are_one_batch(tmp_path: Path) -> None:
+    async with opened(tmp_path, in_turns=True) as here:
+        await here.apply(0, 0)
+        log = here.replicas.partitions[NAME, 0].log
+        answers: dict[str, tuple[int, int]] = {}
+        safe = trio.Event()
+
+        def append(name: str, *records: bytes) -> None:
+            def appended(error: int, last_offset: int) -> None:
+                answers[name] = (error, last_offset)
+                if len(answers) == 3:
+                    safe.set()
+
+            here.topic.append_in_turn(0, 0, [(key, b"v") for key in records], appended)
+
+        append("a", b"1", b"2")
+        append("b", b"3")
+        assert log.end_offset == 0
+        # What does not share a batch keeps its place all the same.
+        here.topic.append_then(0, 0, [(b"4", None)], lambda error, _: None)
+        append("c", b"5")
+        here.turn.end()
+        await safe.wait()
+        append("refused", b"6")
+        await here.apply(0, 1)
+        here.turn.end()
+        assert answers == {"a": (0, 1), "b": (0, 2), "c": (0, 4), "refused": (NotLeaderOrFollower.code, -1)}
+        batches = await here.everything(0)
+        assert [[key for _, key, _ in batch.records] for batch in batches] == [[b"1", b"2", b"3"], [b"4"], [b"5"]]
 
 
 @pytest.mark.trio

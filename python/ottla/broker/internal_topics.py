@@ -120,6 +120,7 @@ def _topic(
         replicas=broker.replicas,
         server=broker.server,
         deadlines=broker.deadlines,
+        turn=broker.turn,
         partition_count=partition_count,
         create=create,
         append_timeout_ms=append_timeout_ms,

@@ -329,7 +329,7 @@ class GroupCoordinator:
                 offsets.appended(commits, last_offset - len(commits) + 1)
                 done(0)
 
-        return self.topic.append_then(hosted.index, hosted.leader_epoch, _records(group_id, commits), appended)
+        return self.topic.append_in_turn(hosted.index, hosted.leader_epoch, _records(group_id, commits), appended)
 
     def commit_in_transaction(
         self,

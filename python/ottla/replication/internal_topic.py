@@ -8,6 +8,7 @@ append for an epoch that is no longer the partition's is refused.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,15 @@ if TYPE_CHECKING:
     from ottla.net import Server
     from ottla.replication.delayed import Deadlines
     from ottla.replication.replicas import Replicas
+    from ottla.replication.turn import Turn
+
+logger = logging.getLogger("ottla.internal_topic")
 
 #: How much is read and decoded at once: about 2,000 records, and a fraction of a millisecond with the interpreter.
 LOAD_BYTES = 256 * 1024
+
+#: What the appends of a turn put into one batch at most; the first may be larger.
+TURN_BYTES = 64 * 1024
 
 NewRecords = list[tuple[bytes, bytes | None]]
 """Key and value of each record; None is a tombstone."""
@@ -66,7 +73,7 @@ class InternalTopic:
     """One internal topic as its coordinator uses it. All methods are called from the loop's thread.
 
     `partition_count` is asked for how many partitions there are (or will be); `create` makes the topic and returns when
-    it has leaders.
+    it has leaders. `turn` is the hub's, for `append_in_turn`.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class InternalTopic:
         create: Callable[[], Awaitable[None]],
         append_timeout_ms: int,
         compression: str = "none",
+        turn: Turn | None = None,
     ) -> None:
         self.name = name
         self.append_timeout_ms = append_timeout_ms
@@ -89,6 +97,9 @@ class InternalTopic:
         self._replicas = replicas
         self._server = server
         self._deadlines = deadlines
+        self._turn = turn
+        #: What this turn appends, by partition.
+        self._shared: dict[int, _Shared] = {}
 
     def subscribe(self, listener: RoleListener) -> None:
         """Tells `listener` of every change of role from now on, and at once of the partitions that are led already."""
@@ -151,6 +162,8 @@ class InternalTopic:
 
         Calls of one partition reach the log in their order. The offset is -1 where nothing was appended.
         """
+        if index in self._shared:
+            self._write_shared(index)
         partition = self._replicas.partitions.get((self.name, index))
         if partition is None:
             return done(UnknownTopicOrPartition.code, -1)
@@ -178,6 +191,33 @@ class InternalTopic:
         if not append.done:
             self._deadlines.add(self.append_timeout_ms, append)
         return None
+
+    def append_in_turn(
+        self, index: int, leader_epoch: int, records: NewRecords, done: Callable[[int, int], None]
+    ) -> None:
+        """The same for small appends that come by the dozen, from handlers that run inside the hub's turn: those of a
+        turn and a partition are one batch, written at its end.
+        """
+        if self._turn is None:
+            return self.append_then(index, leader_epoch, records, done)
+        shared = self._shared.get(index)
+        if shared is not None and (shared.leader_epoch != leader_epoch or shared.size_bytes > TURN_BYTES):
+            self._write_shared(index)
+            shared = None
+        if shared is None:
+            if not self._shared:
+                self._turn.put_off((self._write_all_shared, (), []))
+            shared = self._shared[index] = _Shared(leader_epoch)
+        shared.add(records, done)
+        return None
+
+    def _write_all_shared(self, _: object) -> None:
+        for index in tuple(self._shared):
+            self._write_shared(index)
+
+    def _write_shared(self, index: int) -> None:
+        shared = self._shared.pop(index)
+        self.append_then(index, shared.leader_epoch, shared.records, shared.appended)
 
     # --- reading ---
 
@@ -293,6 +333,32 @@ class SafeAppend:
             # The deadline keeps this object for seconds, but not the request that it answers.
             answer, self._answer = self._answer, _nobody
             answer(error, last_offset)
+
+
+class _Shared:
+    """One batch for several appends, each of which is answered with the last offset of its own records."""
+
+    __slots__ = ("_ends", "leader_epoch", "records", "size_bytes")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.records: NewRecords = []
+        self.size_bytes = 0
+        self._ends: list[tuple[int, Callable[[int, int], None]]] = []
+
+    def add(self, records: NewRecords, done: Callable[[int, int], None]) -> None:
+        self.records += records
+        for key, value in records:
+            self.size_bytes += len(key) + (len(value) if value is not None else 0)
+        self._ends.append((len(self.records), done))
+
+    def appended(self, error: int, last_offset: int) -> None:
+        before = last_offset - len(self.records)
+        for end, done in self._ends:
+            try:
+                done(error, -1 if last_offset < 0 else before + end)
+            except Exception:
+                logger.exception("an append could not be answered")
 
 
 def _nobody(error: int, last_offset: int) -> None:
