@@ -46,6 +46,8 @@ pub mod verify;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
+mod model_transactions;
+#[cfg(test)]
 mod tests;
 
 pub use append::{AppendInfo, Origin};

@@ -11,16 +11,19 @@ use proptest::prelude::*;
 
 use super::append::When;
 use super::log::OpenMode;
+use super::model_transactions;
 use super::opening::Hints;
 use super::verification::NO_GUARD;
 use super::{Home, Log, LogConfig, LogError, Origin};
-use crate::records::{Batch, BatchBuilder, BatchOptions, Batches, Limits, Records, Scratch};
+use crate::records::{
+    Batch, BatchBuilder, BatchOptions, Batches, Limits, Marker, Outcome, Records, Scratch,
+};
 use crate::storage::faulty::{Fault, Operation};
-use crate::storage::{FaultyStorage, Storage};
+use crate::storage::{FaultyStorage, Mode, Storage};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Records of that many bytes each, by one of three producers or none.
+    /// Records of that many bytes each, by one of three producers, one of three in its transaction, or none.
     Append {
         records: usize,
         bytes: usize,
@@ -35,6 +38,17 @@ enum Step {
     FullTurn {
         batches: Vec<(usize, Option<i64>)>,
         tear: bool,
+    },
+    /// Ends a producer's transaction, if it has one or not.
+    End {
+        producer: i64,
+        commit: bool,
+    },
+    /// The same while the disk is full: that write or the next one fails, and the log goes on.
+    FullEnd {
+        producer: i64,
+        commit: bool,
+        skip: u64,
     },
     /// Sends the producer's last batch again.
     Retry {
@@ -62,6 +76,17 @@ enum Step {
     },
 }
 
+/// Producers from this id on write in transactions.
+const IN_TRANSACTIONS: i64 = 10;
+
+fn in_transactions() -> std::ops::Range<i64> {
+    IN_TRANSACTIONS..IN_TRANSACTIONS + 3
+}
+
+fn producer() -> impl Strategy<Value = i64> {
+    prop_oneof![0..3i64, in_transactions()]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let operation = prop_oneof![
         4 => Just(Operation::Write),
@@ -72,12 +97,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Operation::Open),
         1 => Just(Operation::Read),
     ];
-    let batches = || prop::collection::vec((0..200usize, prop::option::of(0..3i64)), 1..12);
+    let batches = || prop::collection::vec((0..200usize, prop::option::of(producer())), 1..12);
     prop_oneof![
         10 => (batches(), 0..20usize).prop_map(|(batches, roll_at)| Step::Turn { batches, roll_at }),
         3 => (batches(), any::<bool>()).prop_map(|(batches, tear)| Step::FullTurn { batches, tear }),
-        20 => (1..6usize, 0..200usize, prop::option::of(0..3i64))
+        20 => (1..6usize, 0..200usize, prop::option::of(producer()))
             .prop_map(|(records, bytes, producer)| Step::Append { records, bytes, producer }),
+        8 => (in_transactions(), any::<bool>()).prop_map(|(producer, commit)| Step::End { producer, commit }),
+        2 => (in_transactions(), any::<bool>(), 0..3u64)
+            .prop_map(|(producer, commit, skip)| Step::FullEnd { producer, commit, skip }),
         2 => (0..3i64).prop_map(|producer| Step::Retry { producer }),
         2 => any::<u8>().prop_map(|part| Step::Truncate { part }),
         2 => any::<u8>().prop_map(|part| Step::DeleteBefore { part }),
@@ -91,20 +119,41 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Plain,
+    /// Of this producer's transaction.
+    Transactional(i64),
+    /// Ends it; true is a commit.
+    Marker(i64, bool),
+}
+
+impl Content {
+    fn of(producer: Option<(i64, i32)>) -> Self {
+        match producer {
+            Some((id, _)) if id >= IN_TRANSACTIONS => Self::Transactional(id),
+            _ => Self::Plain,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
-    offset: i64,
-    value: Vec<u8>,
+pub struct Entry {
+    pub offset: i64,
+    pub value: Vec<u8>,
     epoch: i32,
     producer: Option<(i64, i32)>,
+    pub content: Content,
     /// The first and the last offset of its batch.
-    batch: (i64, i64),
+    pub batch: (i64, i64),
 }
 
 struct Model {
     storage: FaultyStorage,
     log: Arc<Log>,
     entries: Vec<Entry>,
+    /// What was deleted from the front.
+    deleted: Vec<Entry>,
     start: i64,
     /// What a power cut must not take.
     durable: i64,
@@ -157,6 +206,7 @@ impl Model {
             storage,
             log,
             entries: Vec::new(),
+            deleted: Vec::new(),
             start: 0,
             durable: 0,
             epoch: 0,
@@ -206,6 +256,7 @@ impl Model {
             options.producer_id = id;
             options.producer_epoch = 0;
             options.base_sequence = sequence;
+            options.transactional = id >= IN_TRANSACTIONS;
         }
         let mut builder = BatchBuilder::new(options);
         let mut values = Vec::new();
@@ -259,6 +310,7 @@ impl Model {
                         value,
                         epoch: self.epoch,
                         producer: producer.map(|(id, sequence)| (id, sequence + at as i32)),
+                        content: Content::of(producer),
                         batch: (before, last),
                     });
                 }
@@ -304,6 +356,31 @@ impl Model {
                     self.entries.retain(|entry| entry.offset < from);
                 }
             }
+            Step::End { producer, commit } => {
+                let result = self.end_transaction(producer, commit);
+                self.excused(result);
+            }
+            Step::FullEnd {
+                producer,
+                commit,
+                skip,
+            } => {
+                if self.broken {
+                    return;
+                }
+                let fault = Fault::Fail(std::io::ErrorKind::StorageFull);
+                self.storage
+                    .break_at(Some(Operation::Write), skip, fault, false);
+                self.broken = true;
+                let result = self.end_transaction(producer, commit);
+                if result.is_err() && self.log.home.failure().is_none() {
+                    self.entries.pop();
+                } else {
+                    self.excused(result);
+                }
+                self.storage.repair();
+                self.broken = false;
+            }
             Step::Retry { producer } => self.retry(producer),
             Step::Truncate { part } => {
                 let offset = self.start + (self.end() - self.start) * i64::from(part) / 255;
@@ -342,7 +419,9 @@ impl Model {
                 self.start = self.start.max(offset);
                 self.durable = self.durable.max(self.start);
                 self.excused(result);
-                self.entries.retain(|entry| entry.offset >= offset);
+                let kept = self.entries.iter().position(|entry| entry.offset >= offset);
+                let kept = kept.unwrap_or(self.entries.len());
+                self.deleted.extend(self.entries.drain(..kept));
             }
             Step::Roll => {
                 let result = self.log.roll();
@@ -431,6 +510,7 @@ impl Model {
                 value: values.remove(0),
                 epoch,
                 producer,
+                content: Content::of(producer),
                 batch: (offset, offset),
             });
             match appended {
@@ -450,6 +530,33 @@ impl Model {
             assert_eq!(turn.end_offset, self.end());
         }
         lost
+    }
+
+    fn end_transaction(&mut self, producer: i64, commit: bool) -> super::error::Result<()> {
+        let outcome = if commit {
+            Outcome::Commit
+        } else {
+            Outcome::Abort
+        };
+        let marker = Marker {
+            outcome,
+            coordinator_epoch: self.epoch,
+        };
+        let mut batch = marker.batch(producer, 0, self.clock_ms)?;
+        let offset = self.end();
+        self.entries.push(Entry {
+            offset,
+            value: [&[0, 0], &self.epoch.to_be_bytes()[..]].concat(),
+            epoch: self.epoch,
+            producer: None,
+            content: Content::Marker(producer, commit),
+            batch: (offset, offset),
+        });
+        let appended =
+            self.log
+                .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)?;
+        assert_eq!(appended.base_offset, offset);
+        Ok(())
     }
 
     fn retry(&mut self, producer: i64) {
@@ -573,7 +680,8 @@ impl Model {
                 entry.offset
             );
         }
-        for id in 0..3 {
+        model_transactions::check(log, &self.deleted, entries);
+        for id in (0..3).chain(in_transactions()) {
             if let Some(last) = self.last_sequence(id) {
                 assert_eq!(self.known_sequence(id), last, "producer {id}");
             }
@@ -591,12 +699,19 @@ fn read_all(log: &Log, start: i64) -> Vec<Entry> {
                 let record = record.unwrap();
                 if record.offset >= start {
                     let at = (record.offset - header.base_offset) as i32;
+                    let content = match (header.is_control(), header.is_transactional()) {
+                        (true, _) => {
+                            Content::Marker(header.producer_id, record.key.unwrap()[3] == 1)
+                        }
+                        (false, true) => Content::Transactional(header.producer_id),
+                        (false, false) => Content::Plain,
+                    };
                     entries.push(Entry {
                         offset: record.offset,
                         value: record.value.unwrap().to_vec(),
                         epoch: header.leader_epoch,
-                        producer: header
-                            .has_producer_id()
+                        content,
+                        producer: (header.has_producer_id() && !header.is_control())
                             .then(|| (header.producer_id, header.base_sequence + at)),
                         batch: (header.base_offset, header.last_offset()),
                     });
@@ -606,6 +721,62 @@ fn read_all(log: &Log, start: i64) -> Vec<Entry> {
         }
     }
     entries
+}
+
+/// A power cut may leave any part of the last batches: cut off at every byte, the log is the batches that are whole.
+#[test]
+fn a_log_of_transactions_cut_at_every_byte() {
+    let mut model = Model::new();
+    for round in 0..14 {
+        model.run(&Step::Append {
+            records: 1 + round % 2,
+            bytes: round,
+            producer: Some(IN_TRANSACTIONS + round as i64 % 3),
+        });
+        if round % 2 == 1 {
+            model.run(&Step::End {
+                producer: IN_TRANSACTIONS + round as i64 * 2 % 3,
+                commit: round % 4 == 1,
+            });
+        }
+    }
+    model.check();
+    let segments = model.log.segments();
+    assert_eq!(segments.len(), 1);
+    model.log.close(true).unwrap();
+    let folder = Path::new(ROOT).join("t-0");
+    let files: Vec<_> = model
+        .storage
+        .list(&folder)
+        .unwrap()
+        .into_iter()
+        .map(|file| {
+            let path = folder.join(file.name);
+            let bytes = (&model.storage as &dyn Storage)
+                .read(&path, u64::MAX)
+                .unwrap();
+            (path, bytes)
+        })
+        .collect();
+    for cut in 0..=segments[0].size_bytes() {
+        let storage = FaultyStorage::new();
+        storage.create_directory(Path::new(ROOT)).unwrap();
+        storage.create_directory(&folder).unwrap();
+        for (path, bytes) in &files {
+            let is_log = path.extension().is_some_and(|extension| extension == "log");
+            let length = if is_log { cut as usize } else { bytes.len() };
+            let file = storage.open(path, Mode::Create).unwrap();
+            file.write_at(&bytes[..length], 0).unwrap();
+        }
+        let log = open(&storage, Hints::default()).unwrap();
+        let end = log.end_offset();
+        let left = model.entries.iter().filter(|entry| entry.offset < end);
+        let left: Vec<_> = left.cloned().collect();
+        assert_eq!(read_all(&log, 0), left);
+        let whole = left.last().map_or(0, |last| last.batch.1 + 1);
+        assert_eq!(end, whole, "cut at {cut}");
+        model_transactions::check(&log, &[], &left);
+    }
 }
 
 fn run(steps: &[Step]) {
