@@ -16,8 +16,11 @@ TOPIC = "bank"
 SECONDS = 60
 SETTINGS = {
     **SMALL,
-    "log.segment.bytes": 20_000,
+    "log.segment.bytes": 10_000,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
     "transaction.state.log.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
     "offsets.topic.num.partitions": 1,
 }
 
