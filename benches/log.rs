@@ -1,9 +1,10 @@
-//! What the log costs: `cargo bench --no-default-features --bench log [append|lookup|hand-over]`.
+//! What the log costs: `cargo bench --no-default-features --bench log [append|lookup|hand-over|recovery|producers]`.
 //!
 //! `append`: one batch of 16 KiB appended by one thread. "own" is everything but the write: the same append on a disk that swallows
 //! what is written to `.log` files. "write" is the write alone, "whole" both, on files in memory (/dev/shm) if there is such a place.
 //! `lookup`: random offsets and timestamps in a segment of 1 GiB. `hand-over`: an append on the loop's thread against the time that
-//! giving it to an I/O thread costs that thread, by size.
+//! giving it to an I/O thread costs that thread, by size. `recovery`: opening a log after a kill, from its first byte. `producers`: the memory
+//! of ten thousand of them in one log, and a retry's check among them.
 //!
 //! Each figure is the best of several rounds: whatever disturbs only adds.
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use ottla_core::log::opening::Hints;
 use ottla_core::log::{Home, Log, LogConfig, OpenMode, Origin};
-use ottla_core::records::{BatchBuilder, BatchOptions};
+use ottla_core::records::{BatchBuilder, BatchOptions, Marker, Outcome};
 use ottla_core::storage::{Entry, FaultyStorage, File, Metadata, Mode, RealStorage, Storage};
 
 const ROUNDS: usize = 15;
@@ -240,14 +241,132 @@ fn hand_over() {
     }
 }
 
+/// Batches of 16 KiB by nobody, by ten thousand producers, or in transactions of ten batches of which every second is aborted.
+fn recovery() {
+    println!("opening a log of 512 MiB after a kill, GB/s (budget 1)");
+    const BYTES: u64 = 512 << 20;
+    for (name, producers, transactional) in [
+        ("no producers", 0, false),
+        ("10,000 producers", 10_000, false),
+        ("transactions", 1000, true),
+    ] {
+        let scratch = Scratch::new();
+        let log = open(Arc::new(RealStorage), &scratch.0);
+        let mut sequences = vec![(0, 0); producers.max(1) as usize];
+        let mut round = 0;
+        while log.size_bytes() < BYTES {
+            let producer = if producers == 0 {
+                -1
+            } else {
+                round % producers
+            };
+            let (sequence, batches) = &mut sequences[producer.max(0) as usize];
+            let mut bytes = numbered_batch(16 << 10, producer, *sequence, transactional);
+            let info = log
+                .append(&mut bytes, 0, Origin::Client, 0)
+                .expect("an append");
+            *sequence += (info.last_offset - info.base_offset + 1) as i32;
+            *batches += 1;
+            if transactional && *batches % 10 == 0 {
+                let outcome = [Outcome::Commit, Outcome::Abort][*batches / 10 % 2];
+                let marker = Marker {
+                    outcome,
+                    coordinator_epoch: 0,
+                };
+                let mut bytes = marker.batch(producer, 0, 0).expect("a marker");
+                log.append(&mut bytes, 0, Origin::Coordinator, 0)
+                    .expect("an append");
+            }
+            round += 1;
+        }
+        let size = log.size_bytes() as f64;
+        drop(log);
+        let mut best = Duration::MAX;
+        for _ in 0..4 {
+            let home = Home::quiet(Arc::new(RealStorage), &scratch.0);
+            let started = Instant::now();
+            let config = LogConfig::default();
+            Log::open(&home, "t-0", config, Hints::default(), OpenMode::Append).expect("a log");
+            best = best.min(started.elapsed());
+        }
+        println!("  {name}: {:.2}", size / best.as_secs_f64() / 1e9);
+    }
+}
+
+fn numbered_batch(bytes: usize, producer_id: i64, sequence: i32, transactional: bool) -> Vec<u8> {
+    let has_producer = producer_id >= 0;
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id,
+        producer_epoch: if has_producer { 0 } else { -1 },
+        base_sequence: if has_producer { sequence } else { -1 },
+        transactional,
+        ..BatchOptions::default()
+    });
+    while builder.size_bytes() + 100 <= bytes || builder.record_count() == 0 {
+        builder
+            .append(0, Some(b"key"), Some(&[7; 100]), &[])
+            .expect("a small record");
+    }
+    builder.finish().expect("a batch")
+}
+
+/// Resident memory of this process.
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS"));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
+}
+
+fn producers() {
+    println!(
+        "ten thousand producers with five batches each, MiB (budget 30); and an append among them, us"
+    );
+    for transactional in [false, true] {
+        let scratch = Scratch::new();
+        let log = open(Arc::new(RealStorage), &scratch.0);
+        let before = resident_kib();
+        for sequence in 0..5 {
+            for producer in 0..10_000 {
+                let mut bytes = numbered_batch(0, producer, sequence, transactional);
+                log.append(&mut bytes, 0, Origin::Client, 0)
+                    .expect("an append");
+            }
+        }
+        let grown = resident_kib().saturating_sub(before) as f64 / 1024.0;
+        let mut sequence = 5;
+        let mut producer = 0;
+        let append = best(1000, |_| {
+            let mut bytes = numbered_batch(0, producer, sequence, transactional);
+            log.append(&mut bytes, 0, Origin::Client, 0)
+                .expect("an append");
+            producer += 1;
+            if producer == 10_000 {
+                (producer, sequence) = (0, sequence + 1);
+            }
+        });
+        let stable = best(1000, |_| {
+            black_box(log.last_stable_offset());
+        });
+        let name = if transactional {
+            "with open transactions"
+        } else {
+            "idempotent"
+        };
+        println!("  {name}: {grown:.1}; append {append:.2}, last stable offset {stable:.3}");
+    }
+}
+
 fn main() {
     let filter = std::env::args()
         .skip(1)
         .find(|argument| !argument.starts_with('-'));
-    let runs: [(&str, fn()); 3] = [
+    let runs: [(&str, fn()); 5] = [
         ("append", append),
         ("lookup", lookup),
         ("hand-over", hand_over),
+        ("recovery", recovery),
+        ("producers", producers),
     ];
     for (name, run) in runs {
         if filter.as_deref().is_none_or(|filter| name.contains(filter)) {
