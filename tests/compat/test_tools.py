@@ -33,6 +33,8 @@ RANGES = {
     "ListPartitionReassignments": (0, 0),
     "DescribeClientQuotas": (0, 0),
     "AlterClientQuotas": (0, 0),
+    "DescribeUserScramCredentials": (0, 0),
+    "AlterUserScramCredentials": (0, 0),
 }
 
 

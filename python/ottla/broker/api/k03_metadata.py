@@ -51,7 +51,11 @@ async def handle(broker: Broker, request: Request) -> None:
     errors = {}
     if missing:
         allowed = asked.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable")
-        errors = {name: await _create(broker, name) if allowed else UnknownTopicOrPartition.code for name in missing}
+        # As in Kafka, an internal topic is made for whoever asks for it, whatever the settings say.
+        errors = {
+            name: await _create(broker, name) if allowed or name in INTERNAL_TOPICS else UnknownTopicOrPartition.code
+            for name in missing
+        }
     operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
     topics = [
         MetadataResponseTopic(
@@ -112,8 +116,10 @@ def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[i
 async def _create(broker: Broker, name: str) -> int:
     """Creates the topic with the broker's defaults; the client asks again until it has a leader."""
     try:
-        if name == broker.groups.topic.name:
-            await broker.groups.topic.ensure()
+        for internal in (broker.groups.topic, broker.transactions.topic):
+            if name == internal.name:
+                await internal.ensure()
+                break
         else:
             await broker.admin.create_topic(name)
     except TopicAlreadyExists:

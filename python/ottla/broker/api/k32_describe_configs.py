@@ -12,6 +12,7 @@ from ottla.broker import loggers
 from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
+from ottla.controller.names import check_name
 from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from ottla.wire.k32_describe_configs import (
     DESCRIBE_CONFIGS,
@@ -50,6 +51,7 @@ async def handle(broker: Broker, request: Request) -> None:
 async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Described]:
     names = resource.configuration_keys
     if resource.resource_type == TOPIC:
+        check_name(resource.resource_name)
         if resource.resource_name not in broker.metadata.topics:
             raise UnknownTopicOrPartition(f"There is no topic {resource.resource_name}.")
         overrides = await broker.admin.topic_overrides(resource.resource_name)

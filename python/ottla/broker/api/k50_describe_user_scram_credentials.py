@@ -1,0 +1,69 @@
+"""DescribeUserScramCredentials (key 50): for which mechanisms users have a credential (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker import scram
+from ottla.broker.quotas.entities import all_entities, encode_name
+from ottla.broker.quotas.limits import ABSENT
+from ottla.controller.admin import get_config
+from ottla.errors import DuplicateResource, KafkaError, ResourceNotFound, UnknownServerError
+from ottla.wire.k50_describe_user_scram_credentials import (
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: DescribeUserScramCredentialsRequest = DESCRIBE_USER_SCRAM_CREDENTIALS.decode_request(version, request)
+    results = []
+    if asked.users:
+        counts = Counter(row.name for row in asked.users)
+        for name, count in counts.items():
+            config = await get_config(broker.tree, "users", encode_name(name)) if name else {}
+            results.append(_described(name, config, count))
+    else:
+        for entity, config in await all_entities(broker.tree):
+            if entity.client_id is ABSENT and entity.user is not None and _has_credential(config):
+                results.append(_described(entity.user, config, 1))
+        results.sort(key=lambda row: row.user)
+    response = DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    request.reply(DESCRIBE_USER_SCRAM_CREDENTIALS.encode_response(version, response))
+
+
+def _has_credential(config: dict[str, str]) -> bool:
+    return any(kind.setting in config for kind in scram.Mechanism)
+
+
+def _described(name: str, config: dict[str, str], count: int) -> DescribeUserScramCredentialsResult:
+    row = DescribeUserScramCredentialsResult(user=name, error_message=None)
+    try:
+        if not name:
+            raise ResourceNotFound("Username must not be empty")
+        if count > 1:
+            raise DuplicateResource(
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        if not _has_credential(config):
+            raise ResourceNotFound(f"Attempt to describe a user credential that does not exist: {name}")
+        row.credential_infos = [
+            CredentialInfo(mechanism=kind.value, iterations=iterations)
+            for kind, iterations in scram.iterations_of(config).items()
+        ]
+    except KafkaError as error:
+        row.error_code, row.error_message = error.code, str(error)
+    except ValueError as error:
+        row.error_code, row.error_message = UnknownServerError.code, f"/config/users has {error}"
+    return row

@@ -1,0 +1,83 @@
+"""AlterUserScramCredentials (key 51): sets and deletes credentials of users (KIP-554). Only the controller does it.
+
+All changes of one user are made, or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.broker import scram
+from ottla.broker.quotas.entities import encode_name
+from ottla.controller import admin
+from ottla.errors import (
+    DuplicateResource,
+    KafkaError,
+    NotController,
+    ResourceNotFound,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+)
+from ottla.wire.k51_alter_user_scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(1)
+
+
+async def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    asked: AlterUserScramCredentialsRequest = ALTER_USER_SCRAM_CREDENTIALS.decode_request(version, request)
+    results = []
+    names = [row.name for row in asked.deletions] + [row.name for row in asked.upsertions]
+    for name in dict.fromkeys(names):
+        result = AlterUserScramCredentialsResult(user=name, error_message=None)
+        try:
+            if not broker.controller.is_active:
+                raise NotController
+            await _alter(broker, name, asked)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    response = AlterUserScramCredentialsResponse(results=results)
+    request.reply(ALTER_USER_SCRAM_CREDENTIALS.encode_response(version, response))
+
+
+async def _alter(broker: Broker, name: str, asked: AlterUserScramCredentialsRequest) -> None:
+    deletions = [row for row in asked.deletions if row.name == name]
+    upsertions = [row for row in asked.upsertions if row.name == name]
+    if not name:
+        raise UnacceptableCredential("Username must not be empty")
+    for row in upsertions:
+        _mechanism(row.mechanism)
+        if row.iterations < scram.ITERATIONS_MIN:
+            raise UnacceptableCredential(f"Too few iterations: {row.iterations}, at least {scram.ITERATIONS_MIN}.")
+        if row.iterations > scram.ITERATIONS_MAX:
+            raise UnacceptableCredential(f"Too many iterations: {row.iterations}, at most {scram.ITERATIONS_MAX}.")
+    kinds = [_mechanism(row.mechanism) for row in deletions] + [_mechanism(row.mechanism) for row in upsertions]
+    if max(Counter(kinds).values()) > 1:
+        raise DuplicateResource("A user credential cannot be altered twice in the same request")
+    entity = encode_name(name)
+    config = await admin.get_config(broker.tree, "users", entity)
+    for deletion in deletions:
+        if config.pop(_mechanism(deletion.mechanism).setting, None) is None:
+            raise ResourceNotFound("Attempt to delete a user credential that does not exist")
+    for row in upsertions:
+        kind = _mechanism(row.mechanism)
+        config[kind.setting] = scram.credential(kind, row.salt, row.salted_password, row.iterations)
+    await admin.set_config(broker.tree, "users", entity, config)
+
+
+def _mechanism(number: int) -> scram.Mechanism:
+    kind = scram.mechanism(number)
+    if kind is None:
+        raise UnsupportedSaslMechanism(f"Unknown SCRAM mechanism: {number}")
+    return kind
