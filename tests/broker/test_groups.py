@@ -17,6 +17,7 @@ from ottla.errors import (
     InvalidGroupId,
     InvalidRequest,
     InvalidSessionTimeout,
+    InvalidTopic,
     InvalidTxnState,
     MemberIdRequired,
     NonEmptyGroup,
@@ -51,7 +52,7 @@ from ottla.wire.k47_offset_delete import (
     OffsetDeleteResponse,
 )
 from tests.broker import group_client
-from tests.broker.conftest import Client, connect
+from tests.broker.conftest import Client, batch, connect
 from tests.broker.group_client import SUBSCRIPTION, Member
 from tests.peers.ottla import Broker, Brokers
 
@@ -362,6 +363,13 @@ def test_offsets_of_a_transaction_need_one(group_broker: Broker, group: str, adm
     while member.committed("t", require_stable=True)[1] == UnstableOffsetCommit.code:
         pass
     assert member.committed("t") == (5, 0)
+
+
+def test_nobody_else_writes_what_coordinators_keep(group_broker: Broker, group: str, admin: Client) -> None:
+    Member.connect(group_broker, group)
+    for acks in (1, -1):
+        (row,) = admin.produce("__consumer_offsets", batch(b"forged"), acks=acks).responses
+        assert row.partitions[0].error_code == InvalidTopic.code
 
 
 def test_a_restart_keeps_groups_and_offsets(brokers: Brokers, group: str, tmp_path: Path) -> None:

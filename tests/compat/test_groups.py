@@ -11,8 +11,6 @@ from tests.compat.matrix import KAFKAS
 from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
 
-pytestmark = pytest.mark.java
-
 TOPIC = "orders"
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 FORMATTERS = {
@@ -78,6 +76,7 @@ def groups_tool(version: str, broker: Broker | Kafka, *arguments: str) -> str:
     return tool(version, "consumer-groups", "--bootstrap-server", broker.bootstrap, *arguments)
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("version", KAFKAS)
 def test_kafkas_tool_lists_describes_resets_and_deletes(shared: Broker, version: str) -> None:
     group = f"tool-{version}"
@@ -104,6 +103,7 @@ def test_kafkas_tool_lists_describes_resets_and_deletes(shared: Broker, version:
     assert group not in groups_tool(version, shared, "--list").split()
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("version", KAFKAS)
 def test_the_console_consumer_in_a_group(shared: Broker, version: str) -> None:
     """Twelve lines, then the rest by a second process of the same group."""
@@ -115,6 +115,7 @@ def test_the_console_consumer_in_a_group(shared: Broker, version: str) -> None:
     assert committed(shared, group) == [10, 10, 10]
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("version", FORMATTERS)
 def test_kafkas_formatters_print_our_records(brokers: Brokers, version: str) -> None:
     broker = brokers(settings=SETTINGS)
@@ -138,6 +139,44 @@ def test_kafkas_formatters_print_our_records(brokers: Brokers, version: str) -> 
     assert "currentState=Empty" in metadata
 
 
+@pytest.mark.clients
+def test_members_outlive_their_coordinator(brokers: Brokers) -> None:
+    """It is stopped, and killed, while a member reads: that goes on where it was, in the same generation."""
+    broker = brokers(settings=SETTINGS)
+    fill(broker, 30)
+    member = consumer(broker, "outlives", **{"reconnect.backoff.max.ms": 200, "heartbeat.interval.ms": 200})
+    rebalances = 0
+
+    def assigned(_: Consumer, places: list[TopicPartition]) -> None:
+        nonlocal rebalances
+        rebalances += 1
+
+    member.subscribe([TOPIC], on_assign=assigned)
+    seen: list[int] = []
+
+    def read_all(count: int) -> None:
+        while len(seen) < count:
+            for message in member.consume(count - len(seen), 0.1):
+                if message.error() is None:
+                    seen.append(int(message.value() or b""))
+        member.commit(asynchronous=False)
+
+    read_all(30)
+    for turn in (1, 2):
+        if turn == 1:
+            broker.stop()
+        else:
+            broker.kill()
+        broker = brokers.restart(broker, settings=SETTINGS)
+        fill(broker, 30, first=30 * turn)
+        read_all(30 * (turn + 1))
+    assert sorted(seen) == list(range(90))
+    assert rebalances == 1
+    assert committed(broker, "outlives") == [30, 30, 30]
+    member.close()
+
+
+@pytest.mark.java
 @pytest.mark.zookeeper
 def test_a_group_goes_on_at_kafka_and_back(brokers: Brokers, kafka: Apache, zookeeper: str) -> None:
     """One directory, one tree, one broker after the other: each reads the groups that the other wrote."""

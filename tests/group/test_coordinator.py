@@ -17,7 +17,8 @@ from ottla.errors import (
     UnknownMemberId,
 )
 from ottla.group import coordinator
-from ottla.group.coordinator import GroupCoordinator, GroupSettings
+from ottla.group.coordinator import GroupCoordinator
+from ottla.group.hosted import GroupSettings
 from ottla.group.members import JoinRequest, JoinResult
 from ottla.group.records import CommittedOffset, offset_key, offset_value
 from ottla.group.state import EMPTY, STABLE, Limits
@@ -196,17 +197,17 @@ async def test_offsets_expire_counted_from_when_the_group_became_empty(tmp_path:
         member = await host.settle("g")
         assert await host.commit("g", 5, generation=1, member=member) == 0
         host.wall[0] += 30 * DAY_MS
-        await host.groups.expire_offsets()
+        await host.groups.removal.expire_offsets()
         assert host.offset("g") == 5, "a member reads the topic"
         host.groups.leave("g", [(member, None)])
         assert host.groups.groups["g"].group.state is EMPTY
         for epoch in (1, 2):  # the time is kept in the log
             host.wall[0] += 3 * DAY_MS
             await host.lead("g", epoch)
-            await host.groups.expire_offsets()
+            await host.groups.removal.expire_offsets()
             assert host.offset("g") == 5
         host.wall[0] += DAY_MS
-        await host.groups.expire_offsets()
+        await host.groups.removal.expire_offsets()
         assert "g" not in host.groups.groups
         await host.lead("g", 3)
         assert "g" not in host.groups.groups, "tombstones"
@@ -218,10 +219,10 @@ async def test_offsets_of_who_only_keeps_them_here_expire_from_each_commit(tmp_p
         await host.lead("g")
         assert await host.commit("g", 5) == 0
         host.wall[0] += 7 * DAY_MS - 1
-        await host.groups.expire_offsets()
+        await host.groups.removal.expire_offsets()
         assert host.offset("g") == 5
         host.wall[0] += 1
-        await host.groups.expire_offsets()
+        await host.groups.removal.expire_offsets()
         assert "g" not in host.groups.groups
 
 
@@ -235,7 +236,7 @@ async def test_what_kafka_wrote_long_ago_is_read(tmp_path: Path) -> None:
         await host.here.topic.append(index, 0, [(b"\x00\x00" + key[2:], value), (b"\x00\x07later", b"?")])
         await host.lead("g", 1)
         assert host.offset("g") == 42
-        await host.groups.expire_offsets()
+        await host.groups.removal.expire_offsets()
         assert "g" not in host.groups.groups, "its own expiry was in 1970"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.internal_topics import offsets_topic
-from ottla.group.coordinator import GroupCoordinator, GroupSettings
+from ottla.group.coordinator import GroupCoordinator
+from ottla.group.hosted import GroupSettings
 from ottla.group.state import Limits
 
 if TYPE_CHECKING:

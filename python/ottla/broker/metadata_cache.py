@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 #: In place of a leader: the partition is being deleted.
 LEADER_DURING_DELETE = -2
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)

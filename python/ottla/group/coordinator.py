@@ -16,42 +16,28 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.errors import (
     CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    GroupIdNotFound,
-    GroupSubscribedToTopic,
     IllegalGeneration,
-    InvalidCommitOffsetSize,
     InvalidGroupId,
     InvalidSessionTimeout,
     KafkaError,
-    MessageTooLarge,
-    NonEmptyGroup,
     NotCoordinator,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
-    NotLeaderOrFollower,
     RebalanceInProgress,
-    RecordListTooLarge,
-    RequestTimedOut,
-    StorageError,
     UnknownMemberId,
-    UnknownServerError,
-    UnknownTopicOrPartition,
 )
 from ottla.group import records
+from ottla.group.append_errors import commit_error, store_error
+from ottla.group.hosted import Alarm, GroupSettings, Hosted
 from ottla.group.loading import LoadedGroup, Replay, restore, to_store
 from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
-from ottla.group.offsets import Commits, TopicPartition
-from ottla.group.records import NO_TIMESTAMP
-from ottla.group.state import DEAD, EMPTY, Answer, Group, Limits, State, Store, subscribed_topics
-from ottla.group.subscription import subscribed
+from ottla.group.offsets import Commits
+from ottla.group.removal import Removal
+from ottla.group.state import DEAD, Answer, Group, State, Store
 
 if TYPE_CHECKING:
     from ottla.replication.delayed import Deadlines
@@ -61,58 +47,9 @@ logger = logging.getLogger("ottla.group")
 
 #: How long after a failed loading it is tried again.
 RELOAD_SECONDS = 5.0
-#: Tombstones per batch.
-TOMBSTONES_MAX = 1_000
-
-NO_PRODUCER = -1
 
 Done = Callable[[int], None]
 """Called once with an error code."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """The settings group.* and offsets.*, in milliseconds."""
-
-    session_timeout_ms_min: int = 6_000
-    session_timeout_ms_max: int = 1_800_000
-    #: characters
-    offset_metadata_max: int = 4_096
-    retention_ms: int = 10_080 * 60_000
-    retention_check_interval_ms: int = 600_000
-    limits: Limits = field(default_factory=Limits)
-
-
-class Hosted:
-    """A group with what its coordinator knows about it."""
-
-    __slots__ = ("alarm", "alarm_ms", "group", "index", "leader_epoch", "state", "state_timestamp_ms")
-
-    def __init__(self, group: Group, index: int, leader_epoch: int, state_timestamp_ms: int) -> None:
-        self.group = group
-        #: its partition, and the leader epoch in which this broker leads that
-        self.index = index
-        self.leader_epoch = leader_epoch
-        #: when it went into the state it is in, in milliseconds since 1970; -1 if that is not known
-        self.state_timestamp_ms = state_timestamp_ms
-        self.state = group.state
-        self.alarm: _Alarm | None = None
-        self.alarm_ms = NEVER
-
-
-class _Alarm:
-    """Calls the coordinator when a group's first timer is due."""
-
-    __slots__ = ("_coordinator", "_hosted", "done")
-
-    def __init__(self, coordinator: GroupCoordinator, hosted: Hosted) -> None:
-        self._coordinator = coordinator
-        self._hosted = hosted
-        self.done = False
-
-    def expire(self) -> None:
-        self.done = True
-        self._coordinator.ring(self._hosted)
 
 
 class GroupCoordinator:
@@ -132,7 +69,8 @@ class GroupCoordinator:
         self._deadlines = deadlines
         self.settings = settings
         self._now_ms = now_ms
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
+        self.removal = Removal(self)
         #: partition to leader epoch
         self._owned: dict[int, int] = {}
         self._loading: dict[int, int] = {}
@@ -148,7 +86,7 @@ class GroupCoordinator:
             task_status.started()
             while True:
                 await trio.sleep(self.settings.retention_check_interval_ms / 1000)
-                await self.expire_offsets()
+                await self.removal.expire_offsets()
 
     def stop(self) -> None:
         """The broker is stopping: whoever waits is answered, nobody new is served."""
@@ -176,21 +114,22 @@ class GroupCoordinator:
         self._loading.pop(index, None)
         self._owned.pop(index, None)
         for group_id, hosted in [entry for entry in self.groups.items() if entry[1].index == index]:
-            self._forget(group_id, hosted)
-            hosted.group.die()
-            self._after(hosted)
+            self.drop(group_id, hosted)
 
-    def _forget(self, group_id: str, hosted: Hosted) -> None:
+    def drop(self, group_id: str, hosted: Hosted) -> None:
+        """The group is no longer here; who waits for it is answered."""
         del self.groups[group_id]
         for producer_id in hosted.group.offsets.open_transactions:
             self._close_transaction(producer_id, group_id)
+        hosted.group.die()
+        self._after(hosted)
 
     def _host(self, group_id: str) -> Hosted:
         """The group, new if need be. Its partition is owned."""
         hosted = self.groups.get(group_id)
         if hosted is None:
             index = self.topic.partition_for(group_id)
-            hosted = Hosted(self._new_group(group_id), index, self._owned[index], self._wall_ms())
+            hosted = Hosted(self._new_group(group_id), index, self._owned[index], self.wall_ms())
             self.groups[group_id] = hosted
         return hosted
 
@@ -224,7 +163,7 @@ class GroupCoordinator:
                 log("read %d groups of %s in %.0f ms", len(replay.groups), where, took_ms)
 
     def _take_over(self, index: int, leader_epoch: int, groups: Mapping[str, LoadedGroup]) -> None:
-        wall_ms, now_ms = self._wall_ms(), self._now_ms()
+        wall_ms, now_ms = self.wall_ms(), self._now_ms()
         for group_id, loaded in groups.items():
             group = self._new_group(group_id)
             restore(group, loaded)
@@ -324,7 +263,7 @@ class GroupCoordinator:
         def appended(error: int, last_offset: int) -> None:
             if error:
                 offsets.failed(commits)
-                done(_commit_error(error))
+                done(commit_error(error))
             else:
                 offsets.appended(commits, last_offset - len(commits) + 1)
                 done(0)
@@ -361,7 +300,7 @@ class GroupCoordinator:
                 offsets.failed_transactional(producer_id, commits)
                 if producer_id not in offsets.open_transactions:
                     self._close_transaction(producer_id, group_id)
-                done(_commit_error(error))
+                done(commit_error(error))
             else:
                 offsets.appended_transactional(producer_id, commits, last_offset - len(commits) + 1)
                 done(0)
@@ -390,114 +329,18 @@ class GroupCoordinator:
     def is_loading(self) -> bool:
         return bool(self._loading)
 
-    def delete(self, group_id: str, done: Done) -> None:
-        """Deletes an empty group and its offsets."""
-        hosted = self.groups.get(group_id)
-        if hosted is None:
-            return done(self.missing(group_id, may_be_empty=True) or GroupIdNotFound.code)
-        if hosted.group.state is not EMPTY:
-            return done(NonEmptyGroup.code)
-        logger.info("group %s is deleted", group_id)
-        hosted.group.pending_members.clear()
-        return self._remove_offsets(group_id, hosted, hosted.group.offsets.partitions, done)
-
-    def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[int, list[int]], None]
-    ) -> None:
-        """Deletes offsets of topics that no member reads. The error for all, and one for each."""
-        hosted = self.groups.get(group_id) if group_id else None
-        if hosted is None:
-            return done(self.missing(group_id) or GroupIdNotFound.code, [])
-        group = hosted.group
-        errors = [0] * len(partitions)
-        if group.state is not EMPTY:
-            if group.protocol_type != "consumer":
-                return done(NonEmptyGroup.code, [])
-            topics = subscribed_topics(group, subscribed)
-            errors = [
-                GroupSubscribedToTopic.code if topics is None or topic in topics else 0 for topic, _ in partitions
-            ]
-        removed = [partition for partition, error in zip(partitions, errors, strict=True) if not error]
-
-        def deleted(error: int) -> None:
-            done(error, errors)
-
-        return self._remove_offsets(group_id, hosted, removed, deleted)
-
-    def partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Topics are gone: so are the offsets in them, before topics of the same names come."""
-        gone = set(partitions)
-        for group_id, hosted in list(self.groups.items()):
-            known = gone & hosted.group.offsets.partitions
-            if known:
-                self._remove_offsets(group_id, hosted, known, lambda _: None)
-
-    async def expire_offsets(self) -> None:
-        """Removes offsets whose time is over, and groups of which nothing is left."""
-        now_ms, removed = self._wall_ms(), 0
-        for group_id, hosted in list(self.groups.items()):
-            await trio.lowlevel.checkpoint()
-            if self.groups.get(group_id) is not hosted:
-                continue
-            due = self._expired(hosted, now_ms)
-            removed += len(due)
-            if due or hosted.group.state is EMPTY:
-                self._remove_offsets(group_id, hosted, due, lambda _: None)
-        if removed:
-            logger.info("%d offsets have expired", removed)
-
-    def _expired(self, hosted: Hosted, now_ms: int) -> list[TopicPartition]:
-        group, retention_ms = hosted.group, self.settings.retention_ms
-        if group.protocol_type is None:
-            # Nobody joins it: it is only used to keep offsets.
-            return group.offsets.expired(now_ms, retention_ms)
-        if group.state is EMPTY:
-            since_ms = hosted.state_timestamp_ms
-            return group.offsets.expired(now_ms, retention_ms, since_ms=None if since_ms == NO_TIMESTAMP else since_ms)
-        topics = subscribed_topics(group, subscribed)
-        if topics is None:
-            return []
-        return group.offsets.expired(now_ms, retention_ms, in_use=topics)
-
-    def _remove_offsets(self, group_id: str, hosted: Hosted, partitions: Iterable[TopicPartition], done: Done) -> None:
-        """Removes offsets, and the group too if it is empty and has none left."""
-        group = hosted.group
-        tombstones: NewRecords = [
-            (records.offset_key(group_id, topic, partition), None)
-            for topic, partition in group.offsets.remove(partitions)
+    def listed(self, states: Iterable[str]) -> list[tuple[str, str, State]]:
+        """Group id, protocol type and state of each group in one of `states` (by name; none: all)."""
+        wanted = set(states)
+        return [
+            (group_id, hosted.group.protocol_type or "", hosted.group.state)
+            for group_id, hosted in self.groups.items()
+            if not wanted or hosted.group.state.value in wanted
         ]
-        if group.state is EMPTY and group.offsets.is_empty and not group.pending_members:
-            self._forget(group_id, hosted)
-            group.die()
-            self._after(hosted)
-            if group.generation > 0:  # otherwise the log has never heard of it
-                tombstones.append((records.group_key(group_id), None))
-        self._append_tombstones(hosted, tombstones, done)
-
-    def _append_tombstones(self, hosted: Hosted, tombstones: NewRecords, done: Done) -> None:
-        waiting = max(1, -(-len(tombstones) // TOMBSTONES_MAX))
-        first_error = 0
-
-        def appended(error: int, _: int = -1) -> None:
-            nonlocal waiting, first_error
-            first_error = first_error or error
-            waiting -= 1
-            if waiting == 0:
-                if first_error:
-                    # They come back with the next loading, and then expire again.
-                    logger.warning("group %s: tombstones were not written: error %d", hosted.group, first_error)
-                done(_commit_error(first_error))
-
-        if not tombstones:
-            return appended(0)
-        for start in range(0, len(tombstones), TOMBSTONES_MAX):
-            part = tombstones[start : start + TOMBSTONES_MAX]
-            self.topic.append_then(hosted.index, hosted.leader_epoch, part, appended)
-        return None
 
     # --- what state machines ask for ---
 
-    def ring(self, hosted: Hosted) -> None:
+    def _ring(self, hosted: Hosted) -> None:
         """A group's first timer is due."""
         hosted.alarm, hosted.alarm_ms = None, NEVER
         hosted.group.tick(self._now_ms())
@@ -508,7 +351,7 @@ class GroupCoordinator:
         group = hosted.group
         if group.state is not hosted.state:
             hosted.state = group.state
-            hosted.state_timestamp_ms = self._wall_ms()
+            hosted.state_timestamp_ms = self.wall_ms()
         while group.effects:
             effects, group.effects = group.effects, []
             for effect in effects:
@@ -528,7 +371,7 @@ class GroupCoordinator:
                 return
             if error:
                 logger.warning("group %s: generation %d was not stored: error %d", group, store.generation, error)
-            group.stored(self._now_ms(), store, _store_error(error))
+            group.stored(self._now_ms(), store, store_error(error))
             self._after(hosted)
 
         self.topic.append_then(
@@ -538,18 +381,9 @@ class GroupCoordinator:
     def _set_alarm(self, hosted: Hosted) -> None:
         if hosted.alarm is not None:
             hosted.alarm.done = True
-        hosted.alarm = _Alarm(self, hosted)
+        hosted.alarm = Alarm(hosted, self._ring)
         hosted.alarm_ms = hosted.group.next_timer_ms
         self._deadlines.add(max(0, hosted.alarm_ms - self._now_ms()), hosted.alarm)
-
-    def listed(self, states: Iterable[str]) -> list[tuple[str, str, State]]:
-        """Group id, protocol type and state of each group in one of `states` (by name; none: all)."""
-        wanted = set(states)
-        return [
-            (group_id, hosted.group.protocol_type or "", hosted.group.state)
-            for group_id, hosted in self.groups.items()
-            if not wanted or hosted.group.state.value in wanted
-        ]
 
 
 def _records(group_id: str, commits: Commits) -> NewRecords:
@@ -557,28 +391,3 @@ def _records(group_id: str, commits: Commits) -> NewRecords:
         (records.offset_key(group_id, partition[0], partition[1]), records.offset_value(commit))
         for partition, commit in commits.items()
     ]
-
-
-_NOT_AVAILABLE = (UnknownTopicOrPartition.code, NotEnoughReplicas.code, NotEnoughReplicasAfterAppend.code)
-_NOT_HERE = (NotLeaderOrFollower.code, StorageError.code)
-_TOO_LARGE = (MessageTooLarge.code, RecordListTooLarge.code)
-
-#: What clients are told when an append fails (GroupMetadataManager).
-_COMMIT_ERRORS = {
-    **dict.fromkeys(_NOT_AVAILABLE, CoordinatorNotAvailable.code),
-    **dict.fromkeys(_NOT_HERE, NotCoordinator.code),
-    **dict.fromkeys(_TOO_LARGE, InvalidCommitOffsetSize.code),
-}
-_STORE_ERRORS = {
-    **_COMMIT_ERRORS,
-    **dict.fromkeys(_TOO_LARGE, UnknownServerError.code),
-    RequestTimedOut.code: RebalanceInProgress.code,
-}
-
-
-def _commit_error(error: int) -> int:
-    return _COMMIT_ERRORS.get(error, error)
-
-
-def _store_error(error: int) -> int:
-    return _STORE_ERRORS.get(error, error)

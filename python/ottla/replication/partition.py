@@ -23,6 +23,9 @@ from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRang
 if TYPE_CHECKING:
     from ottla._core import Log
 
+#: What brokers keep for themselves.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
 NO_EPOCH = -1
 NO_LEADER = -1
 
@@ -79,6 +82,7 @@ class Partition:
         "flush_on_acks_all",
         "flushes",
         "index",
+        "is_internal",
         "is_leader",
         "is_offline",
         "leader_epoch",
@@ -99,6 +103,8 @@ class Partition:
         self.index = index
         self.log = log
         self.is_leader = False
+        #: Only this broker's coordinators write to it.
+        self.is_internal = topic in INTERNAL_TOPICS
         #: The log's directory failed.
         self.is_offline = False
         self.leader_epoch = NO_EPOCH

@@ -13,6 +13,7 @@ from ottla.broker.verification import verify
 from ottla.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
+    InvalidTopic,
     KafkaError,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
@@ -35,6 +36,8 @@ VERSIONS = range(9)
 BATCHES_SINCE = 3
 
 ALL = -1
+#: The only client that may write to internal topics, as in Kafka.
+ADMIN_CLIENT = "__admin_client"
 
 
 def handle(broker: Broker, request: Request) -> None:
@@ -58,6 +61,9 @@ def handle(broker: Broker, request: Request) -> None:
             continue
         if not partition.is_leader:
             results.append((partition.leader_error(-1), -1, -1, -1))
+            continue
+        if partition.is_internal and request.client_id != ADMIN_CLIENT:
+            results.append(_error(InvalidTopic))
             continue
         if not has_records:
             # An empty message set was no mistake.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from ottla.broker.metadata_cache import INTERNAL_TOPICS, PartitionMetadata
+from ottla.broker.metadata_cache import PartitionMetadata
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -19,6 +19,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from ottla.replication.partition import INTERNAL_TOPICS
 from ottla.wire.k03_metadata import (
     METADATA,
     MetadataRequest,

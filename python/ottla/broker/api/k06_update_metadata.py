@@ -28,5 +28,5 @@ def handle(broker: Broker, request: Request) -> None:
     else:
         deleted = broker.metadata.update(asked)
         if deleted:
-            broker.groups.partitions_deleted(deleted)
+            broker.groups.removal.partitions_deleted(deleted)
     request.reply(UPDATE_METADATA.encode_response(version, answer))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.metadata_cache import INTERNAL_TOPICS
 from ottla.errors import (
     InvalidTopic,
     KafkaError,
@@ -25,6 +24,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
+from ottla.replication.partition import INTERNAL_TOPICS
 from ottla.wire.k21_delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartitionResult,

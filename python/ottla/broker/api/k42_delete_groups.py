@@ -33,5 +33,5 @@ def handle(broker: Broker, request: Request) -> None:
     if not rows:
         return request.reply(DELETE_GROUPS.encode_response(version, DeleteGroupsResponse()))
     for row in rows:
-        broker.groups.delete(row.group_id, lambda error, row=row: done(row, error))  # type: ignore[misc]
+        broker.groups.removal.delete(row.group_id, lambda error, row=row: done(row, error))  # type: ignore[misc]
     return None

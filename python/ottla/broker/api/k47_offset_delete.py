@@ -46,4 +46,4 @@ def handle(broker: Broker, request: Request) -> None:
             ]
         request.reply(OFFSET_DELETE.encode_response(version, answer))
 
-    broker.groups.delete_offsets(asked.group_id, known, done)
+    broker.groups.removal.delete_offsets(asked.group_id, known, done)
