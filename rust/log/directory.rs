@@ -27,6 +27,8 @@ pub struct LogDirectory {
     home: Arc<Home>,
     lock: Mutex<Option<DirectoryLock>>,
     state: Mutex<State>,
+    /// Held while a checkpoint file is written: two at once would take each other's temporary file, and the older might come last.
+    writing: Mutex<()>,
     was_clean: bool,
     stop: Arc<AtomicBool>,
     checkpointer: Mutex<Option<JoinHandle<()>>>,
@@ -90,6 +92,7 @@ impl LogDirectory {
             home,
             lock: Mutex::new(Some(lock)),
             state: Mutex::new(state),
+            writing: Mutex::new(()),
             was_clean,
             stop: Arc::new(AtomicBool::new(false)),
             checkpointer: Mutex::new(None),
@@ -411,6 +414,7 @@ impl LogDirectory {
 
     /// Writes `recovery-point-offset-checkpoint`: what was flushed of each log.
     pub fn checkpoint_recovery_points(&self) -> Result<()> {
+        let _writing = self.writing.lock();
         let offsets = {
             let state = self.state.lock();
             state.table(&state.recovery_points, |log| Some(log.flushed_offset()))
@@ -421,6 +425,7 @@ impl LogDirectory {
     /// Writes `log-start-offset-checkpoint`: start offsets that are not the first segment's. Call it before a deletion of records is
     /// answered: without it a restart would bring them back.
     pub fn checkpoint_start_offsets(&self) -> Result<()> {
+        let _writing = self.writing.lock();
         let offsets = {
             let state = self.state.lock();
             state.table(&state.start_offsets, explicit_start)
@@ -430,6 +435,7 @@ impl LogDirectory {
 
     /// Writes `replication-offset-checkpoint`. The directory does so by itself whenever a high watermark moved.
     pub fn checkpoint_high_watermarks(&self) -> Result<()> {
+        let _writing = self.writing.lock();
         let offsets = {
             let state = self.state.lock();
             state.table(&state.high_watermarks, |log| Some(log.high_watermark()))

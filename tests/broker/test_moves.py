@@ -5,6 +5,7 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.k34_alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
     AlterReplicaLogDir,
@@ -43,11 +44,18 @@ def places(client: Client, topic: str) -> dict[tuple[int, bool], str]:
     }
 
 
-def throttle(client: Client, rate: int) -> None:
+def throttle(client: Client, rate: int, broker: str = "") -> None:
+    """Returns when it holds."""
     config = AlterableConfig(name=RATE, config_operation=0, value=str(rate))
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[config])
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[config])
     answer = client.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource]))
     assert [row.error_code for row in answer.responses] == [0]
+    described = DescribeConfigsResource(resource_type=BROKER, resource_name=broker, configuration_keys=[RATE])
+    request = DescribeConfigsRequest(resources=[described])
+    until(
+        "the rate",
+        lambda: [row.value for row in client.call(DESCRIBE_CONFIGS, request).results[0].configs] == [str(rate)],
+    )
 
 
 def test_replicas_move_back_and_forth_under_load(brokers: Brokers, tmp_path: Path) -> None:

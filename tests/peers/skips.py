@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = frozenset({"clients", "java", "spark", "zookeeper", "data"})
+KINDS = frozenset({"clients", "java", "spark", "zookeeper", "data", "mounts"})
 
 
 def required() -> frozenset[str]:

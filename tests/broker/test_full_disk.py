@@ -1,0 +1,90 @@
+"""A data directory on a file system that really has no space left."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.log import Log
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.broker.conftest import Client, batch, connect, values
+from tests.broker.test_log_directories import described, metadata, until
+from tests.peers.ottla import Brokers
+from tests.peers.skips import require
+
+STORAGE_ERROR = 56
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Four megabytes."""
+    path = tmp_path / "small"
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)], capture_output=True)
+    if done.returncode != 0:
+        require("mounts", f"mount: {done.stderr.decode().strip()}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+    return filler
+
+
+def produced(client: Client, topic: str, partition: int, acks: int = 1) -> int:
+    answer = client.produce(topic, batch(b"x" * 10_000), partition=partition, acks=acks)
+    ((row,),) = [row.partitions for row in answer.responses]
+    return row.error_code
+
+
+def test_alone_it_waits_for_space(small_disk: Path, brokers: Brokers, tmp_path: Path) -> None:
+    broker = brokers(arguments=("--data-dir", f"{tmp_path / 'a'},{small_disk / 'b'}"))
+    with connect(broker) as client:
+        client.create("t", 2)
+        (full,) = [index for index in range(2) if (small_disk / "b" / f"t-{index}").is_dir()]
+        assert produced(client, "t", full, -1) == 0
+        filler = fill(small_disk)
+        until("a full disk", lambda: produced(client, "t", full) == STORAGE_ERROR)
+        assert produced(client, "t", 1 - full, -1) == 0
+        assert values(client.fetch("t", partition=full))[0] == b"x" * 10_000
+        assert [row.error_code for row in described(client).values()] == [0, 0]
+        filler.unlink()
+        assert produced(client, "t", full, -1) == 0
+
+
+@pytest.mark.zookeeper
+def test_in_a_cluster_another_broker_leads_and_nothing_is_torn(
+    small_disk: Path, brokers: Brokers, zookeeper: str, tmp_path: Path
+) -> None:
+    arguments = ("--data-dir", f"{tmp_path / 'a'},{small_disk / 'b'}")
+    first = brokers(broker_id=1, zookeeper=zookeeper, arguments=arguments)
+    second = brokers(broker_id=2, zookeeper=zookeeper)
+    with connect(first) as client:
+        rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in range(2)]
+        topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=rows)
+        answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        assert [row.error_code for row in answer.topics] == [0]
+        folders = {index: small_disk / "b" / f"t-{index}" for index in range(2)}
+        (full,) = [index for index, folder in folders.items() if folder.is_dir()]
+        filler, taken, code = fill(small_disk), 0, 0
+        while code == 0:
+            code = produced(client, "t", full)
+            taken += code == 0
+        assert code == STORAGE_ERROR
+        with connect(second) as other:
+            until("the move", lambda: metadata(other, "t")[full] == (2, [1]))
+        assert produced(client, "t", 1 - full) == 0
+    first.stop()
+    filler.unlink()
+    first = brokers.restart(first, broker_id=1, zookeeper=zookeeper, arguments=arguments)
+    with connect(first) as client:
+        assert [row.error_code for row in described(client).values()] == [0, 0]
+    first.stop()
+    with Log.open(folders[full]) as log:
+        assert [record.value for record in log] == [b"x" * 10_000] * taken
