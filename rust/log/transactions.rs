@@ -92,6 +92,9 @@ impl Log {
         sequence: i32,
         now_ms: i64,
     ) -> u64 {
+        if let Some(next) = self.successor.get() {
+            return next.begin_verification((producer_id, epoch), sequence, now_ms);
+        }
         let writer = self.writer.try_lock();
         if writer.is_some_and(|writer| writer.producers.has_open_transaction(producer_id)) {
             return NO_GUARD;

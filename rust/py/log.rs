@@ -515,9 +515,9 @@ impl Log {
             .collect())
     }
 
-    fn producers(&self) -> Vec<ProducerRow> {
-        let infos = self.log.producers().into_iter();
-        infos
+    fn producers(&self, py: Python<'_>) -> Vec<ProducerRow> {
+        py.detach(|| self.log.producers())
+            .into_iter()
             .map(|info| {
                 (
                     info.producer_id,

@@ -1,5 +1,7 @@
 """What a broker does about transactions in partitions: readers of committed records, markers, and who may not write."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailed,
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
 )
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FetchResponse
@@ -89,6 +92,13 @@ def last_offset(client: Client, topic: str, isolation_level: int) -> int:
     return found.offset
 
 
+def test_our_own_consumer_too(committed: tuple[Broker, list[bytes]]) -> None:
+    broker, expected = committed
+    command = ["consume", "bank", "--from-beginning", "--until-end", "--read-committed", "-b", broker.bootstrap]
+    printed = subprocess.run([sys.executable, "-m", "ottla", *command], stdout=subprocess.PIPE, check=True, timeout=60)
+    assert printed.stdout.splitlines() == expected
+
+
 def test_the_end_for_readers_of_committed_records_is_before_the_open_transaction(client: Client) -> None:
     assert last_offset(client, "bank", COMMITTED) == last_offset(client, "bank", 0) - 2
 
@@ -148,6 +158,15 @@ def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(
     assert mark(client, "open", (5, 2), commit=False, epoch=3) == TransactionCoordinatorFenced.code
     assert mark(client, "open", (5, 3), commit=False, epoch=4) == 0
     assert producers(client, "open") == (0, [(5, 3, -1, 4, -1)])
+
+
+def test_a_topic_of_an_old_format_has_no_transactions(client: Client) -> None:
+    client.create("old", message_format_version="0.10.2")
+    first = batch(b"x", producer_id=79, producer_epoch=0, base_sequence=0, transactional=True)
+    assert mark(client, "old", (79, 0), commit=True) == UnsupportedForMessageFormat.code
+    answer = client.produce("old", first)
+    assert answer.responses[0].partitions[0].error_code == TransactionalIdAuthorizationFailed.code
+    assert last_offset(client, "old", 0) == 0
 
 
 def test_partitions_that_are_not_there(client: Client) -> None:
