@@ -3,6 +3,7 @@
 mod builder;
 mod columns;
 mod decoder;
+mod format_07;
 mod memory;
 mod messages;
 mod reader;
@@ -113,6 +114,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::Record>()?;
     module.add_class::<reader::RecordReader>()?;
     messages::register(module)?;
+    format_07::register(module)?;
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(validate, module)?)?;
     module.add_function(wrap_pyfunction!(stamp, module)?)?;

@@ -2,6 +2,7 @@
 //!
 //! * `batch`: the header and the fields a broker stamps; `batches`: those of a buffer.
 //! * `message_set`: the old formats, read as batches; `message_builder`: written; `convert`: from a new to an older one.
+//! * `format_07`: what Kafka 0.7 wrote, to be imported.
 //! * `validate`: what a broker checks before it takes a batch; `scratch`: the memory for records that are unpacked.
 //! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
 //! * `columns`: many records into Arrow-shaped `chunk`s, with what a consumer must not see left out (`aborted`).
@@ -20,6 +21,7 @@ pub mod convert;
 pub mod decode;
 pub mod encode;
 pub mod error;
+pub mod format_07;
 pub mod message_builder;
 pub mod message_set;
 pub mod scratch;

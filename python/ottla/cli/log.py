@@ -8,12 +8,19 @@ from typing import Any
 
 import click
 
+from ottla.cli import _log_import
+
 existing = click.argument("path", metavar="PATH", type=click.Path(exists=True))
 
 
 @click.group()
 def command() -> None:
-    """Look into log files, find damage, and repair it. PATH is a data directory, a partition's folder or one file."""
+    """Look into log files, find damage, repair it, and import other formats. PATH is a data directory, a partition's
+    folder or one file.
+    """
+
+
+command.add_command(_log_import.command)
 
 
 @command.command()

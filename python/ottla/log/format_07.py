@@ -1,0 +1,117 @@
+"""Reading what Kafka 0.7 left: a folder of `<byte offset>.kafka` files per partition.
+
+A 0.7 message has no key, no time and no number: it is known by its byte position among all that were ever sent to the
+partition, and a file is named after the position of its first message. So a place in such a log is a byte offset here,
+which a reader can start from again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ottla._core import decode_07, find_07
+
+#: What is read at once.
+CHUNK_BYTES = 1 << 20
+
+#: No message may be larger, also unpacked: a length beyond it is damage. 0.7's own default limit was 1 MB.
+MESSAGE_BYTES_MAX = 64 << 20
+
+_NAME = re.compile(r"([0-9]+)\.kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Some messages that follow each other."""
+
+    payloads: list[bytes]
+    #: The byte offset after the last of them: where a reader that has them goes on.
+    end_offset: int
+    #: What they take in the file.
+    size_bytes: int
+    #: Bytes at the end of the last file that are no whole message: 0.7 cut them off when it started after a crash.
+    torn_bytes: int = 0
+
+
+class Damaged(Exception):
+    """Bytes that are no message. What is before them has been read."""
+
+    def __init__(self, file: str, position: int, offset: int, problem: str, next_offset: int | None) -> None:
+        super().__init__(f"{file} at byte {position}: {problem}")
+        self.file = file
+        #: In the file, and among all messages of the partition.
+        self.position, self.offset = position, offset
+        #: Where the next whole message starts; None if there is none in this file.
+        self.next_offset = next_offset
+
+
+def files(path: str) -> list[tuple[int, str]]:
+    """The byte offset of the first message of each file, and the file; `path` is a partition's folder or one file."""
+    paths = [path] if os.path.isfile(path) else [os.path.join(path, name) for name in os.listdir(path)]
+    found = ((_NAME.fullmatch(os.path.basename(file)), file) for file in paths)
+    return sorted((int(name[1]), file) for name, file in found if name is not None)
+
+
+def partition_of(path: str) -> int:
+    """The partition that a folder is named after (`topic-3`, or `topic_3`), else 0."""
+    folder = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))
+    name = re.search(r"[-_]([0-9]{1,9})$", folder)
+    return int(name[1]) if name else 0
+
+
+def read(path: str, from_offset: int = 0) -> Iterator[Messages]:
+    """The messages from a byte offset on, about a mebibyte at a time.
+
+    Raises:
+        Damaged: after everything before the damage was given.
+        OSError: a file cannot be read.
+    """
+    found = files(path)
+    for index, (first_offset, file) in enumerate(found):
+        end_offset = first_offset + os.path.getsize(file)
+        if end_offset > from_offset:
+            yield from _read_file(file, first_offset, max(0, from_offset - first_offset), index == len(found) - 1)
+
+
+def _read_file(file: str, first_offset: int, position: int, is_last: bool) -> Iterator[Messages]:
+    with open(file, "rb") as source:
+        source.seek(position)
+        buffer = b""
+        wanted = CHUNK_BYTES
+        while True:
+            more = source.read(wanted)
+            buffer += more
+            payloads, end, error = decode_07(buffer, message_bytes_max=MESSAGE_BYTES_MAX)
+            position += end
+            if error is not None and not error[0]:
+                if end:
+                    yield Messages(payloads, first_offset + position, end)
+                _, at, problem = error
+                raise _damaged(file, first_offset, position, at - end, problem)
+            # A message larger than what was read takes more, and twice as much each time.
+            wanted = CHUNK_BYTES if end else max(CHUNK_BYTES, len(buffer))
+            buffer = buffer[end:]
+            if more:
+                if end:
+                    yield Messages(payloads, first_offset + position, end)
+                continue
+            if buffer and not is_last:
+                problem = f"{len(buffer)} bytes at the end of the file are no whole message"
+                raise _damaged(file, first_offset, position, 0, problem)
+            if end or buffer:
+                yield Messages(payloads, first_offset + position, end, len(buffer))
+            return
+
+
+def _damaged(file: str, first_offset: int, position: int, inside: int, problem: str) -> Damaged:
+    """Damage in the message at `position`, with where the next whole one starts if that is near."""
+    with open(file, "rb") as source:
+        source.seek(position)
+        buffer = source.read(MESSAGE_BYTES_MAX)
+    after = find_07(buffer, 1, message_bytes_max=MESSAGE_BYTES_MAX)
+    start = first_offset + position
+    what = re.sub(r"^([a-z]+) at byte [0-9]+", r"\1", problem)
+    return Damaged(file, position + inside, start, what, None if after is None else start + after)
