@@ -202,7 +202,10 @@ pub(super) struct Recovered {
 
 impl Recovered {
     fn take(&mut self, header: &BatchHeader, bytes: &[u8]) {
-        if header.leader_epoch > self.epochs.latest() {
+        if header.is_message() {
+            // What has no epoch ends what is known of epochs, as when it was appended.
+            self.epochs.truncate_from_end(0);
+        } else if header.leader_epoch > self.epochs.latest() {
             self.epochs.assign(header.leader_epoch, header.base_offset);
         }
         self.end_offset = header.last_offset() + 1;
@@ -228,6 +231,9 @@ fn read_epochs(segments: &[Arc<Segment>]) -> Result<LeaderEpochs> {
         let mut scan = Scan::new(&segment.file, 0, segment.size_bytes(), SCAN_BYTES)?;
         loop {
             match scan.next_header() {
+                Ok(Some(batch)) if batch.header.is_message() => {
+                    epochs.truncate_from_end(0);
+                }
                 Ok(Some(batch)) if batch.header.leader_epoch > epochs.latest() => {
                     epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
                 }

@@ -40,7 +40,7 @@ fn read(bytes: &[u8], message_bytes_max: usize) -> Result<Message<'_>, RecordErr
             let problem = format!("{length} bytes, the limit is {message_bytes_max}");
             return Err(RecordError::new(ErrorKind::TooLarge, "length", 0, problem));
         }
-        Ok(length) if length >= 1 + 4 => length,
+        Ok(length) if length > 4 => length,
         _ => {
             let problem = format!("{length} is less than the fixed fields");
             return Err(RecordError::corrupt("length", 0, problem));
