@@ -74,6 +74,13 @@ LATER = {
 }
 
 NOTES = {
+    17: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
+    29: "Answers SECURITY_DISABLED, since there is no authorizer.",
+    30: "Answers SECURITY_DISABLED, since there is no authorizer.",
+    31: "Answers SECURITY_DISABLED, since there is no authorizer.",
+    36: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
+    45: "Replicas are taken away or put in another order; a partition cannot be given to a broker without it.",
+    57: "There are no features, as in Kafka 2.7.",
     0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised "
     "because old librdkafka stops compressing where they are missing.",
     1: "Versions 0 to 3 (older formats) answer UNSUPPORTED_VERSION for each partition.",
@@ -85,13 +92,8 @@ NOTES = {
 }
 
 ABSENT = {
-    "clusters of several brokers": (7, 43, 45, 46, 56),
-    "SASL and delegation tokens": (17, 36, 38, 39, 40, 41, 50, 51),
-    "access control": (29, 30, 31),
-    "quotas": (48, 49),
-    "deleting records before their time": (21,),
-    "looking at and moving between log directories": (34, 35),
-    "finalized features (nothing in Kafka 2.7 uses them)": (57,),
+    "clusters of several brokers": (7, 56),
+    "delegation tokens": (38, 39, 40, 41),
 }
 
 
@@ -126,7 +128,8 @@ def _lines() -> Iterator[str]:
 
 
 BESIDES = """
-Besides: compaction (cleanup.policy=compact keeps everything), TLS, record formats before 2.
+Besides: compaction (cleanup.policy=compact keeps everything), TLS, SASL, access control, giving partitions to other
+brokers.
 
 ## Files and tree
 

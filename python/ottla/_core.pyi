@@ -542,6 +542,17 @@ class Hub:
     def fileno(self) -> int: ...
     def listen(self, host: str, port: int, name: str) -> int: ...
     def next(self) -> Request | Completion | Disconnected | Served | None: ...  # None: the turn is over
+    def limit_connection_rate(
+        self,
+        per_second_max: int | None,
+        *,
+        samples: int,  # windows that are counted, each of `window_ms`
+        window_ms: int,
+        protected: str | None,  # the listener for brokers: this bound and that of all connections do not stop it
+    ) -> None: ...
+    def limit_listener(
+        self, name: str, connections_max: int, per_second_max: int | None, *, samples: int, window_ms: int
+    ) -> None: ...
     def mark_broker(self, connection_id: int) -> None: ...
     def limit_connections(
         self, connections_max: int, connections_per_ip_max: int, connections_per_ip_overrides: dict[str, int]

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::limits::Limits;
+use super::rate::Rate;
 
 /// Where a connection comes from and where it was accepted.
 #[derive(Debug)]
@@ -26,6 +27,13 @@ pub struct Listener {
     pub name: Arc<str>,
     /// Whether the epoll set watches it.
     pub watched: bool,
+    /// Its connections, and how many it may have (`listener.name.X.max.connections`).
+    pub connections: usize,
+    pub connections_max: usize,
+    /// How many may come in a second (`listener.name.X.max.connection.creation.rate`).
+    pub rate: Option<Rate>,
+    /// Nobody is accepted until then.
+    pub rest_until_ms: Option<u64>,
 }
 
 /// What one accept brought.
@@ -46,6 +54,10 @@ impl Listener {
             socket,
             name: name.into(),
             watched: false,
+            connections: 0,
+            connections_max: usize::MAX,
+            rate: None,
+            rest_until_ms: None,
         })
     }
 

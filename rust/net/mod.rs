@@ -19,6 +19,7 @@ pub mod input;
 pub mod limits;
 pub mod listeners;
 pub mod parts;
+pub mod rate;
 pub mod reply;
 pub mod slots;
 pub mod table;

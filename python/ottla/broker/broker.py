@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla._core import Hub
-from ottla.broker import identity, reconfiguration
+from ottla.broker import connection_limits, identity, reconfiguration
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
@@ -117,6 +117,7 @@ class Broker:
     async def _serving(self) -> AsyncIterator[None]:
         async with trio.open_nursery() as nursery:
             self.addresses.listen()
+            connection_limits.apply(self)
             served = trio.Event()
             requests = Requests(self, nursery)
             nursery.start_soon(self._serve, requests, served)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from ottla.broker import connection_limits
 from ottla.config.table import DYNAMIC_SETTINGS, TOPIC_SETTINGS
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
 
@@ -43,6 +44,7 @@ def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
 
     broker.settings.subscribe(OF_TOPICS, topics)
     broker.settings.subscribe(CONNECTIONS, connections)
+    broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)
     broker.settings.subscribe(["advertised.listeners"], addresses)
 

@@ -31,6 +31,7 @@ _READ: Final = frozenset(
         "log.flush.on.acks.all",
         "log.flush.start.offset.checkpoint.interval.ms",
         "log.retention.check.interval.ms",
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",

@@ -5,9 +5,13 @@ use super::*;
 impl<T> Hub<T> {
     /// Watches listeners unless there are as many connections as allowed, or listeners rest.
     pub(super) fn watch_listeners(&mut self) {
-        let wanted =
-            self.rest_until_ms.is_none() && self.connections.len() < self.limits.connections_max;
+        let has_room = self.connections.len() < self.limits.connections_max;
         for (index, listener) in self.listeners.iter_mut().enumerate() {
+            let is_protected = self.protected.as_deref() == Some(&*listener.name);
+            let wanted = self.rest_until_ms.is_none()
+                && listener.rest_until_ms.is_none()
+                && (has_room || is_protected)
+                && listener.connections < listener.connections_max;
             if listener.watched == wanted {
                 continue;
             }
@@ -25,13 +29,15 @@ impl<T> Hub<T> {
 
     pub(super) fn accept(&mut self, index: usize) -> io::Result<()> {
         for _ in 0..TURN_ACCEPTS_MAX {
-            if self.connections.len() >= self.limits.connections_max {
+            let is_full = self.connections.len() >= self.limits.connections_max;
+            let Some(listener) = self.listeners.get_mut(index) else {
+                return Ok(());
+            };
+            let is_protected = self.protected.as_deref() == Some(&*listener.name);
+            if is_full && !is_protected || listener.connections >= listener.connections_max {
                 self.watch_listeners();
                 return Ok(());
             }
-            let Some(listener) = self.listeners.get(index) else {
-                return Ok(());
-            };
             match listener.accept(&self.limits)? {
                 Accepted::Nobody => return Ok(()),
                 Accepted::Exhausted => {
@@ -40,15 +46,69 @@ impl<T> Hub<T> {
                     self.set_timer();
                     return Ok(());
                 }
-                Accepted::Connection(socket, origin) => self.admit(socket, origin),
+                Accepted::Connection(socket, origin) => {
+                    listener.connections += 1;
+                    let own = listener.rate.as_mut();
+                    let own_ms = own.map_or(0, |rate| rate.record(self.now_ms));
+                    let all = self.rate.as_mut().filter(|_| !is_protected);
+                    let wait_ms = all.map_or(0, |rate| rate.record(self.now_ms)).max(own_ms);
+                    listener.rest_until_ms = (wait_ms > 0).then_some(self.now_ms + wait_ms);
+                    self.admit(socket, origin);
+                    if wait_ms > 0 {
+                        self.watch_listeners();
+                        self.set_timer();
+                        return Ok(());
+                    }
+                }
             }
         }
         Ok(())
     }
 
+    /// Bounds for all listeners together, which do not hold for the `protected` one (KIP-612).
+    pub fn limit_connection_rate(
+        &mut self,
+        window: Window,
+        per_second_max: Option<u32>,
+        protected: Option<String>,
+    ) {
+        limit(&mut self.rate, window, per_second_max);
+        self.protected = protected;
+        self.watch_listeners();
+    }
+
+    /// Bounds for the listeners of one name.
+    pub fn limit_listener(
+        &mut self,
+        name: &str,
+        connections_max: usize,
+        window: Window,
+        per_second_max: Option<u32>,
+    ) {
+        for listener in self.listeners.iter_mut().filter(|one| &*one.name == name) {
+            listener.connections_max = connections_max;
+            limit(&mut listener.rate, window, per_second_max);
+        }
+        self.watch_listeners();
+    }
+
+    /// A connection that was accepted is no more.
+    pub(super) fn left(&mut self, origin: &Origin) {
+        if let Some(listener) = self
+            .listeners
+            .iter_mut()
+            .find(|listener| Arc::ptr_eq(&listener.name, &origin.listener))
+        {
+            listener.connections -= 1;
+        }
+        // A new one may come in its place.
+        self.watch_listeners();
+    }
+
     pub(super) fn admit(&mut self, socket: OwnedFd, origin: Origin) {
         self.figures.accepted_total += 1;
         if let Err(reason) = self.per_ip.enter(origin.peer.ip(), &self.limits) {
+            self.left(&origin);
             self.events.push_back(Event::Disconnected(Disconnected {
                 connection: 0,
                 reason: Some(reason),
@@ -102,6 +162,11 @@ impl<T> Hub<T> {
             self.rest_until_ms = None;
             self.watch_listeners();
         }
+        let now_ms = self.now_ms;
+        for listener in &mut self.listeners {
+            listener.rest_until_ms = listener.rest_until_ms.filter(|until| *until > now_ms);
+        }
+        self.watch_listeners();
         self.unmute();
         let idle_ms = self.limits.idle_ms.unwrap_or(0);
         while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
@@ -137,7 +202,12 @@ impl<T> Hub<T> {
         let privilege = self.privileged.filter(|_| !self.starved.is_empty());
         let privilege = privilege.map(|(_, active_ms)| active_ms + PRIVILEGE_MS);
         let muted = self.mutes.peek().map(|Reverse((until_ms, _))| *until_ms);
-        let Some(at_ms) = [idle, self.rest_until_ms, privilege, muted]
+        let resting = self
+            .listeners
+            .iter()
+            .filter_map(|listener| listener.rest_until_ms)
+            .min();
+        let Some(at_ms) = [idle, self.rest_until_ms, privilege, muted, resting]
             .into_iter()
             .flatten()
             .min()
@@ -164,5 +234,13 @@ impl<T> Hub<T> {
             it_value: value,
         };
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec);
+    }
+}
+
+/// Keeps what was counted when only the bound changes.
+fn limit(rate: &mut Option<Rate>, window: Window, per_second_max: Option<u32>) {
+    match (rate.as_mut(), per_second_max) {
+        (Some(rate), Some(bound)) => rate.limit(bound),
+        (_, bound) => *rate = bound.map(|bound| Rate::new(window, bound)),
     }
 }

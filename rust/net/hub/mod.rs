@@ -40,6 +40,7 @@ use super::limits::{
     TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
+use super::rate::{Rate, Window};
 use super::reply::Sent;
 use super::slots::Value;
 use super::table::Table;
@@ -151,6 +152,10 @@ pub struct Hub<T> {
     mutes: BinaryHeap<Reverse<(u64, u64)>>,
     /// When listeners that found no descriptor left are watched again.
     rest_until_ms: Option<u64>,
+    /// How many connections may come in a second to all listeners.
+    rate: Option<Rate>,
+    /// The listener for brokers, which the bounds of all listeners together do not stop.
+    protected: Option<String>,
     timer_at_ms: Option<u64>,
     cold: Cold,
     started: Instant,
@@ -197,6 +202,8 @@ impl<T> Hub<T> {
             deadlines: BinaryHeap::new(),
             mutes: BinaryHeap::new(),
             rest_until_ms: None,
+            rate: None,
+            protected: None,
             timer_at_ms: None,
             cold: Cold::new(Arc::clone(&wake))?,
             wake,

@@ -361,8 +361,7 @@ impl<T> Hub<T> {
         self.waiting_bytes -= connection.slots.waiting_bytes();
         self.per_ip.leave(connection.origin.peer.ip());
         self.connections.remove(connection.id);
-        // A new one may come in its place.
-        self.watch_listeners();
+        self.left(&connection.origin);
         self.events.push_back(Event::Disconnected(Disconnected {
             connection: connection.id,
             reason,

@@ -14,6 +14,7 @@ use super::request::Request;
 use crate::net::hub::{self, Event};
 use crate::net::limits::Limits;
 use crate::net::listeners::Origin;
+use crate::net::rate::Window;
 
 /// The hub as requests share it. The lock is only ever held for a moment, by a thread that is attached to Python, and never while a Python object
 /// is made or dropped (a collection of garbage may drop a request, which takes the lock).
@@ -144,6 +145,33 @@ impl Hub {
         Ok(())
     }
 
+    #[pyo3(signature = (per_second_max, *, samples, window_ms, protected))]
+    fn limit_connection_rate(
+        &self,
+        per_second_max: Option<u32>,
+        samples: usize,
+        window_ms: u64,
+        protected: Option<String>,
+    ) {
+        let window = window(samples, window_ms);
+        let mut hub = self.hub.lock();
+        hub.limit_connection_rate(window, per_second_max, protected);
+    }
+
+    #[pyo3(signature = (name, connections_max, per_second_max, *, samples, window_ms))]
+    fn limit_listener(
+        &self,
+        name: &str,
+        connections_max: usize,
+        per_second_max: Option<u32>,
+        samples: usize,
+        window_ms: u64,
+    ) {
+        let window = window(samples, window_ms);
+        let mut hub = self.hub.lock();
+        hub.limit_listener(name, connections_max, window, per_second_max);
+    }
+
     fn mark_broker(&self, connection_id: u64) {
         self.hub.lock().mark_broker(connection_id);
     }
@@ -188,6 +216,14 @@ impl Hub {
     #[getter]
     fn cold_reads_total(&self) -> u64 {
         self.hub.lock().figures().cold_reads_total
+    }
+}
+
+/// Neither may be nothing: both divide.
+fn window(samples: usize, size_ms: u64) -> Window {
+    Window {
+        samples: samples.max(1),
+        size_ms: size_ms.max(1),
     }
 }
 

@@ -1,0 +1,21 @@
+"""SaslHandshake (key 17): on a connection that needs no authentication it comes at the wrong time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import IllegalSaslState
+from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(2)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    SASL_HANDSHAKE.decode_request(version, request)
+    response = SaslHandshakeResponse(error_code=IllegalSaslState.code)
+    request.reply(SASL_HANDSHAKE.encode_response(version, response))
