@@ -91,6 +91,19 @@ def test_a_closed_session_leaves_nothing_behind() -> None:
     assert (len(cache), cache.partitions_cached) == (0, 0)
 
 
+def test_all_sessions_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.replication.fetch_session.PARTITIONS_MAX", 10)
+    cache = Cache(5)
+    assert (cache.begin(4), cache.begin(5), cache.begin(2)) == (1, 2, None)
+    session = cache.get(1)
+    assert session is not None
+    session.update([asked(index) for index in range(5)], [])
+    assert cache.touch(session, 1)
+    session.update([asked(index) for index in range(6)], [])
+    assert not cache.touch(session, 1)
+    assert (cache.ids(), cache.partitions_cached) == ([2], 5)
+
+
 def test_epochs_wrap_to_one() -> None:
     assert [next_epoch(0), next_epoch(7), next_epoch(EPOCH_MAX)] == [1, 8, 1]
 

@@ -63,7 +63,8 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
     if not session.entries:
         sessions.remove(session.id)
         return request.reply_fetch([])
-    sessions.touch(session, _now_ms())
+    if not sessions.touch(session, _now_ms()):
+        return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
     session.epoch = next_epoch(session.epoch)
     return _Incremental(broker, request, fetch, session, read).start()
 

@@ -33,6 +33,8 @@ EPOCH_MAX: Final = 2**31 - 1
 #: A session that was not used for so long may give way to any new one; one that has lived for so long to a larger one.
 EVICTION_MS: Final = 120_000
 LOOK_UP_MS: Final = 1_000
+#: Of all sessions together, about 450 bytes each: what a client names is remembered whether it exists or not.
+PARTITIONS_MAX: Final = 500_000
 
 Key: TypeAlias = "tuple[str, int]"
 #: topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log start offset
@@ -198,18 +200,23 @@ class FetchSessions:
     def get(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
 
-    def touch(self, session: FetchSession, now_ms: int) -> None:
-        """The session is used."""
+    def touch(self, session: FetchSession, now_ms: int) -> bool:
+        """The session is used. False if it has grown beyond what all may have: then it is over."""
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
         size = len(session.entries)
         self.partitions_cached += size - session.size_seen
         session.size_seen = size
+        if self.partitions_cached > PARTITIONS_MAX:
+            return not self.remove(session.id)
+        return True
 
     def create(
         self, partitions: Iterable[CachedPartition], size: int, is_follower: bool, now_ms: int
     ) -> FetchSession | None:
         """A new session of `size` partitions; None if there is no room for it."""
+        if self.partitions_cached + size > PARTITIONS_MAX:
+            return None
         if len(self._sessions) >= self._slots and not self._evict(size, is_follower, now_ms):
             return None
         session_id = self._new_id()
