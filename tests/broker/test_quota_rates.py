@@ -2,8 +2,10 @@
 
 import pytest
 
+from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.limits import ABSENT, DEFAULT, Entity, Limits
 from ottla.broker.quotas.rates import Rate, TokenBucket, Window
+from ottla.config import BrokerConfig
 
 WINDOW = Window(11, 1000)
 
@@ -104,3 +106,29 @@ def test_names_are_no_defaults() -> None:
     limits.set(Entity("<default>", ABSENT), 2)
     assert limits.find("u", "c") is None
     assert limits.find("u", "ABSENT") == (("", "ABSENT"), 1)
+
+
+def test_what_was_throttled_away_is_not_counted() -> None:
+    """Or one fetch that is too much would throttle all that follow it, though none was answered."""
+    quotas = ClientQuotas(BrokerConfig())
+    assert not quotas
+    quotas.set(Entity(ABSENT, "c"), {"consumer_byte_rate": "1000", "other": "5"})
+    assert quotas
+    client = ("u", "c")
+    assert quotas.fetch_bytes_max(client) == 10_000
+    assert quotas.fetched(client, 20_000) == 10_000
+    assert quotas.fetched(client, 9_000) == 0
+    assert quotas.fetched(client, 2_000) > 0
+    assert quotas.fetched(("u", "another"), 20_000) == 0
+    quotas.set(Entity(ABSENT, "c"), {})
+    assert not quotas
+
+
+def test_those_who_are_forgotten_are_those_who_used_nothing_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.quotas.clients.METERS_MAX", 2)
+    quotas = ClientQuotas(BrokerConfig())
+    quotas.set(Entity(ABSENT, DEFAULT), {"producer_byte_rate": "1"})
+    for client_id in ("a", "b", "a", "c"):
+        quotas.produced(("u", client_id), 6, 0)
+    assert quotas.produced(("u", "a"), 0, 0) > 0
+    assert quotas.produced(("u", "b"), 0, 0) == 0
