@@ -22,6 +22,9 @@ from ottla.errors import (
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
 )
+from ottla.log import Log
+from ottla.transaction.records import decode_value, encode_key, encode_value
+from ottla.transaction.transaction import EPOCH_MAX
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from ottla.wire.k24_add_partitions_to_txn import (
@@ -259,3 +262,56 @@ def test_a_restart_takes_nothing_away(tmp_path: Path, name: str) -> None:
             assert describe(client, name) == before
             assert add(client, name, producer, 1) == [0]
             assert describe(client, name).topics[0].partitions == [0, 1, 2]
+
+
+def test_ids_expire_and_may_come_again(tmp_path: Path, name: str) -> None:
+    settings = SETTINGS | {
+        "transactional.id.expiration.ms": 1,
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 20,
+    }
+    with Brokers(tmp_path) as brokers:
+        broker = brokers(settings=settings)
+        with connect(broker) as client:
+            client.create(TOPIC, 3)
+            held = begun(client, name, 0)
+            find(client, "short")
+            first = init(client, "short")
+            while describe(client, "short").error_code != TransactionalIdNotFound.code:
+                pass
+            assert describe(client, name).transaction_state == "Ongoing", "it is in use"
+            again = init(client, "short")
+            assert (again.error_code, again.producer_epoch) == (0, 0)
+            assert again.producer_id != first.producer_id
+            assert end(client, name, held) == 0
+        broker.stop()
+        broker = brokers.restart(broker, settings=SETTINGS)
+        with connect(broker) as client:
+            find(client, name)
+            listed = again_listed(client)
+            assert {row.transactional_id for row in listed} <= {name, "short"}
+
+
+def again_listed(client: Client) -> Any:
+    return again(lambda: client.call(LIST_TRANSACTIONS, ListTransactionsRequest(), 1)).transaction_states
+
+
+def test_another_producer_id_when_the_epochs_are_used_up(tmp_path: Path, name: str) -> None:
+    """The last epoch but one is given out, the last one only fences."""
+    with Brokers(tmp_path) as brokers:
+        broker = brokers(settings={"transaction.state.log.num.partitions": 1})
+        with connect(broker) as client:
+            client.create(TOPIC, 3)
+            first = begun(client, name)
+        broker.stop()
+        with Log.open(broker.data / "__transaction_state-0", mode="a") as log:
+            (value,) = [record.value for record in log]
+            assert value is not None
+            log.append(encode_value(decode_value(value)._replace(epoch=EPOCH_MAX - 2)), key=encode_key(name))
+        broker = brokers.restart(broker)
+        with connect(broker) as client:
+            last = begun(client, name, 0)
+            assert (last.producer_id, last.producer_epoch) == (first.producer_id, EPOCH_MAX - 1)
+            another = init(client, name)
+            assert another.producer_epoch == 0
+            assert another.producer_id != first.producer_id
+            assert end(client, name, last) == InvalidProducerIdMapping.code

@@ -344,6 +344,8 @@ class World:
     def fail_over(self) -> None:
         """Another broker leads; the old one does not know, and its appends are refused."""
         waiting = self.state.elect(self.rng)
+        for host in self.zombies[1:]:
+            host.coordinator.resigned(0)  # it hears of it at last
         self.zombies = [self.host, *self.zombies[:1]]
         self.host = Host(self)
         for done in waiting:
@@ -365,6 +367,7 @@ class World:
         for _ in range(100):
             self.now_ms += TIMEOUT_MS
             self.tick()
+            self.host.coordinator.finish()
             while self.state.pending or self.network:
                 self.append()
                 self.deliver()
@@ -392,6 +395,8 @@ def test_any_order_of_events(seed: int) -> None:
         assert len(work.outcomes) <= 1, f"committed here, aborted there: {work}"
         if work.told is not None and work.written:
             assert work.outcomes == {work.told}
+
+    assert not any(producer.busy for producer in world.producers), "nobody waits for ever"
 
     for name in IDS:
         late = Producer(world, name, recovers=False)
