@@ -1,15 +1,16 @@
 """A client of Kafka's protocol: for brokers among themselves, for the command line, for Spark, and for whoever likes
 trio.
 
-| class                | what                                                                                     |
-|----------------------|------------------------------------------------------------------------------------------|
-| `Connection`         | one broker under trio: `await connection.call(METADATA, MetadataRequest(...))`           |
-| `BlockingConnection` | the same over a blocking socket                                                          |
-| `Cluster`            | a bootstrap list, metadata, a connection per broker, retries                             |
-| `Admin`              | topics and their settings                                                                |
-| `TransactionAdmin`   | transactions: who has which open, and ending one that hangs                              |
-| `Producer`           | records out: batches, compression, Java's partitioner                                    |
-| `Consumer`           | records in, from partitions and places that are named                                    |
+| class                   | what                                                                                     |
+|-------------------------|------------------------------------------------------------------------------------------|
+| `Connection`            | one broker under trio: `await connection.call(METADATA, MetadataRequest(...))`           |
+| `BlockingConnection`    | the same over a blocking socket                                                          |
+| `Cluster`               | a bootstrap list, metadata, a connection per broker, retries                             |
+| `Admin`                 | topics and their settings                                                                |
+| `TransactionAdmin`      | transactions: who has which open, and ending one that hangs                              |
+| `Producer`              | records out: batches, compression, Java's partitioner                                    |
+| `TransactionalProducer` | the same in transactions, also with other processes' decisions                           |
+| `Consumer`              | records in, from partitions and places that are named                                    |
 
 Both connections drive `protocol.Protocol`, which has the state and no I/O.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.client.offsets import EARLIEST, LATEST
     from ottla.client.producer import Producer
     from ottla.client.transaction_admin import TransactionAdmin
+    from ottla.client.transactional import Prepared, TransactionalProducer, end_transaction
 
 __all__ = [
     "EARLIEST",
@@ -42,12 +44,15 @@ __all__ = [
     "ConnectionLost",
     "Consumer",
     "Partition",
+    "Prepared",
     "Producer",
     "Record",
     "Setting",
     "Topic",
     "TopicPartition",
     "TransactionAdmin",
+    "TransactionalProducer",
+    "end_transaction",
 ]
 
 # Imported when first used: a broker needs nothing but connections, and its start is budgeted.
@@ -63,12 +68,15 @@ _FILES = {
     "EARLIEST": "offsets",
     "LATEST": "offsets",
     "Partition": "admin",
+    "Prepared": "transactional",
     "Producer": "producer",
     "Record": "consumer",
     "Setting": "admin",
     "Topic": "admin",
     "TopicPartition": "cluster",
     "TransactionAdmin": "transaction_admin",
+    "TransactionalProducer": "transactional",
+    "end_transaction": "transactional",
 }
 
 

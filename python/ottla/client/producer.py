@@ -62,6 +62,9 @@ class Producer:
     that were sent).
     """
 
+    #: Of `TransactionalProducer`.
+    _transactional_id: str | None = None
+
     def __init__(
         self,
         cluster: Cluster,
@@ -125,7 +128,7 @@ class Producer:
             assert to is not None
         batch = self._open.get(to)
         if batch is None:
-            batch = self._open[to] = _Batch(to, _core.BatchBuilder(compression=self.compression))
+            batch = self._open[to] = _Batch(to, self._new_builder(to))
             if len(self._open) == 1:
                 self._wake.set()
         builder = batch.builder
@@ -179,6 +182,9 @@ class Producer:
         if (sticky := self._sticky.get(topic)) is None:
             sticky = self._sticky[topic] = random.choice(all_of_it)
         return sticky
+
+    def _new_builder(self, partition: TopicPartition) -> _core.BatchBuilder:
+        return _core.BatchBuilder(compression=self.compression)
 
     def _close(self, partition: TopicPartition) -> None:
         batch = self._open.pop(partition)
@@ -248,7 +254,7 @@ class Producer:
                 PartitionProduceData(partition_index=batch.partition.partition, records=batch.data)
             )
         request = ProduceRequest(
-            transactional_id=None,
+            transactional_id=self._transactional_id,
             acks=self.acks,
             timeout_ms=REQUEST_TIMEOUT_MS,
             topics=[TopicProduceData(name=name, partitions=partitions) for name, partitions in topics.items()],

@@ -1,0 +1,370 @@
+"""Records out in transactions: all of them are read, in all of their partitions, or none is (KIP-98).
+
+    async with TransactionalProducer(cluster, "orders-to-invoices") as producer:
+        async with producer.transaction():
+            await producer.send("invoices", b"...")
+            await producer.send_offsets("group", {TopicPartition("orders", 0): 42})
+
+A transactional id has one producer at a time: entering the block takes the id over and aborts what an earlier producer
+of it left open; that one is fenced (ProducerFenced, InvalidProducerEpoch) from then on. What may pass is tried again
+for the cluster's `timeout_ms`; after any other error the transaction can only be aborted.
+
+The decision may also be made elsewhere, for many producers at once: each calls `prepare` and hands what that gives to
+whoever decides, who calls `end_transaction`. The records are safe by then, and the transaction stays open for its
+timeout.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import trio
+
+from ottla import _core
+from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.producer import RETRY_MS, Producer, _Batch
+from ottla.errors import (
+    ConcurrentTransactions,
+    InvalidTxnState,
+    KafkaError,
+    NetworkException,
+    RemoteProtocolError,
+    check,
+    error,
+)
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from ottla.wire.k24_add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
+from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
+from ottla.wire.k28_txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators."""
+BUSY_RETRY_MS = 20
+"""While the coordinator carries out the end of the transaction before."""
+TIMEOUT_MS = 60_000
+
+
+class Prepared(NamedTuple):
+    """A transaction whose records are all acknowledged, to be ended by `end_transaction`. Plain values: it may be
+    stored or sent anywhere.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_empty: bool
+    """Nothing was written: there is nothing to end."""
+
+
+async def end_transaction(cluster: Cluster, prepared: Prepared, *, commit: bool) -> None:
+    """Commits or aborts what some producer has prepared. May be repeated, with the same decision.
+
+    Raises:
+        ProducerFenced, InvalidProducerEpoch: it has timed out, or a newer producer has taken the transactional id; the
+        transaction is aborted. InvalidTxnState: the other decision was made.
+    """
+    if not prepared.is_empty:
+        request = EndTxnRequest(
+            transactional_id=prepared.transactional_id,
+            producer_id=prepared.producer_id,
+            producer_epoch=prepared.producer_epoch,
+            committed=commit,
+        )
+        coordinator = _Coordinator(cluster, prepared.transactional_id, TRANSACTION)
+        await coordinator.call(END_TXN, request, lambda answer: answer.error_code)
+
+
+class TransactionalProducer(Producer):
+    """`Producer` whose records are sent in transactions; `send` and `flush` are the same, inside of one.
+
+    Settings as for `Producer`; acks is always all. After `transaction_timeout_ms` the coordinator aborts by itself.
+    """
+
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, *, transaction_timeout_ms: int = TIMEOUT_MS, **settings: Any
+    ) -> None:
+        super().__init__(cluster, **settings)
+        self.transactional_id = self._transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.producer_id, self.producer_epoch = -1, -1
+        self._coordinator = _Coordinator(cluster, transactional_id, TRANSACTION)
+        self._is_open = False
+        #: What the coordinator knows to be part of the transaction.
+        self._added: set[TopicPartition] = set()
+        self._has_offsets = False
+        self._sequences: dict[TopicPartition, int] = {}
+        #: Why the transaction can only be aborted.
+        self._broken: KafkaError | None = None
+        #: Sequence numbers are lost: the next transaction needs a new epoch.
+        self._has_gap = False
+
+    # --- transactions ---
+
+    def begin(self) -> None:
+        """Opens a transaction. Raises InvalidTxnState if one is open."""
+        if self._is_open:
+            raise InvalidTxnState("a transaction is open already")
+        self._is_open = True
+
+    async def prepare(self) -> Prepared:
+        """Waits until every record is acknowledged and leaves the end to whoever calls `end_transaction`, before which
+        this producer must not begin again.
+
+        Raises:
+            KafkaError: some record cannot be written; abort.
+        """
+        self._check_open()
+        await self.flush()
+        self._check_open()
+        prepared = Prepared(self.transactional_id, self.producer_id, self.producer_epoch, not self._has_anything)
+        self._ended()
+        return prepared
+
+    async def commit(self) -> None:
+        """Ends the transaction: its records will be read. Errors as `prepare` and `end_transaction`."""
+        await end_transaction(self.cluster, await self.prepare(), commit=True)
+
+    async def abort(self) -> None:
+        """Ends the transaction: its records will not be read. Afterwards the producer is as new.
+
+        Raises:
+            ProducerFenced, InvalidProducerEpoch: another producer has the id.
+        """
+        if not self._is_open:
+            raise InvalidTxnState("no transaction is open")
+        await self._discard()
+        # What failed may have reached the coordinator nevertheless.
+        is_empty = not self._has_anything and self._broken is None
+        prepared = Prepared(self.transactional_id, self.producer_id, self.producer_epoch, is_empty)
+        has_gap = self._has_gap
+        self._ended()
+        with suppress(InvalidTxnState):
+            await end_transaction(self.cluster, prepared, commit=False)
+        if has_gap:
+            await self._initialize()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Commits at the end of the block; an exception aborts and goes on."""
+        self.begin()
+        try:
+            yield
+            prepared = await self.prepare()
+        except BaseException:
+            limit = trio.move_on_after(self.cluster.timeout_ms / 1000, shield=True)
+            # If that fails it will time out; the exception that led here tells more.
+            with limit, suppress(KafkaError, OSError):
+                await self.abort()
+            raise
+        await end_transaction(self.cluster, prepared, commit=True)
+
+    async def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+    ) -> None:
+        """Commits offsets (of the next record to be read) of a group as part of the transaction. With `member_id` and
+        `generation` a member that was replaced is refused (KIP-447).
+        """
+        self._check_open()
+        added = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=group,
+        )
+        await self._coordinator.call(ADD_OFFSETS_TO_TXN, added, lambda answer: answer.error_code)
+        self._has_offsets = True
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), offset in offsets.items():
+            row = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            topics.setdefault(topic, []).append(row)
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        )
+
+        def first_error(answer: Any) -> int:
+            codes = (row.error_code for topic in answer.topics for row in topic.partitions)
+            return next((code for code in codes if code), 0)
+
+        await _Coordinator(self.cluster, group, GROUP).call(TXN_OFFSET_COMMIT, request, first_error)
+
+    # --- what Producer asks for ---
+
+    async def send(self, *arguments: Any, **options: Any) -> None:
+        """As `Producer.send`. Raises InvalidTxnState outside of a transaction."""
+        self._check_open()
+        await super().send(*arguments, **options)
+
+    def _new_builder(self, partition: TopicPartition) -> _core.BatchBuilder:
+        return _core.BatchBuilder(
+            compression=self.compression,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self._sequences.get(partition, 0),
+            transactional=True,
+        )
+
+    def _close(self, partition: TopicPartition) -> None:
+        # After 2**31 - 1 comes 0.
+        self._sequences[partition] = self._sequences.get(partition, 0) + self._open[partition].records & 0x7FFFFFFF
+        super()._close(partition)
+
+    async def _send(self, leader: Address, batches: list[_Batch]) -> None:
+        try:
+            await self._announce({batch.partition for batch in batches} - self._added)
+        except (KafkaError, OSError, RemoteProtocolError) as problem:
+            failed = problem if isinstance(problem, KafkaError) else NetworkException(str(problem))
+            for batch in batches:
+                self._fail(batch, failed)
+            self._busy.discard(leader)
+            self._wake.set()
+        else:
+            await super()._send(leader, batches)
+
+    async def _announce(self, partitions: set[TopicPartition]) -> None:
+        """The coordinator must know of a partition before it is written to."""
+        if not partitions:
+            return
+        topics: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(number)
+        request = AddPartitionsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+        )
+
+        def first_error(answer: Any) -> int:
+            codes = (row.error_code for topic in answer.results for row in topic.results)
+            return next((code for code in codes if code), 0)
+
+        await self._coordinator.call(ADD_PARTITIONS_TO_TXN, request, first_error)
+        self._added |= partitions
+
+    def _fail(self, batch: _Batch, problem: KafkaError) -> None:
+        self._broken = self._broken or problem
+        self._has_gap = True
+        super()._fail(batch, problem)
+
+    # --- parts ---
+
+    @property
+    def _has_anything(self) -> bool:
+        return bool(self._added or self._has_offsets)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InvalidTxnState("no transaction is open: `begin` opens one")
+        if self._broken is not None:
+            raise error(self._broken.code, f"the transaction can only be aborted: {self._broken}")
+
+    def _ended(self) -> None:
+        self._is_open, self._broken, self._has_offsets, self._has_gap = False, None, False, False
+        self._added.clear()
+
+    async def _discard(self) -> None:
+        """Drops what is not sent, and waits for what is on its way."""
+        for partition in list(self._open):
+            self._close(partition)
+        while self._bytes:
+            # What failed comes back to be sent again: it is dropped as well.
+            for queue in self._closed.values():
+                while queue:
+                    self._has_gap = True
+                    self._left(queue.popleft())
+            if self._bytes:
+                with trio.move_on_after(RETRY_MS / 1000):
+                    await self._progress.wait()
+        self._problem = None
+
+    async def _initialize(self) -> None:
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self.transaction_timeout_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+        )
+        answer = await self._coordinator.call(INIT_PRODUCER_ID, request, lambda answer: answer.error_code)
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+        self._sequences.clear()
+
+    async def __aenter__(self) -> Self:
+        await self._initialize()
+        await super().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_open:
+            # Neither committed nor aborted: the next producer of this id aborts it, or its timeout.
+            await self._discard()
+        await super().__aexit__(kind, problem, trace)
+
+
+class _Coordinator:
+    """The broker that coordinates a key, found when it is needed and again when it has moved."""
+
+    def __init__(self, cluster: Cluster, key: str, kind: int) -> None:
+        self._cluster = cluster
+        self._key = key
+        self._kind = kind
+        self._address: Address | None = None
+
+    async def call(self, api: Any, message: Any, code: Callable[[Any], int]) -> Any:
+        """Asks until the answer is not one that passes; `code` finds the error in it. Raises KafkaError, OSError."""
+        deadline = trio.current_time() + self._cluster.timeout_ms / 1000
+
+        async def once() -> Any:
+            self._address = self._address or await self._find()
+            try:
+                connection = await self._cluster.connection(self._address)
+                answer = await connection.call(api, message, timeout_ms=self._cluster.timeout_ms)
+                check(code(answer), f"{self._key!r}")
+            except ConcurrentTransactions:
+                raise
+            except (KafkaError, OSError, RemoteProtocolError):
+                self._address = None
+                raise
+            return answer
+
+        while True:
+            try:
+                return await self._cluster.retry(once)
+            except ConcurrentTransactions:
+                if trio.current_time() > deadline:
+                    raise
+                await trio.sleep(BUSY_RETRY_MS / 1000)
+
+    async def _find(self) -> Address:
+        request = FindCoordinatorRequest(key=self._key, key_type=self._kind)
+        answer = await (await self._cluster.any_connection()).call(
+            FIND_COORDINATOR, request, timeout_ms=self._cluster.timeout_ms
+        )
+        check(answer.error_code, answer.error_message)
+        return Address(answer.host, answer.port)
