@@ -20,6 +20,7 @@ use crate::storage::Storage;
 pub const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 pub const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 pub const START_OFFSETS: &str = "log-start-offset-checkpoint";
+pub const CLEANED_OFFSETS: &str = "cleaner-offset-checkpoint";
 pub const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 /// Present only between a clean stop and the next start.
 pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";

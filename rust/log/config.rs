@@ -51,6 +51,12 @@ pub struct LogConfig {
     pub max_compaction_lag_ms: i64,
     /// A transaction's first batch needs the guard of a verification.
     pub verify_transactions: bool,
+    /// A segment is not compacted before its youngest record is this old.
+    pub min_compaction_lag_ms: i64,
+    /// A log is compacted when more than this part of it is dirty.
+    pub min_cleanable_dirty_ratio: f64,
+    /// How long a compacted log keeps tombstones, and the markers of transactions.
+    pub delete_retention_ms: i64,
     /// What an idle producer's state is kept for (`producer.id.expiration.ms`; in 2.7 `transactional.id.expiration.ms`).
     pub producer_id_expiration_ms: i64,
 }
@@ -78,6 +84,9 @@ impl Default for LogConfig {
             compact: false,
             max_compaction_lag_ms: i64::MAX,
             verify_transactions: false,
+            min_compaction_lag_ms: 0,
+            min_cleanable_dirty_ratio: 0.5,
+            delete_retention_ms: DAY_MS,
             producer_id_expiration_ms: 7 * DAY_MS,
         }
     }

@@ -111,6 +111,7 @@ impl Log {
     }
 
     fn delete_by(&self, now: i64, policy: &dyn DeletionPolicy) -> Result<usize> {
+        let _layout = self.layout.lock();
         let segments = self.segments();
         let (high_watermark, end) = (self.high_watermark(), self.published());
         // Only what is below the high watermark, and never an empty active segment.
@@ -119,10 +120,12 @@ impl Log {
             .skip(1)
             .map(|next| next.base_offset)
             .chain([end.end_offset]);
+        let is_empty_active =
+            |segment: &Segment| segment.base_offset == end.segment && segment.is_empty();
         let below = segments
             .iter()
             .zip(ends)
-            .take_while(|(segment, ends)| *ends <= high_watermark && !segment.is_empty())
+            .take_while(|(segment, ends)| *ends <= high_watermark && !is_empty_active(segment))
             .count();
         let config = self.config();
         let candidates = Candidates {

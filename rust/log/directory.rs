@@ -10,8 +10,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::checkpoint::{
-    self, CLEAN_SHUTDOWN, HIGH_WATERMARKS, Offsets, RECOVERY_POINTS, START_OFFSETS,
+    self, CLEAN_SHUTDOWN, CLEANED_OFFSETS, HIGH_WATERMARKS, Offsets, RECOVERY_POINTS, START_OFFSETS,
 };
+use super::cleaner::{CleanReport, Cleanable, Cleaner};
 use super::config::LogConfig;
 use super::deletion::remove_folder;
 use super::error::{Context, LogError, Result};
@@ -42,6 +43,7 @@ struct State {
     high_watermarks: Offsets,
     recovery_points: Offsets,
     start_offsets: Offsets,
+    cleaned_offsets: Offsets,
 }
 
 /// The folders of a data directory.
@@ -79,6 +81,7 @@ impl LogDirectory {
             high_watermarks: read(HIGH_WATERMARKS)?,
             recovery_points: read(RECOVERY_POINTS)?,
             start_offsets: read(START_OFFSETS)?,
+            cleaned_offsets: read(CLEANED_OFFSETS)?,
         };
         let marker = home.path.join(CLEAN_SHUTDOWN);
         let was_clean = storage.exists(&marker).context("look at", &marker)?;
@@ -101,7 +104,7 @@ impl LogDirectory {
         directory
             .home
             .set_checkpoint(move || match Weak::upgrade(&this) {
-                Some(directory) => directory.checkpoint_recovery_points(),
+                Some(directory) => directory.checkpoint_after_truncation(),
                 None => Ok(()),
             });
         directory.start_checkpointer(interval)?;
@@ -224,6 +227,7 @@ impl LogDirectory {
                 recovery_point: get(&state.recovery_points),
                 start_offset: get(&state.start_offsets),
                 high_watermark: get(&state.high_watermarks),
+                cleaned_offset: state.cleaned_offsets.get(partition).copied(),
             };
             (hints, hints.high_watermark)
         };
@@ -409,6 +413,11 @@ impl LogDirectory {
         if let Some(start_offset) = explicit_start(&log) {
             state.start_offsets.insert(partition.clone(), start_offset);
         }
+        if let Some(cleaned_offset) = log.cleaned_offset() {
+            state
+                .cleaned_offsets
+                .insert(partition.clone(), cleaned_offset);
+        }
         Ok(())
     }
 
@@ -441,6 +450,64 @@ impl LogDirectory {
             state.table(&state.high_watermarks, |log| Some(log.high_watermark()))
         };
         self.write(HIGH_WATERMARKS, &offsets)
+    }
+
+    /// Writes `cleaner-offset-checkpoint`: where the last cleaning of each log ended.
+    pub fn checkpoint_cleaned_offsets(&self) -> Result<()> {
+        let offsets = {
+            let state = self.state.lock();
+            state.table(&state.cleaned_offsets, Log::cleaned_offset)
+        };
+        self.write(CLEANED_OFFSETS, &offsets)
+    }
+
+    fn checkpoint_after_truncation(&self) -> Result<()> {
+        self.checkpoint_recovery_points()?;
+        let cleaned = !self.state.lock().cleaned_offsets.is_empty()
+            || self.logs().iter().any(|log| log.cleaned_offset().is_some());
+        if cleaned {
+            self.checkpoint_cleaned_offsets()?;
+        }
+        Ok(())
+    }
+
+    /// What there is to clean: every log that is compacted, with its state. A log that cannot be looked at is set aside.
+    pub fn cleanable(&self, now_ms: i64) -> Vec<(TopicPartition, Cleanable)> {
+        let compacted = |log: &Arc<Log>| log.config().compact;
+        let logs: Vec<_> = self.logs().into_iter().filter(compacted).collect();
+        logs.iter()
+            .filter_map(|log| match log.cleanable(now_ms) {
+                Ok(cleanable) => Some((log.partition.clone(), cleanable?)),
+                Err(error) => {
+                    log.set_aside(&error);
+                    None
+                }
+            })
+            .collect()
+    }
+
+    /// [`Log::clean`], with the checkpoint that says so. A log whose content cannot be cleaned is set aside.
+    pub fn clean(
+        &self,
+        partition: &TopicPartition,
+        cleaner: &Cleaner,
+        first_dirty_offset: i64,
+        first_uncleanable_offset: i64,
+    ) -> Result<CleanReport> {
+        let log = self
+            .get(partition)
+            .ok_or(LogError::CleaningStopped("the log is gone"))?;
+        if log.cleaned_offset().is_none() {
+            // From now on gaps are no sign of damage.
+            log.note_cleaned(first_dirty_offset);
+            self.checkpoint_cleaned_offsets()?;
+        }
+        let cleaned = log.clean(cleaner, first_dirty_offset, first_uncleanable_offset);
+        match &cleaned {
+            Ok(_) => self.checkpoint_cleaned_offsets()?,
+            Err(error) => log.set_aside(error),
+        }
+        cleaned
     }
 
     fn write(&self, name: &str, offsets: &Offsets) -> Result<()> {
@@ -509,6 +576,11 @@ impl LogDirectory {
         self.checkpoint_recovery_points()?;
         self.checkpoint_start_offsets()?;
         self.checkpoint_high_watermarks()?;
+        if !self.state.lock().cleaned_offsets.is_empty()
+            || logs.iter().any(|log| log.cleaned_offset().is_some())
+        {
+            self.checkpoint_cleaned_offsets()?;
+        }
         // Partitions that were not opened are only as clean as they were.
         let mut open = self.state.lock().closed.clone();
         open.extend(logs.iter().map(|log| log.partition.clone()));
@@ -552,6 +624,7 @@ impl State {
         self.high_watermarks.remove(partition);
         self.recovery_points.remove(partition);
         self.start_offsets.remove(partition);
+        self.cleaned_offsets.remove(partition);
     }
 
     /// The offsets of open logs, and of the others what was there.

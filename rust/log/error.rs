@@ -57,6 +57,9 @@ pub enum LogError {
     BatchTooLarge { bytes: usize, bytes_max: u32 },
     #[error("batches of {bytes} bytes do not fit into a segment of segment.bytes = {bytes_max}")]
     LargerThanSegment { bytes: usize, bytes_max: u32 },
+    /// A cleaning ended before it changed anything more; the next one begins anew.
+    #[error("the cleaning was stopped: {0}")]
+    CleaningStopped(&'static str),
     /// The append was meant for another leader epoch than the log's.
     #[error("the append is for leader epoch {given}, the log is in epoch {current}")]
     OtherEpoch { given: i32, current: i32 },
@@ -113,7 +116,7 @@ impl LogError {
             Self::InvalidProducerEpoch { .. } => 47,
             Self::InvalidTransactionState { .. } => 48,
             Self::CoordinatorFenced { .. } => 52,
-            Self::UnexpectedOffset { .. } => -1,
+            Self::UnexpectedOffset { .. } | Self::CleaningStopped(_) => -1,
         }
     }
 }

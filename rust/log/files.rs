@@ -151,7 +151,8 @@ pub struct SegmentFile {
     this: Weak<Self>,
     folder: Arc<Folder>,
     base_offset: i64,
-    suffix: Mutex<Suffix>,
+    /// Held while the file is opened or renamed: nobody looks for it in between.
+    suffix: RwLock<Suffix>,
     writable: bool,
     handle: Mutex<Option<Arc<dyn File>>>,
     used: AtomicBool,
@@ -164,6 +165,7 @@ impl SegmentFile {
     pub fn new(
         folder: Arc<Folder>,
         base_offset: i64,
+        suffix: Suffix,
         writable: bool,
         cache: Arc<FileCache>,
     ) -> Arc<Self> {
@@ -171,7 +173,7 @@ impl SegmentFile {
             this: this.clone(),
             folder,
             base_offset,
-            suffix: Mutex::new(Suffix::None),
+            suffix: RwLock::new(suffix),
             writable,
             handle: Mutex::new(None),
             used: AtomicBool::new(false),
@@ -181,7 +183,10 @@ impl SegmentFile {
     }
 
     pub fn path(&self) -> PathBuf {
-        let suffix = *self.suffix.lock();
+        self.path_as(*self.suffix.read())
+    }
+
+    fn path_as(&self, suffix: Suffix) -> PathBuf {
         self.folder.file(self.base_offset, Kind::Log, suffix)
     }
 
@@ -214,18 +219,14 @@ impl SegmentFile {
         } else {
             Mode::Read
         };
-        let path = self.path();
-        match self.folder.storage.open(&path, mode) {
-            // Renamed (itself or its folder) since we looked, perhaps not noted yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let deleted = self
-                    .folder
-                    .file(self.base_offset, Kind::Log, Suffix::Deleted);
-                let opened = self.folder.storage.open(&self.path(), mode);
-                opened
-                    .or_else(|_| self.folder.storage.open(&deleted, mode))
-                    .map_err(|_| error)
-            }
+        let suffix = self.suffix.read();
+        match self.folder.storage.open(&self.path_as(*suffix), mode) {
+            // Its folder was renamed since we looked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self
+                .folder
+                .storage
+                .open(&self.path_as(*suffix), mode)
+                .map_err(|_| error),
             other => other,
         }
     }
@@ -256,10 +257,11 @@ impl SegmentFile {
 
     /// Renames the file on disk.
     pub fn set_suffix(&self, suffix: Suffix) -> io::Result<()> {
-        let from = self.path();
-        let to = self.folder.file(self.base_offset, Kind::Log, suffix);
-        self.folder.storage.rename(&from, &to)?;
-        *self.suffix.lock() = suffix;
+        let mut current = self.suffix.write();
+        self.folder
+            .storage
+            .rename(&self.path_as(*current), &self.path_as(suffix))?;
+        *current = suffix;
         Ok(())
     }
 }

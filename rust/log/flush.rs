@@ -26,7 +26,7 @@ pub struct FlushState {
     running: bool,
     waiters: Vec<FlushWaiter>,
     /// Counts truncations: a flush that one overtook proves nothing about what was appended since.
-    truncations: u64,
+    pub(super) truncations: u64,
     /// Files were created in the folder since the last flush.
     created: bool,
     /// The leader-epoch file changed since the last flush.

@@ -22,7 +22,7 @@ use super::error::{Context, Result};
 use super::files::Folder;
 use super::names::{Kind, Suffix};
 use super::pages::{self, PAGE_BYTES, Page};
-use crate::storage::{Mode, Storage};
+use crate::storage::{File, Mode, Storage};
 
 /// One entry of an index of type `Self`.
 pub trait Entry: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
@@ -48,6 +48,8 @@ const FILE_BYTES_MAX: u64 = 1 << 31;
 pub struct Index<E> {
     folder: Arc<Folder>,
     base_offset: i64,
+    /// Held while the file is opened or renamed: nobody looks for it in between.
+    suffix: RwLock<Suffix>,
     state: RwLock<State<E>>,
     /// The file was written since the last sync.
     unsynced: AtomicBool,
@@ -72,7 +74,7 @@ impl<E: Entry> Index<E> {
     const PER_PAGE: usize = PAGE_BYTES / E::BYTES;
 
     /// The index of a segment that is being created: empty, its file not yet there.
-    pub fn create(folder: Arc<Folder>, base_offset: i64) -> Self {
+    pub fn create(folder: Arc<Folder>, base_offset: i64, suffix: Suffix) -> Self {
         let state = State {
             content: pages::number(),
             stored: Some(0),
@@ -84,6 +86,7 @@ impl<E: Entry> Index<E> {
         Self {
             folder,
             base_offset,
+            suffix: RwLock::new(suffix),
             state: RwLock::new(state),
             unsynced: AtomicBool::new(false),
             entry: PhantomData,
@@ -92,7 +95,7 @@ impl<E: Entry> Index<E> {
 
     /// The index of a segment that exists. Nothing is read before it is needed.
     pub fn open(folder: Arc<Folder>, base_offset: i64) -> Self {
-        let index = Self::create(folder, base_offset);
+        let index = Self::create(folder, base_offset, Suffix::None);
         *index.state.write() = State {
             content: pages::number(),
             stored: None,
@@ -105,7 +108,29 @@ impl<E: Entry> Index<E> {
     }
 
     fn path(&self) -> std::path::PathBuf {
-        self.folder.file(self.base_offset, E::KIND, Suffix::None)
+        self.path_as(*self.suffix.read())
+    }
+
+    fn path_as(&self, suffix: Suffix) -> std::path::PathBuf {
+        self.folder.file(self.base_offset, E::KIND, suffix)
+    }
+
+    fn open_file(&self, mode: Mode) -> Result<Arc<dyn File>> {
+        let suffix = self.suffix.read();
+        let path = self.path_as(*suffix);
+        self.storage().open(&path, mode).context("open", &path)
+    }
+
+    /// Renames the file on disk; without one there is nothing to do.
+    pub fn set_suffix(&self, suffix: Suffix) -> Result<()> {
+        let mut current = self.suffix.write();
+        let from = self.path_as(*current);
+        match self.storage().rename(&from, &self.path_as(suffix)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.context("rename", &from)?,
+        }
+        *current = suffix;
+        Ok(())
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -272,10 +297,7 @@ impl<E: Entry> Index<E> {
     fn read_page(&self, content: u64, page: usize, count: usize) -> Result<Arc<Page>> {
         let mut buffer = [0; PAGE_BYTES];
         let path = self.path();
-        let file = self
-            .storage()
-            .open(&path, Mode::Read)
-            .context("open", &path)?;
+        let file = self.open_file(Mode::Read)?;
         let position = (page * Self::PER_PAGE * E::BYTES) as u64;
         let read = file
             .read_at(&mut buffer[..count * E::BYTES], position)
@@ -327,10 +349,7 @@ impl<E: Entry> Index<E> {
             (bytes, stored, stored + unwritten.len())
         };
         let path = self.path();
-        let file = self
-            .storage()
-            .open(&path, Mode::Create)
-            .context("open", &path)?;
+        let file = self.open_file(Mode::Create)?;
         self.unsynced.store(true, Ordering::Release);
         file.write_at(&bytes, (first * E::BYTES) as u64)
             .context("write", &path)?;
@@ -361,10 +380,7 @@ impl<E: Entry> Index<E> {
         self.write()?;
         let length = (self.len()? * E::BYTES) as u64;
         let path = self.path();
-        let file = self
-            .storage()
-            .open(&path, Mode::Create)
-            .context("open", &path)?;
+        let file = self.open_file(Mode::Create)?;
         if file.length().context("look at", &path)? != length {
             self.unsynced.store(true, Ordering::Release);
             file.set_length(length).context("truncate", &path)?;
@@ -381,10 +397,7 @@ impl<E: Entry> Index<E> {
             return Ok(());
         }
         let path = self.path();
-        let file = self
-            .storage()
-            .open(&path, Mode::Write)
-            .context("open", &path)?;
+        let file = self.open_file(Mode::Write)?;
         file.sync_data().context("sync", &path)
     }
 
@@ -412,10 +425,7 @@ impl<E: Entry> Index<E> {
             entry.encode(bytes, self.base_offset);
         }
         let path = self.path();
-        let file = self
-            .storage()
-            .open(&path, Mode::Replace)
-            .context("open", &path)?;
+        let file = self.open_file(Mode::Replace)?;
         self.unsynced.store(true, Ordering::Release);
         file.write_at(&bytes, 0).context("write", &path)?;
         *self.state.write() = State {
@@ -457,7 +467,10 @@ mod tests {
 
     fn check<E: Entry>(make: impl Fn(i64) -> E) {
         let folder = folder();
-        let (index, mut all) = (Index::<E>::create(Arc::clone(&folder), 1000), Vec::new());
+        let (index, mut all) = (
+            Index::<E>::create(Arc::clone(&folder), 1000, Suffix::None),
+            Vec::new(),
+        );
         for number in 1..2000 {
             all.push(make(number));
             index.append(make(number)).unwrap();
@@ -517,7 +530,7 @@ mod tests {
     #[test]
     fn what_a_killed_kafka_left_behind_the_entries_is_cut_off() {
         let folder = folder();
-        let index = Index::<OffsetPosition>::create(Arc::clone(&folder), 0);
+        let index = Index::<OffsetPosition>::create(Arc::clone(&folder), 0, Suffix::None);
         for number in 1..4 {
             index
                 .append(OffsetPosition {

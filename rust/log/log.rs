@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::cleaner::Cleaned;
 use super::config::LogConfig;
 use super::error::{Context, LogError, Result};
 use super::files::Folder;
@@ -80,6 +81,12 @@ pub struct Log {
     pub(super) verifications: Mutex<Verifications>,
     /// There may be aborted transactions: without any, nobody looks for them.
     pub(super) has_aborted: AtomicBool,
+    /// Held while closed segments are taken out of the list and renamed, so that truncation, deletion and compaction come one after the
+    /// other. Taken before `writer`, and never by an append.
+    pub(super) layout: Mutex<()>,
+    /// Held by whoever compacts the log.
+    pub(super) cleaning: Mutex<()>,
+    pub(super) cleaned: Mutex<Cleaned>,
     pub(super) closed: AtomicBool,
     /// It is a copy that is on its way into this directory: see [`moving`](super::moving).
     pub(super) future: AtomicBool,
@@ -158,6 +165,9 @@ impl Log {
             unstable_offset: AtomicI64::new(unstable_offset),
             verifications: Mutex::default(),
             has_aborted: AtomicBool::new(has_aborted),
+            layout: Mutex::default(),
+            cleaning: Mutex::default(),
+            cleaned: Mutex::default(),
             closed: AtomicBool::new(false),
             future: AtomicBool::new(false),
             successor: OnceLock::new(),
@@ -456,6 +466,7 @@ impl Log {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.wait_for_cleaning();
         let mut writer = self.writer();
         let segments = self.segments();
         let mut result = Ok(());

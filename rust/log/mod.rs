@@ -1,11 +1,12 @@
 //! The log: one partition as a sequence of segments, in Apache Kafka's files.
 //!
 //! Read in this order: [`segment`] (a `.log` with its two indexes), [`log`] (the sequence), then [`append`], [`read`], [`flush`],
-//! [`opening`] and [`recovery`]. [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
+//! [`opening`], [`recovery`] and [`cleaner`] (compaction). [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
 
 pub mod append;
 pub mod checkpoint;
 mod checks;
+pub mod cleaner;
 pub mod config;
 pub mod conversion;
 pub mod deletion;

@@ -598,6 +598,7 @@ impl Model {
             recovery_point: self.log.flushed_offset().min(self.durable),
             start_offset: self.start,
             high_watermark: 0,
+            cleaned_offset: None,
         };
         let log = match open(&self.storage, hints) {
             Err(error) if self.broken => {

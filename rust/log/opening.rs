@@ -20,7 +20,7 @@ use super::log::{Log, OpenMode};
 use super::names::{Kind, Suffix, TopicPartition, parse_file_name};
 use super::producer_state::ProducerState;
 use super::recovery::Recovered;
-use super::scan::{SCAN_BYTES, Scan};
+use super::scan::{SCAN_BYTES, Scan, next_offset};
 use super::segment::Segment;
 use super::snapshots::load_producers;
 
@@ -35,6 +35,8 @@ pub struct Hints {
     pub start_offset: i64,
     /// What is before it is on every in-sync replica.
     pub high_watermark: i64,
+    /// Everything before it was compacted; None if the log never was.
+    pub cleaned_offset: Option<i64>,
 }
 
 impl Log {
@@ -69,6 +71,7 @@ impl Log {
         }?;
         log.future
             .store(is_future, std::sync::atomic::Ordering::Release);
+        log.restore_cleaned_offset(hints.cleaned_offset);
         Ok(log)
     }
 }
@@ -270,34 +273,43 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Puts a compacted segment in the place of those that it was made of.
+    /// Puts a compacted segment in the place of those that it was made of, in an order that a crash may interrupt anywhere: while the `.swap` is
+    /// there, the next opening does the same again.
     fn finish_swap(
         &self,
         base_offset: i64,
         files: &mut BTreeMap<i64, Vec<(Kind, Suffix)>>,
     ) -> Result<()> {
+        let storage = &*self.folder.storage;
+        let remove = |base_offset: i64, kind: Kind, suffix: Suffix| {
+            let path = self.folder.file(base_offset, kind, suffix);
+            storage.remove_file(&path).context("remove", &path)
+        };
         let swap = self.folder.file(base_offset, Kind::Log, Suffix::Swap);
         let log = self.folder.file(base_offset, Kind::Log, Suffix::None);
-        let length = self
-            .folder
-            .storage
-            .metadata(&swap)
-            .context("look at", &swap)?
-            .length;
-        for (kind, _) in files.remove(&base_offset).unwrap_or_default() {
-            if !matches!(kind, Kind::Log | Kind::Snapshot) {
-                let path = self.folder.file(base_offset, kind, Suffix::None);
-                self.folder
-                    .storage
-                    .remove_file(&path)
-                    .context("remove", &path)?;
+        let next = next_offset(storage, &swap)?.unwrap_or(base_offset);
+        // The segment that it replaces first: its indexes would point anywhere in the new one.
+        let mut kept = Vec::new();
+        for (kind, suffix) in files.remove(&base_offset).unwrap_or_default() {
+            match kind {
+                Kind::Snapshot => kept.push((kind, suffix)),
+                Kind::Log => {}
+                _ => remove(base_offset, kind, suffix)?,
             }
         }
-        self.folder
-            .storage
-            .rename(&swap, &log)
-            .context("rename", &swap)?;
-        files.insert(base_offset, vec![(Kind::Log, Suffix::None)]);
+        let covered: Vec<i64> = files
+            .range(base_offset + 1..next.max(base_offset + 1))
+            .map(|(base_offset, _)| *base_offset)
+            .collect();
+        for base_offset in covered {
+            for (kind, suffix) in files.remove(&base_offset).unwrap_or_default() {
+                remove(base_offset, kind, suffix)?;
+            }
+        }
+        storage.rename(&swap, &log).context("rename", &swap)?;
+        kept.push((Kind::Log, Suffix::None));
+        files.insert(base_offset, kept);
+        let length = storage.metadata(&log).context("look at", &log)?.length;
         let segment = Segment::open(
             &self.folder,
             base_offset,
@@ -306,22 +318,50 @@ impl Opening<'_> {
             now_ms(),
             &self.home.cache,
         );
-        self.rebuild(&segment, &mut None)?;
-        let next = segment.next_offset()?;
-        let covered: Vec<i64> = files
-            .range(base_offset + 1..next)
-            .map(|(base_offset, _)| *base_offset)
-            .collect();
-        for base_offset in covered {
-            for (kind, suffix) in files.remove(&base_offset).unwrap_or_default() {
-                let path = self.folder.file(base_offset, kind, suffix);
-                self.folder
-                    .storage
-                    .remove_file(&path)
-                    .context("remove", &path)?;
-            }
+        let mut recovered = self.producers_before(base_offset, files)?;
+        self.rebuild(&segment, &mut Some(&mut recovered))?;
+        // Recovery trusts the indexes of what was flushed.
+        segment.sync_closed()?;
+        if recovered.has_aborted {
+            let files = files.entry(base_offset).or_default();
+            files.push((Kind::TransactionIndex, Suffix::None));
         }
         Ok(())
+    }
+
+    /// What a segment's transaction index is rebuilt from.
+    fn producers_before(
+        &self,
+        base_offset: i64,
+        files: &BTreeMap<i64, Vec<(Kind, Suffix)>>,
+    ) -> Result<Recovered> {
+        let mut before = Vec::new();
+        for (base_offset, files) in files.range(..base_offset) {
+            if files.contains(&(Kind::Log, Suffix::None)) {
+                let path = self.folder.file(*base_offset, Kind::Log, Suffix::None);
+                let file = self.folder.storage.metadata(&path);
+                let length = file.context("look at", &path)?.length;
+                let cache = &self.home.cache;
+                before.push(Segment::open(
+                    &self.folder,
+                    *base_offset,
+                    length,
+                    true,
+                    now_ms(),
+                    cache,
+                ));
+            }
+        }
+        let start_offset = self.hints.start_offset.min(base_offset);
+        Ok(Recovered {
+            start_offset,
+            end_offset: base_offset,
+            epochs: LeaderEpochs::default(),
+            producers: load_producers(&self.folder, &before, start_offset, base_offset)?,
+            high_watermark: self.hints.high_watermark,
+            aborted: Vec::new(),
+            has_aborted: false,
+        })
     }
 
     /// After a clean stop.
@@ -344,6 +384,7 @@ impl Opening<'_> {
                     .context("look at", &path)?
                 {
                     self.rebuild(segment, &mut None)?;
+                    segment.sync_closed()?;
                     break;
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::error::{Context, LogError, Result};
 use super::files::FileSlice;
@@ -20,6 +21,8 @@ pub struct ReadInfo {
     /// The log as it was.
     pub start_offset: i64,
     pub end_offset: i64,
+    /// The segments as they were, where somebody may ask for aborted transactions: a cleaned segment knows fewer than its predecessor.
+    pub(super) segments: Option<Segments>,
 }
 
 /// Where a timestamp was found.
@@ -77,6 +80,7 @@ impl Log {
             position: end.position,
             start_offset,
             end_offset: end.end_offset,
+            segments: None,
         };
         let upper_bound = upper_bound.min(end.end_offset);
         if offset >= upper_bound {
@@ -103,6 +107,9 @@ impl Log {
             };
             let length = wanted.min(bound - batch.position);
             if length > 0 {
+                if self.has_aborted.load(Ordering::Acquire) {
+                    info.segments = Some(Arc::clone(&segments));
+                }
                 info.slice = Some(FileSlice {
                     file: Arc::clone(&segment.file),
                     position: batch.position,

@@ -45,6 +45,7 @@ impl Opening<'_> {
                     .context("look at", &path)?
                 {
                     self.rebuild(segment, &mut None)?;
+                    segment.sync_closed()?;
                     break;
                 }
             }
@@ -80,7 +81,7 @@ impl Opening<'_> {
             // had not reached the disk when the power went, and a log is a prefix of what was appended. Compaction leaves such gaps too.
             let unflushed =
                 segment.base_offset > recovered.end_offset.max(self.hints.recovery_point);
-            let gap = unflushed && at > first && !self.config.compact;
+            let gap = unflushed && at > first && !self.may_have_gaps();
             if segment.base_offset < recovered.end_offset || gap {
                 damaged = Some(at);
                 break;
@@ -101,6 +102,11 @@ impl Opening<'_> {
         }
         recovered.epochs.save(&self.folder)?;
         self.sync(&segments[first..])
+    }
+
+    /// A log that was ever compacted keeps its gaps, even where `cleanup.policy` is another by now.
+    fn may_have_gaps(&self) -> bool {
+        self.config.compact || self.hints.cleaned_offset.is_some()
     }
 
     fn save_snapshot(&self, producers: &mut ProducerState) -> Result<()> {
@@ -247,18 +253,18 @@ fn read_epochs(segments: &[Arc<Segment>]) -> Result<LeaderEpochs> {
 }
 
 /// The indexes of a segment as its batches come by.
-struct Rebuilt {
+pub(super) struct Rebuilt {
     base_offset: i64,
-    offsets: Vec<OffsetPosition>,
-    times: Vec<TimestampOffset>,
-    largest: TimestampOffset,
-    first_ms: Option<i64>,
+    pub offsets: Vec<OffsetPosition>,
+    pub times: Vec<TimestampOffset>,
+    pub largest: TimestampOffset,
+    pub first_ms: Option<i64>,
     next_offset: i64,
-    unindexed_bytes: u64,
+    pub unindexed_bytes: u64,
 }
 
 impl Rebuilt {
-    fn new(base_offset: i64) -> Self {
+    pub fn new(base_offset: i64) -> Self {
         Self {
             base_offset,
             offsets: Vec::new(),
@@ -274,7 +280,7 @@ impl Rebuilt {
     }
 
     /// False if the batch cannot follow what came before.
-    fn take(&mut self, position: u64, header: &BatchHeader, config: &LogConfig) -> bool {
+    pub fn take(&mut self, position: u64, header: &BatchHeader, config: &LogConfig) -> bool {
         let last_offset = header.last_offset();
         if header.base_offset < self.next_offset
             || last_offset < header.base_offset
@@ -314,7 +320,7 @@ impl Rebuilt {
     }
 
     /// A closed segment's time index ends with its greatest timestamp.
-    fn close(&mut self) {
+    pub fn close(&mut self) {
         self.note_time();
     }
 }

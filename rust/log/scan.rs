@@ -206,6 +206,22 @@ impl Drop for Scan {
     }
 }
 
+/// The offset behind the last whole batch of the file at `path`; None without one.
+pub fn next_offset(storage: &dyn Storage, path: &Path) -> Result<Option<i64>> {
+    let file = storage.open(path, Mode::Read).context("open", path)?;
+    let end = file.length().context("look at", path)?;
+    let source = Source::Path(path.to_owned());
+    let mut scan = Scan::over(file, source, 0, end, LOOKUP_BYTES_MAX);
+    let mut next = None;
+    loop {
+        match scan.next_header() {
+            Ok(Some(batch)) => next = Some(batch.header.last_offset() + 1),
+            Ok(None) | Err(LogError::Corrupt { .. }) => return Ok(next),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Up to `count` batches of the file at `path` from `position` on, and what is wrong behind them if they ended early.
 pub fn headers(
     storage: &dyn Storage,

@@ -53,14 +53,25 @@ impl Segment {
         now_ms: i64,
         cache: &Arc<FileCache>,
     ) -> Result<Arc<Self>> {
+        Self::create_as(folder, base_offset, Suffix::None, now_ms, cache)
+    }
+
+    /// The same in files that end in `suffix`.
+    pub fn create_as(
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        suffix: Suffix,
+        now_ms: i64,
+        cache: &Arc<FileCache>,
+    ) -> Result<Arc<Self>> {
         for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::Log] {
-            let path = folder.file(base_offset, kind, Suffix::None);
+            let path = folder.file(base_offset, kind, suffix);
             folder
                 .storage
                 .open(&path, Mode::Replace)
                 .context("create", &path)?;
         }
-        let transaction_index = TransactionIndex::open(Arc::clone(folder), base_offset);
+        let transaction_index = TransactionIndex::open(Arc::clone(folder), base_offset, suffix);
         transaction_index.replace(&[])?;
         let times = Times {
             largest: Some(TimestampOffset {
@@ -72,9 +83,15 @@ impl Segment {
         };
         Ok(Arc::new(Self {
             base_offset,
-            file: SegmentFile::new(Arc::clone(folder), base_offset, true, Arc::clone(cache)),
-            offset_index: OffsetIndex::create(Arc::clone(folder), base_offset),
-            time_index: TimeIndex::create(Arc::clone(folder), base_offset),
+            file: SegmentFile::new(
+                Arc::clone(folder),
+                base_offset,
+                suffix,
+                true,
+                Arc::clone(cache),
+            ),
+            offset_index: OffsetIndex::create(Arc::clone(folder), base_offset, suffix),
+            time_index: TimeIndex::create(Arc::clone(folder), base_offset, suffix),
             transaction_index,
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(0),
@@ -94,10 +111,20 @@ impl Segment {
     ) -> Arc<Self> {
         Arc::new(Self {
             base_offset,
-            file: SegmentFile::new(Arc::clone(folder), base_offset, writable, Arc::clone(cache)),
+            file: SegmentFile::new(
+                Arc::clone(folder),
+                base_offset,
+                Suffix::None,
+                writable,
+                Arc::clone(cache),
+            ),
             offset_index: OffsetIndex::open(Arc::clone(folder), base_offset),
             time_index: TimeIndex::open(Arc::clone(folder), base_offset),
-            transaction_index: TransactionIndex::open(Arc::clone(folder), base_offset),
+            transaction_index: TransactionIndex::open(
+                Arc::clone(folder),
+                base_offset,
+                Suffix::None,
+            ),
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(size_bytes),
             removed: AtomicBool::new(false),
@@ -284,13 +311,23 @@ impl Segment {
         if largest >= 0 {
             return Ok(largest);
         }
+        self.modified_ms()
+    }
+
+    /// The time of the last write.
+    pub fn modified_ms(&self) -> Result<i64> {
         let path = self.file.path();
-        Ok(self
-            .folder
+        let file = self.folder.storage.metadata(&path);
+        Ok(file.context("look at", &path)?.modified_ms)
+    }
+
+    /// Makes the time of the last write another.
+    pub fn set_modified(&self, modified_ms: i64) -> Result<()> {
+        let path = self.file.path();
+        self.folder
             .storage
-            .metadata(&path)
-            .context("look at", &path)?
-            .modified_ms)
+            .set_modified(&path, modified_ms)
+            .context("set the time of", &path)
     }
 
     fn scan(&self, from: u64, end: u64) -> Result<Scan> {
@@ -441,24 +478,15 @@ impl Segment {
         }
     }
 
-    /// Renames all files of the segment that exist.
+    /// Renames all files of the segment that exist; the log last, since it is what counts.
     pub fn set_suffix(&self, suffix: Suffix) -> Result<()> {
         self.removed
             .store(suffix == Suffix::Deleted, Ordering::Release);
+        self.offset_index.set_suffix(suffix)?;
+        self.time_index.set_suffix(suffix)?;
+        self.transaction_index.set_suffix(suffix)?;
         let path = self.file.path();
-        self.file.set_suffix(suffix).context("rename", &path)?;
-        for kind in [Kind::OffsetIndex, Kind::TimeIndex, Kind::TransactionIndex] {
-            let from = self.folder.file(self.base_offset, kind, Suffix::None);
-            match self
-                .folder
-                .storage
-                .rename(&from, &self.folder.file(self.base_offset, kind, suffix))
-            {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                other => other.context("rename", &from)?,
-            }
-        }
-        Ok(())
+        self.file.set_suffix(suffix).context("rename", &path)
     }
 
     /// Removes all files of the segment under `suffix`. A slice that is being sent keeps its bytes: the file it reads is opened first.

@@ -323,7 +323,13 @@ fn the_files_not_used_for_longest_are_closed() {
                 [base as u8],
             )
             .unwrap();
-            SegmentFile::new(Arc::clone(&files), base, true, Arc::clone(&cache))
+            SegmentFile::new(
+                Arc::clone(&files),
+                base,
+                super::names::Suffix::None,
+                true,
+                Arc::clone(&cache),
+            )
         })
         .collect();
     let read = |at: usize| {

@@ -16,6 +16,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::RwLock;
+
 use super::error::{Context, LogError, Result};
 use super::files::Folder;
 use super::names::{Kind, Suffix};
@@ -84,6 +86,8 @@ pub fn entries(bytes: &[u8]) -> (Vec<AbortedEntry>, Option<usize>) {
 pub struct TransactionIndex {
     folder: Arc<Folder>,
     base_offset: i64,
+    /// Held while the file is opened or renamed: nobody looks for it in between.
+    suffix: RwLock<Suffix>,
     count: AtomicUsize,
     /// Names the content for the cache of pages.
     content: AtomicU64,
@@ -93,10 +97,11 @@ pub struct TransactionIndex {
 
 impl TransactionIndex {
     /// Of a segment that exists. Nothing is read before it is needed.
-    pub fn open(folder: Arc<Folder>, base_offset: i64) -> Self {
+    pub fn open(folder: Arc<Folder>, base_offset: i64, suffix: Suffix) -> Self {
         Self {
             folder,
             base_offset,
+            suffix: RwLock::new(suffix),
             count: AtomicUsize::new(UNKNOWN),
             content: AtomicU64::new(pages::number()),
             unsynced: AtomicBool::new(false),
@@ -104,8 +109,24 @@ impl TransactionIndex {
     }
 
     fn path(&self) -> std::path::PathBuf {
+        self.path_as(*self.suffix.read())
+    }
+
+    fn path_as(&self, suffix: Suffix) -> std::path::PathBuf {
         self.folder
-            .file(self.base_offset, Kind::TransactionIndex, Suffix::None)
+            .file(self.base_offset, Kind::TransactionIndex, suffix)
+    }
+
+    /// Renames the file on disk; without one there is nothing to do.
+    pub fn set_suffix(&self, suffix: Suffix) -> Result<()> {
+        let mut current = self.suffix.write();
+        let from = self.path_as(*current);
+        match self.folder.storage.rename(&from, &self.path_as(suffix)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => other.context("rename", &from)?,
+        }
+        *current = suffix;
+        Ok(())
     }
 
     /// How many entries there are. Less than an entry at the end is left out.
@@ -299,17 +320,10 @@ impl TransactionIndex {
         Ok(pages::put(content, page, &buffer[..read]))
     }
 
-    /// Of a segment that leaves its log meanwhile, the renamed file is as good.
     fn file(&self) -> std::io::Result<Arc<dyn File>> {
+        let suffix = self.suffix.read();
         let storage = &self.folder.storage;
-        match storage.open(&self.path(), Mode::Read) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let kind = Kind::TransactionIndex;
-                let deleted = self.folder.file(self.base_offset, kind, Suffix::Deleted);
-                storage.open(&deleted, Mode::Read).map_err(|_| error)
-            }
-            other => other,
-        }
+        storage.open(&self.path_as(*suffix), Mode::Read)
     }
 }
 
@@ -333,7 +347,7 @@ mod tests {
     #[test]
     fn entries_are_found_by_what_they_overlap() {
         let folder = Folder::new(Arc::new(FaultyStorage::new()), Path::new("/"));
-        let index = TransactionIndex::open(Arc::clone(&folder), 1000);
+        let index = TransactionIndex::open(Arc::clone(&folder), 1000, Suffix::None);
         let mut all = Vec::new();
         for number in 0..500 {
             all.push(entry(number));
@@ -341,7 +355,10 @@ mod tests {
             if number % 83 != 0 {
                 continue;
             }
-            for index in [&index, &TransactionIndex::open(Arc::clone(&folder), 1000)] {
+            for index in [
+                &index,
+                &TransactionIndex::open(Arc::clone(&folder), 1000, Suffix::None),
+            ] {
                 assert_eq!(index.entries().unwrap(), all);
                 for offset in (990..1050 + 10 * number).step_by(13) {
                     for upper_bound in [offset, offset + 1, offset + 40, i64::MAX] {
@@ -361,7 +378,12 @@ mod tests {
         assert_eq!(index.entries().unwrap(), all);
         index.append(entry(300)).unwrap();
         all.push(entry(300));
-        assert_eq!(TransactionIndex::open(folder, 1000).entries().unwrap(), all);
+        assert_eq!(
+            TransactionIndex::open(folder, 1000, Suffix::None)
+                .entries()
+                .unwrap(),
+            all
+        );
     }
 
     #[test]
@@ -372,11 +394,11 @@ mod tests {
         file.write_at(&entry(1).encode(), 0).unwrap();
         file.write_at(&entry(2).encode()[..20], ENTRY_BYTES as u64)
             .unwrap();
-        let index = TransactionIndex::open(Arc::clone(&folder), 0);
+        let index = TransactionIndex::open(Arc::clone(&folder), 0, Suffix::None);
         index.append(entry(3)).unwrap();
         assert_eq!(index.entries().unwrap(), [entry(1), entry(3)]);
         file.write_at(&[0, 1], ENTRY_BYTES as u64).unwrap();
-        let index = TransactionIndex::open(folder, 0);
+        let index = TransactionIndex::open(folder, 0, Suffix::None);
         assert!(matches!(
             index.entries(),
             Err(LogError::Corrupt { position: 34, .. })

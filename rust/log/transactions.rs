@@ -151,7 +151,7 @@ impl Log {
         if !self.has_aborted.load(Ordering::Acquire) {
             return Ok(found);
         }
-        let segments = self.segments();
+        let segments = read.segments.clone().unwrap_or_else(|| self.segments());
         let first = segments.partition_point(|segment| segment.base_offset < read.segment);
         let segments = &segments[first..];
         let Some(segment) = segments

@@ -16,6 +16,7 @@ impl Log {
     /// led and appended nothing. True if batches went.
     pub fn truncate_to(&self, offset: i64) -> Result<bool> {
         self.check_writable()?;
+        let layout = self.layout.lock();
         let mut writer = self.writer();
         let end_offset = self.end_offset();
         writer.epoch = -1;
@@ -31,6 +32,7 @@ impl Log {
             .is_none_or(|first| first.base_offset > offset)
         {
             drop(writer);
+            drop(layout);
             self.truncate_fully_and_start_at(offset)?;
             return Ok(true);
         }
@@ -46,6 +48,7 @@ impl Log {
         let active = Arc::clone(&segments[kept - 1]);
         // Readers first: nobody may be told of what is about to go.
         self.note_truncated(offset);
+        self.note_cleaned_truncated(active.base_offset);
         *self.segments.write() = Arc::new(segments[..kept].to_vec());
         self.remove_later(&segments[kept..])?;
         // A power cut must not bring back a later segment behind the cut.
@@ -70,6 +73,7 @@ impl Log {
     /// Drops everything and starts anew at `offset`: a follower whose leader's log starts after its own ends.
     pub fn truncate_fully_and_start_at(&self, offset: i64) -> Result<()> {
         self.check_writable()?;
+        let _layout = self.layout.lock();
         let mut writer = self.writer();
         let result = self.start_anew(&mut writer, offset);
         self.home.guard(result)
@@ -79,6 +83,7 @@ impl Log {
         writer.epoch = -1;
         let segments = self.segments();
         self.note_truncated(offset);
+        self.note_cleaned_truncated(offset);
         // Renamed first: the new segment may need the name of an old one.
         self.remove_later(&segments)?;
         let active = Segment::create(&self.folder, offset, now_ms(), &self.home.cache)?;
@@ -100,7 +105,7 @@ impl Log {
         self.home.recovery_point_moved_back()
     }
 
-    fn sync_folder(&self) -> Result<()> {
+    pub(super) fn sync_folder(&self) -> Result<()> {
         let path = self.folder.path();
         self.folder
             .storage

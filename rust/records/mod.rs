@@ -6,6 +6,7 @@
 //! * `validate`: what a broker checks before it takes a batch; `scratch`: the memory for records that are unpacked.
 //! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
 //! * `columns`: many records into Arrow-shaped `chunk`s, with what a consumer must not see left out (`aborted`).
+//! * `rewrite`: batches with fewer records than they had.
 //! * `walk`, `varint`: one record, read where it lies.
 //! * `error`: what is wrong, in which field, where.
 //! * `compression`: gzip, snappy, lz4, zstd, each with a bound on what it may unpack.
@@ -25,6 +26,7 @@ pub mod format_07;
 pub mod message_builder;
 pub mod message_set;
 pub mod scratch;
+pub mod rewrite;
 pub mod validate;
 pub mod varint;
 pub mod walk;

@@ -158,3 +158,17 @@ fn the_power_takes_what_was_not_synced() {
         "{seen:?}"
     );
 }
+
+#[test]
+fn the_time_of_the_last_change_can_be_set() {
+    on_each(|storage, root| {
+        let path = root.join("a");
+        storage.open(&path, Mode::Create).unwrap();
+        for modified_ms in [0, 1, 1_700_000_000_123] {
+            storage.set_modified(&path, modified_ms).unwrap();
+            assert_eq!(storage.metadata(&path).unwrap().modified_ms, modified_ms);
+        }
+        let missing = storage.set_modified(&root.join("b"), 0);
+        assert_eq!(missing.err().unwrap().kind(), ErrorKind::NotFound);
+    });
+}

@@ -444,6 +444,15 @@ impl Storage for FaultyStorage {
         })
     }
 
+    fn set_modified(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        match disk.item(path)? {
+            Item::Directory => return Err(ErrorKind::IsADirectory.into()),
+            Item::File(node) => disk.nodes[node].modified_ms = modified_ms,
+        }
+        Ok(())
+    }
+
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.0.lock();
         let may = disk.may(Operation::CreateDirectory)?;

@@ -76,6 +76,9 @@ pub trait Storage: Send + Sync + 'static {
 
     fn metadata(&self, path: &Path) -> io::Result<Metadata>;
 
+    /// Sets the time of the last change of a file's content, milliseconds since 1970.
+    fn set_modified(&self, path: &Path, modified_ms: i64) -> io::Result<()>;
+
     /// Its parent must exist, and itself must not.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use rustix::io::Errno;
 
 use super::{Entry, File, Metadata, Mode, Storage};
@@ -98,6 +99,18 @@ impl Storage for RealStorage {
             is_directory: metadata.is_dir(),
             modified_ms: metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
         })
+    }
+
+    fn set_modified(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        let modified = Timespec {
+            tv_sec: modified_ms.div_euclid(1000),
+            tv_nsec: modified_ms.rem_euclid(1000) * 1_000_000,
+        };
+        let times = Timestamps {
+            last_access: modified,
+            last_modification: modified,
+        };
+        Ok(utimensat(CWD, path, &times, AtFlags::empty())?)
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {

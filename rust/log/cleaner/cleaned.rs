@@ -1,0 +1,129 @@
+//! A segment while cleaning writes it, in files that end in `.cleaned`.
+
+use std::sync::Arc;
+
+use crate::log::config::LogConfig;
+use crate::log::error::{Context, LogError, Result};
+use crate::log::files::Folder;
+use crate::log::home::{Home, now_ms};
+use crate::log::names::Suffix;
+use crate::log::recovery::Rebuilt;
+use crate::log::segment::Segment;
+use crate::log::transaction_index::AbortedEntry;
+use crate::records::BatchHeader;
+use crate::storage::File;
+
+/// Kafka counts positions in a segment with an int32.
+const POSITION_MAX: u64 = i32::MAX as u64;
+
+pub struct CleanedSegment {
+    segment: Arc<Segment>,
+    file: Arc<dyn File>,
+    config: Arc<LogConfig>,
+    rebuilt: Rebuilt,
+    aborted: Vec<AbortedEntry>,
+    /// What is not yet in the file, and where in it that will be.
+    buffer: Vec<u8>,
+    position: u64,
+    buffer_bytes: usize,
+}
+
+impl CleanedSegment {
+    pub fn create(
+        home: &Home,
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        config: &Arc<LogConfig>,
+        buffer_bytes: usize,
+    ) -> Result<Self> {
+        let segment =
+            Segment::create_as(folder, base_offset, Suffix::Cleaned, now_ms(), &home.cache)?;
+        let file = segment.file.file().context("open", &segment.file.path())?;
+        Ok(Self {
+            segment,
+            file,
+            config: Arc::clone(config),
+            rebuilt: Rebuilt::new(base_offset),
+            aborted: Vec::new(),
+            buffer: Vec::new(),
+            position: 0,
+            buffer_bytes,
+        })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.position + self.buffer.len() as u64
+    }
+
+    /// Adds a batch behind the last.
+    pub fn push(&mut self, batch: &[u8], header: &BatchHeader) -> Result<()> {
+        let position = self.bytes();
+        let fits = position + batch.len() as u64 <= POSITION_MAX;
+        if !fits || !self.rebuilt.take(position, header, &self.config) {
+            return Err(LogError::Corrupt {
+                path: self.segment.file.path(),
+                position,
+                problem: format!(
+                    "the batch with offsets {} to {} cannot follow here",
+                    header.base_offset,
+                    header.last_offset()
+                ),
+            });
+        }
+        if self.buffer.len() + batch.len() > self.buffer_bytes {
+            self.write()?;
+        }
+        if batch.len() >= self.buffer_bytes {
+            self.write_at_end(batch)?;
+            self.position += batch.len() as u64;
+        } else {
+            self.buffer.extend_from_slice(batch);
+        }
+        Ok(())
+    }
+
+    /// Notes a transaction for the new `.txnindex`, in the order of the markers.
+    pub fn push_aborted(&mut self, aborted: AbortedEntry) {
+        self.aborted.push(aborted);
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.write_at_end(&self.buffer)?;
+            self.position += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn write_at_end(&self, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_at(bytes, self.position)
+            .context("write", &self.segment.file.path())
+    }
+
+    /// Writes the indexes and makes everything durable. The files count as last changed at `modified_ms`: when tombstones may go is counted
+    /// from the change of the records, not of the files.
+    pub fn finish(&mut self, modified_ms: i64) -> Result<Arc<Segment>> {
+        self.write()?;
+        self.rebuilt.close();
+        let segment = &self.segment;
+        segment.set_size_bytes(self.position);
+        segment.offset_index.replace(&self.rebuilt.offsets)?;
+        segment.time_index.replace(&self.rebuilt.times)?;
+        segment.transaction_index.replace(&self.aborted)?;
+        segment.recovered(
+            self.rebuilt.largest,
+            self.rebuilt.first_ms,
+            self.rebuilt.unindexed_bytes,
+        );
+        segment.sync_closed()?;
+        segment.set_modified(modified_ms)?;
+        Ok(Arc::clone(segment))
+    }
+
+    /// Takes the files away again, as far as that works: what stays is removed by the next cleaning, or when the log is opened.
+    pub fn discard(&self) {
+        let _ = self.segment.remove(Suffix::Cleaned);
+    }
+}

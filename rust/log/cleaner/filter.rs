@@ -1,0 +1,180 @@
+//! One batch after the other: its keys into the map, or its records against the map.
+//!
+//! Both walk over the records where they lie and hash some keys ahead of using the map, so that the memory of several searches is fetched
+//! at once: a large map is in no cache, and one access after the other would cost more than everything else together.
+
+use std::hint::black_box;
+
+use super::offset_map::{KeyHash, OffsetMap};
+use crate::records::batch::NO_TIMESTAMP;
+use crate::records::compression::Compressor;
+use crate::records::rewrite::rewrite;
+use crate::records::{BatchHeader, Limits, RecordError, Scratch, walk};
+
+/// How many keys are hashed before the first of them is looked for.
+const AHEAD: usize = 32;
+
+/// What stays of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    Nothing,
+    /// The batch as it is.
+    All,
+    /// The batch in [`Filter::rewritten`].
+    Some,
+}
+
+/// Memory that is used again from batch to batch, and what was counted. One per thread.
+#[derive(Default)]
+pub struct Filter {
+    scratch: Scratch,
+    compressor: Compressor,
+    kept: Vec<u8>,
+    rewritten: Vec<u8>,
+    pub counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub records_read: u64,
+    pub records_kept: u64,
+    /// Records without key, which a compacted topic cannot keep: from a time when it was none.
+    pub records_keyless: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    start: usize,
+    end: usize,
+    offset: i64,
+    timestamp_ms: i64,
+    hash: KeyHash,
+    has_key: bool,
+    has_value: bool,
+}
+
+/// Up to [`AHEAD`] records from `at` on, their keys hashed and the map touched.
+#[inline(always)]
+fn look_ahead(
+    records: &[u8],
+    header: &BatchHeader,
+    at: &mut usize,
+    left: &mut i32,
+    map: &OffsetMap,
+    seen: &mut [Seen; AHEAD],
+) -> Result<usize, RecordError> {
+    let mut touched = 0;
+    let count = (*left as usize).min(AHEAD);
+    for seen in &mut seen[..count] {
+        let record = walk::read(records, *at)?;
+        let key = record.key.of(records);
+        let hash = key.map_or(KeyHash::default(), |key| map.hash(key));
+        touched ^= map.touch(hash);
+        *seen = Seen {
+            start: *at,
+            end: record.end,
+            offset: header
+                .base_offset
+                .wrapping_add(i64::from(record.offset_delta)),
+            timestamp_ms: header.base_timestamp.wrapping_add(record.timestamp_delta),
+            hash,
+            has_key: key.is_some(),
+            has_value: record.value.length >= 0,
+        };
+        *at = record.end;
+    }
+    black_box(touched);
+    *left -= count as i32;
+    Ok(count)
+}
+
+impl Filter {
+    /// Notes the keys of the batch's records from `start_offset` on. False if the map is full: it covers what comes before that record.
+    pub fn index(
+        &mut self,
+        bytes: &[u8],
+        header: &BatchHeader,
+        start_offset: i64,
+        map: &mut OffsetMap,
+    ) -> Result<bool, RecordError> {
+        let (records, _) = self.scratch.records(bytes, header, &Limits::default())?;
+        let (mut at, mut left, mut seen) = (0, header.record_count, [Seen::default(); AHEAD]);
+        while left > 0 {
+            let count = look_ahead(records, header, &mut at, &mut left, map, &mut seen)?;
+            for seen in &seen[..count] {
+                if seen.has_key
+                    && seen.offset >= start_offset
+                    && map.put(seen.hash, seen.offset).is_err()
+                {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps the records that are the last of their key, or that the map does not reach to; tombstones only if `keeps_tombstones`.
+    pub fn filter(
+        &mut self,
+        bytes: &[u8],
+        header: &BatchHeader,
+        map: &OffsetMap,
+        keeps_tombstones: bool,
+    ) -> Result<Kept, RecordError> {
+        let (records, _) = self.scratch.records(bytes, header, &Limits::default())?;
+        let (mut at, mut left, mut seen) = (0, header.record_count, [Seen::default(); AHEAD]);
+        let (mut kept_count, mut keyless) = (0, 0);
+        let mut max_timestamp_ms = NO_TIMESTAMP;
+        // Records that follow each other are copied at once, and none before the first that goes.
+        let (mut run, mut copied) = (0..0, false);
+        self.kept.clear();
+        while left > 0 {
+            let count = look_ahead(records, header, &mut at, &mut left, map, &mut seen)?;
+            for seen in &seen[..count] {
+                keyless += u64::from(!seen.has_key);
+                let is_last = || map.get(seen.hash).is_none_or(|last| seen.offset >= last);
+                let stays = seen.offset > map.latest_offset()
+                    || seen.has_key && (seen.has_value || keeps_tombstones) && is_last();
+                if stays {
+                    if run.end != seen.start {
+                        self.kept.extend_from_slice(&records[run]);
+                        copied = true;
+                        run = seen.start..seen.start;
+                    }
+                    run.end = seen.end;
+                    kept_count += 1;
+                    max_timestamp_ms = max_timestamp_ms.max(seen.timestamp_ms);
+                }
+            }
+        }
+        self.counts.records_read += header.record_count as u64;
+        self.counts.records_kept += kept_count as u64;
+        self.counts.records_keyless += keyless;
+        if kept_count == 0 {
+            return Ok(Kept::Nothing);
+        }
+        if kept_count == header.record_count {
+            return Ok(Kept::All);
+        }
+        let kept = if copied {
+            self.kept.extend_from_slice(&records[run]);
+            &self.kept[..]
+        } else {
+            &records[run]
+        };
+        rewrite(
+            header,
+            kept,
+            kept_count,
+            max_timestamp_ms,
+            &mut self.compressor,
+            &mut self.rewritten,
+        )?;
+        Ok(Kept::Some)
+    }
+
+    /// The batch that the last `Kept::Some` was about.
+    pub fn rewritten(&self) -> &[u8] {
+        &self.rewritten
+    }
+}

@@ -1,0 +1,834 @@
+//! Compaction against a model: the last value of each key, whatever is appended, cleaned, broken and opened again in between.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{CleanReport, Cleaner, CleanerSettings};
+use crate::log::error::Result;
+use crate::log::log::OpenMode;
+use crate::log::opening::Hints;
+use crate::log::verify::verify;
+use crate::log::{Home, Log, LogConfig, LogError, Origin};
+use crate::records::{
+    AbortedTransaction, AbortedTransactions, BatchBuilder, BatchHeader, BatchOptions, Batches,
+    Codec, Limits, Marker, Outcome, Records, Scratch,
+};
+use crate::storage::faulty::Fault;
+use crate::storage::{FaultyStorage, Storage};
+
+const ROOT: &str = "/data";
+const FOLDER: &str = "/data/t-0";
+
+pub fn config() -> LogConfig {
+    LogConfig {
+        segment_bytes: 600,
+        index_interval_bytes: 100,
+        file_delete_delay_ms: 0,
+        producer_id_expiration_ms: i64::MAX,
+        compact: true,
+        delete: false,
+        delete_retention_ms: i64::MAX,
+        ..LogConfig::default()
+    }
+}
+
+fn settings() -> CleanerSettings {
+    CleanerSettings {
+        map_bytes: 1 << 20,
+        map_load_factor: 0.9,
+        io_bytes: 1000,
+        bytes_per_second: f64::MAX,
+    }
+}
+
+/// One record as somebody wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    offset: i64,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    timestamp_ms: i64,
+}
+
+/// Keys with small numbers, so that they come again.
+#[derive(Clone, Debug)]
+enum Step {
+    Append {
+        keys: Vec<u8>,
+        tombstones: bool,
+        producer: Option<i64>,
+        codec: Codec,
+    },
+    /// By one of two transactional producers.
+    Transaction {
+        keys: Vec<u8>,
+        producer: i64,
+    },
+    End {
+        producer: i64,
+        outcome: Outcome,
+    },
+    Roll,
+    /// With a map of so many keys at most.
+    Clean {
+        keys_max: usize,
+    },
+    Reopen {
+        clean: bool,
+    },
+    PowerCut {
+        seed: u64,
+    },
+    /// Cleaning meets a failing disk after so many operations.
+    Break {
+        skip: u64,
+        tear: bool,
+        power_cut: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let codec = prop_oneof![3 => Just(Codec::None), 1 => Just(Codec::Lz4), 1 => Just(Codec::Zstd)];
+    let keys = || prop::collection::vec(0..12u8, 1..6);
+    let outcome = prop_oneof![Just(Outcome::Abort), Just(Outcome::Commit)];
+    let producer = prop::option::of(0..3i64);
+    prop_oneof![
+        12 => (keys(), prop::bool::weighted(0.2), producer, codec)
+            .prop_map(|(keys, tombstones, producer, codec)| Step::Append { keys, tombstones, producer, codec }),
+        5 => (keys(), 10..12i64).prop_map(|(keys, producer)| Step::Transaction { keys, producer }),
+        4 => (10..12i64, outcome).prop_map(|(producer, outcome)| Step::End { producer, outcome }),
+        1 => Just(Step::Roll),
+        3 => prop_oneof![1 => 1..6usize, 2 => Just(1000)].prop_map(|keys_max| Step::Clean { keys_max }),
+        1 => any::<bool>().prop_map(|clean| Step::Reopen { clean }),
+        1 => any::<u64>().prop_map(|seed| Step::PowerCut { seed }),
+        1 => (0..60u64, any::<bool>(), any::<u64>())
+            .prop_map(|(skip, tear, power_cut)| Step::Break { skip, tear, power_cut }),
+    ]
+}
+
+struct Model {
+    storage: FaultyStorage,
+    log: Arc<Log>,
+    /// Everything that was ever appended and is not lost.
+    entries: Vec<Entry>,
+    /// Which of them are part of a transaction: offset to producer.
+    transactional: BTreeMap<i64, i64>,
+    /// The ends of transactions, by the marker's offset.
+    markers: BTreeMap<i64, (i64, Outcome)>,
+    durable: i64,
+    /// No cleaning, not even one that failed, went further.
+    attempted: i64,
+    sequences: BTreeMap<i64, i32>,
+    clock_ms: i64,
+    epoch: i32,
+}
+
+fn choices(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut number = seed;
+    move |below| {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (number >> 33) as usize % below
+    }
+}
+
+fn open(storage: &FaultyStorage, hints: Hints) -> Result<Arc<Log>> {
+    let home = Home::quiet(Arc::new(storage.clone()), Path::new(ROOT));
+    Log::open(&home, "t-0", config(), hints, OpenMode::Append)
+}
+
+impl Model {
+    fn new() -> Self {
+        let storage = FaultyStorage::new();
+        for path in [ROOT, FOLDER] {
+            storage.create_directory(Path::new(path)).unwrap();
+        }
+        for path in ["/", ROOT] {
+            storage.sync_directory(Path::new(path)).unwrap();
+        }
+        let hints = Hints {
+            clean: true,
+            ..Hints::default()
+        };
+        let log = open(&storage, hints).unwrap();
+        log.begin_epoch(0).unwrap();
+        log.flush().unwrap();
+        Self {
+            storage,
+            log,
+            entries: Vec::new(),
+            transactional: BTreeMap::new(),
+            markers: BTreeMap::new(),
+            durable: 0,
+            attempted: 0,
+            sequences: BTreeMap::new(),
+            clock_ms: 1_000_000,
+            epoch: 0,
+        }
+    }
+
+    fn append(&mut self, keys: &[u8], tombstones: bool, producer: Option<i64>, codec: Codec) {
+        let mut options = BatchOptions {
+            codec,
+            ..BatchOptions::default()
+        };
+        if let Some(id) = producer {
+            options.producer_id = id;
+            options.producer_epoch = 0;
+            options.transactional = id >= 10;
+            options.base_sequence = *self.sequences.get(&id).unwrap_or(&0);
+            self.sequences
+                .insert(id, options.base_sequence + keys.len() as i32);
+        }
+        let mut builder = BatchBuilder::new(options);
+        let first = self.log.end_offset();
+        for (at, key) in keys.iter().enumerate() {
+            self.clock_ms += 1;
+            let offset = first + at as i64;
+            let entry = Entry {
+                offset,
+                key: Some(vec![*key; 3]),
+                value: (!tombstones).then(|| format!("{offset};").repeat(9).into_bytes()),
+                timestamp_ms: self.clock_ms,
+            };
+            builder
+                .append(
+                    self.clock_ms,
+                    entry.key.as_deref(),
+                    entry.value.as_deref(),
+                    &[],
+                )
+                .unwrap();
+            if options.transactional {
+                self.transactional.insert(offset, options.producer_id);
+            }
+            self.entries.push(entry);
+        }
+        let mut batch = builder.finish().unwrap();
+        self.log
+            .append(&mut batch, self.epoch, Origin::Client, self.clock_ms)
+            .unwrap();
+    }
+
+    fn end(&mut self, producer: i64, outcome: Outcome) {
+        let marker = Marker {
+            outcome,
+            coordinator_epoch: 0,
+        };
+        self.clock_ms += 1;
+        let mut batch = marker.batch(producer, 0, self.clock_ms).unwrap();
+        let offset = self.log.end_offset();
+        self.log
+            .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)
+            .unwrap();
+        self.markers.insert(offset, (producer, outcome));
+    }
+
+    /// What readers of committed records should see: the records before the last stable offset that no transaction took back.
+    fn committed(&self) -> Vec<Entry> {
+        let stable = self.log.last_stable_offset();
+        let is_aborted = |offset: i64| {
+            let producer = self.transactional.get(&offset);
+            let mut later = self.markers.range(offset..);
+            producer
+                .and_then(|producer| later.find(|(_, (other, _))| other == producer))
+                .is_some_and(|(_, (_, outcome))| *outcome == Outcome::Abort)
+        };
+        let visible = |entry: &&Entry| entry.offset < stable && !is_aborted(entry.offset);
+        self.entries.iter().filter(visible).cloned().collect()
+    }
+
+    fn clean(&mut self, keys_max: usize) -> Result<Option<CleanReport>> {
+        self.log.set_high_watermark(self.log.end_offset());
+        let Some(cleanable) = self.log.cleanable(self.clock_ms)? else {
+            return Ok(None);
+        };
+        let cleaner = Cleaner::new(CleanerSettings {
+            // As many keys as asked for, and the room behind the end of the table.
+            map_bytes: 20 * (keys_max as u64 + 1024),
+            map_load_factor: 1.0,
+            ..settings()
+        });
+        let (from, to) = (
+            cleanable.first_dirty_offset,
+            cleanable.first_uncleanable_offset,
+        );
+        if from == to {
+            return Ok(None);
+        }
+        self.attempted = self.attempted.max(to);
+        let report = self.log.clean(&cleaner, from, to)?;
+        self.durable = self.durable.max(self.log.flushed_offset());
+        assert_eq!(report.first_offset, from);
+        assert!(
+            report.end_offset > from && report.end_offset <= to,
+            "{report:?}"
+        );
+        assert_eq!(self.log.cleaned_offset(), Some(report.end_offset));
+        Ok(Some(report))
+    }
+
+    fn run(&mut self, step: &Step) {
+        match step {
+            Step::Append {
+                keys,
+                tombstones,
+                producer,
+                codec,
+            } => self.append(keys, *tombstones, *producer, *codec),
+            Step::Transaction { keys, producer } => {
+                self.append(keys, false, Some(*producer), Codec::None);
+            }
+            Step::End { producer, outcome } => self.end(*producer, *outcome),
+            Step::Roll => self.log.roll().unwrap(),
+            Step::Clean { keys_max } => {
+                self.clean(*keys_max).unwrap();
+            }
+            Step::Reopen { clean } => {
+                if *clean {
+                    self.log.close(true).unwrap();
+                    self.durable = self.log.end_offset();
+                }
+                self.reopen(*clean);
+            }
+            Step::PowerCut { seed } => {
+                self.storage.power_cut(&mut choices(*seed));
+                self.reopen(false);
+            }
+            Step::Break {
+                skip,
+                tear,
+                power_cut,
+            } => {
+                self.log.flush().unwrap();
+                self.durable = self.log.end_offset();
+                let fault = if *tear {
+                    Fault::Tear
+                } else {
+                    Fault::Fail(std::io::ErrorKind::Other)
+                };
+                self.storage.break_at(None, *skip, fault, true);
+                if let Err(error) = self.clean(1000) {
+                    let expected = matches!(
+                        error,
+                        LogError::Io { .. } | LogError::Offline { .. } | LogError::Corrupt { .. }
+                    );
+                    assert!(expected, "{error}");
+                }
+                self.storage.repair();
+                if power_cut % 2 == 0 {
+                    self.storage.power_cut(&mut choices(*power_cut));
+                }
+                self.reopen(false);
+            }
+        }
+        self.check();
+        self.check_producers();
+    }
+
+    fn reopen(&mut self, clean: bool) {
+        let hints = Hints {
+            clean,
+            recovery_point: self.log.flushed_offset().min(self.durable),
+            cleaned_offset: self.log.cleaned_offset(),
+            ..Hints::default()
+        };
+        self.log = open(&self.storage, hints).unwrap();
+        let end = self.log.end_offset();
+        assert!(end >= self.durable, "{end} of {} are left", self.durable);
+        // What was not flushed may be lost; and since a compacted log has gaps, not only from its end.
+        let (_, there) = read_all(&self.log, end);
+        let durable = self.durable;
+        let is_there = |offset: i64| {
+            let batch = there.partition_point(|batch| batch.last_offset() < offset);
+            offset < durable
+                || there
+                    .get(batch)
+                    .is_some_and(|batch| batch.base_offset <= offset)
+        };
+        self.entries.retain(|entry| is_there(entry.offset));
+        self.markers.retain(|offset, _| is_there(*offset));
+        self.transactional.retain(|offset, _| is_there(*offset));
+        self.log.set_high_watermark(end);
+        self.durable = end;
+        self.sequences.clear();
+        let writer = self.log.writer.lock();
+        for (id, producer) in writer.producers.producers() {
+            // Of some only a marker is known.
+            if let Some(last) = producer.last_batch() {
+                self.sequences.insert(id, last.last_sequence + 1);
+            }
+        }
+        drop(writer);
+        self.epoch += 1;
+        self.log.begin_epoch(self.epoch).unwrap();
+    }
+
+    fn check(&self) {
+        self.log.set_high_watermark(self.log.end_offset());
+        let (entries, _) = read_all(&self.log, self.log.last_stable_offset());
+        let committed = self.committed();
+        // Nothing is there that nobody wrote or that was taken back, or elsewhere, or twice.
+        let mut written = committed.iter();
+        for entry in &entries {
+            assert!(written.any(|wrote| wrote == entry), "{entry:?}");
+        }
+        assert_eq!(
+            last_values(&entries),
+            last_values(&committed),
+            "the last value of each key"
+        );
+        // What is clean holds one record of each key at most, what nobody cleaned everything.
+        let clean = self.log.cleaned_offset().unwrap_or(0);
+        let mut keys = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| entry.offset < clean) {
+            let twice = keys.insert(&entry.key, entry.offset);
+            assert_eq!(twice, None, "{:?} below {clean}", entry.key);
+        }
+        let dirty = |entries: &[Entry]| {
+            entries
+                .iter()
+                .filter(|entry| entry.offset >= clean.max(self.attempted))
+                .count()
+        };
+        assert_eq!(dirty(&entries), dirty(&committed));
+        for entry in entries.iter().step_by(3) {
+            let found = self.log.offset_for_timestamp(entry.timestamp_ms).unwrap();
+            assert_eq!(found.unwrap().offset, entry.offset);
+        }
+    }
+
+    /// What the log remembers of producers is there for the next one that opens it.
+    fn check_producers(&self) {
+        let (_, batches) = read_all(&self.log, self.log.end_offset());
+        let writer = self.log.writer.lock();
+        for (id, producer) in writer.producers.producers() {
+            let Some(last) = producer.last_batch() else {
+                continue;
+            };
+            let mut latest = batches.iter().rev().filter(|batch| !batch.is_control());
+            let batch = latest.find(|batch| batch.producer_id == id);
+            let batch = batch.unwrap_or_else(|| panic!("no batch of producer {id}"));
+            assert_eq!(
+                (batch.last_offset(), batch.last_sequence()),
+                (last.last_offset, last.last_sequence)
+            );
+        }
+    }
+
+    /// What a tool that reads the folder finds wrong. Snapshots are written without an fsync: a power cut may take them.
+    fn damage(&self) -> Vec<String> {
+        let storage: Arc<dyn Storage> = Arc::new(self.storage.clone());
+        let report = verify(&storage, Path::new(FOLDER)).unwrap();
+        report
+            .damage
+            .iter()
+            .map(|damage| format!("{damage:?}"))
+            .filter(|damage| !damage.contains(".snapshot"))
+            .collect()
+    }
+}
+
+/// Key to the offset of its value.
+fn last_values(entries: &[Entry]) -> BTreeMap<Vec<u8>, i64> {
+    let mut last = BTreeMap::new();
+    for entry in entries {
+        let key = entry.key.clone().unwrap();
+        match &entry.value {
+            Some(_) => last.insert(key, entry.offset),
+            None => last.remove(&key),
+        };
+    }
+    last
+}
+
+/// The committed records before `upper_bound`, and the headers of all batches there, as a reader sees them that is told of aborted transactions.
+fn read_all(log: &Log, upper_bound: i64) -> (Vec<Entry>, Vec<BatchHeader>) {
+    let (mut entries, mut headers) = (Vec::new(), Vec::new());
+    let (mut offset, mut scratch) = (log.start_offset(), Scratch::default());
+    let limits = Limits::default();
+    loop {
+        let info = log.read(offset, 700, upper_bound, true).unwrap();
+        let aborted: Vec<_> = log
+            .aborted_transactions(offset, &info)
+            .unwrap()
+            .iter()
+            .map(|aborted| AbortedTransaction {
+                producer_id: aborted.producer_id,
+                first_offset: aborted.first_offset,
+            })
+            .collect();
+        let mut aborted = AbortedTransactions::new(&aborted);
+        let Some(slice) = info.slice else {
+            return (entries, headers);
+        };
+        let bytes = slice.read().unwrap();
+        for batch in Batches::new(&bytes).map_while(std::result::Result::ok) {
+            crate::records::check_crc(batch.bytes, &batch.header).unwrap();
+            headers.push(batch.header);
+            offset = batch.header.last_offset() + 1;
+            if !aborted.is_visible(&batch, &limits, &mut scratch).unwrap() {
+                continue;
+            }
+            for record in Records::new(&batch, &limits, &mut scratch).unwrap() {
+                let record = record.unwrap();
+                entries.push(Entry {
+                    offset: record.offset,
+                    key: record.key.map(<[u8]>::to_vec),
+                    value: record.value.map(<[u8]>::to_vec),
+                    timestamp_ms: record.timestamp_ms,
+                });
+            }
+        }
+    }
+}
+
+/// All of a log without transactions.
+fn all_of(model: &Model) -> Vec<Entry> {
+    read_all(&model.log, model.log.end_offset()).0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_compacted_log_is_its_model(steps in prop::collection::vec(step(), 1..80)) {
+        let mut model = Model::new();
+        for step in &steps {
+            model.run(step);
+        }
+        model.log.close(true).unwrap();
+        prop_assert_eq!(model.damage(), Vec::<String>::new());
+    }
+}
+
+/// A log of several segments, of which some were cleaned before.
+fn prepared() -> Model {
+    let mut model = Model::new();
+    for turn in 0..60u8 {
+        let keys = [turn % 5, turn % 7, 7 + turn % 3];
+        let codec = if turn % 3 == 0 {
+            Codec::Zstd
+        } else {
+            Codec::None
+        };
+        model.append(&keys, turn % 11 == 0, Some(i64::from(turn % 2)), codec);
+        if turn % 4 == 0 {
+            model.append(&[turn % 5], false, Some(10), Codec::None);
+        }
+        if turn % 8 == 0 {
+            let outcome = if turn % 16 == 0 {
+                Outcome::Abort
+            } else {
+                Outcome::Commit
+            };
+            model.end(10, outcome);
+        }
+        if turn == 20 {
+            model.clean(1000).unwrap();
+        }
+    }
+    model.log.flush().unwrap();
+    model.durable = model.log.end_offset();
+    model
+}
+
+/// The crash points: every operation of the disk in a cleaning is the last one, in turn, with and without a power cut after it.
+#[test]
+fn a_crash_at_any_point_of_a_cleaning_loses_nothing() {
+    let mut completed = 0;
+    for skip in 0..10_000 {
+        let mut model = prepared();
+        let fault = Fault::Fail(std::io::ErrorKind::Other);
+        model.storage.break_at(None, skip, fault, true);
+        let done = model.clean(1000).is_ok();
+        model.storage.repair();
+        for seed in [None, Some(skip), Some(skip + 77)] {
+            if let Some(seed) = seed {
+                model.storage.power_cut(&mut choices(seed));
+            }
+            model.reopen(false);
+            model.check();
+            model.check_producers();
+        }
+        // And the next cleaning goes on from there.
+        model.append(&[1], false, None, Codec::None);
+        model.log.roll().unwrap();
+        model.clean(1000).unwrap();
+        model.check();
+        model.log.close(true).unwrap();
+        assert_eq!(
+            model.damage(),
+            Vec::<String>::new(),
+            "after operation {skip}"
+        );
+        completed += usize::from(done);
+        if completed > 2 {
+            assert!(skip > 50, "only {skip} operations");
+            return;
+        }
+    }
+    panic!("a cleaning does not end");
+}
+
+#[test]
+fn tombstones_go_when_the_part_that_holds_them_was_clean_for_long_enough() {
+    let mut model = Model::new();
+    let tombstones = |model: &Model| {
+        let entries = all_of(model);
+        entries.iter().filter(|entry| entry.value.is_none()).count()
+    };
+    model.append(&[1, 2, 3], false, None, Codec::None);
+    model.append(&[1, 2], true, None, Codec::None);
+    model.log.roll().unwrap();
+    model.clean(1000).unwrap();
+    assert_eq!(tombstones(&model), 2, "a first cleaning keeps them");
+    model.append(&[4], false, None, Codec::None);
+    model.log.roll().unwrap();
+    model.clean(1000).unwrap();
+    assert_eq!(
+        tombstones(&model),
+        2,
+        "and so does the next while delete.retention.ms lasts"
+    );
+    model.log.update_config(LogConfig {
+        delete_retention_ms: 0,
+        ..config()
+    });
+    model.append(&[5], false, None, Codec::None);
+    model.log.roll().unwrap();
+    model.clean(1000).unwrap();
+    assert_eq!(tombstones(&model), 0);
+    let entries = all_of(&model);
+    let keys: Vec<u8> = entries
+        .iter()
+        .map(|entry| entry.key.as_ref().unwrap()[0])
+        .collect();
+    assert_eq!(keys, [3, 4, 5]);
+}
+
+#[test]
+fn records_without_key_from_before_the_topic_was_compacted_go() {
+    let mut model = Model::new();
+    model.log.update_config(LogConfig {
+        compact: false,
+        ..config()
+    });
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1, None, Some(b"no key"), &[]).unwrap();
+    builder.append(2, Some(b"k"), Some(b"v"), &[]).unwrap();
+    let mut batch = builder.finish().unwrap();
+    model.log.append(&mut batch, 0, Origin::Client, 0).unwrap();
+    model.log.roll().unwrap();
+    assert_eq!(model.log.cleanable(0).unwrap(), None, "it is not compacted");
+    model.log.update_config(config());
+    let report = model.clean(1000).unwrap().unwrap();
+    assert_eq!((report.records_keyless, report.records_written), (1, 1));
+    let entries = all_of(&model);
+    assert_eq!(
+        entries.iter().map(|entry| entry.offset).collect::<Vec<_>>(),
+        [1]
+    );
+    model.entries = entries;
+    model.check();
+}
+
+#[test]
+fn small_segments_become_one_and_readers_go_on_in_what_they_hold() {
+    let mut model = prepared();
+    let held: Vec<_> = (0..model.log.end_offset())
+        .step_by(7)
+        .map(|offset| {
+            let slice = model.log.read(offset, 1, i64::MAX, true).unwrap().slice;
+            let slice = slice.unwrap();
+            let bytes = slice.read().unwrap();
+            (slice, bytes)
+        })
+        .collect();
+    for (slice, _) in &held {
+        slice.file.close();
+    }
+    let before = model.log.segments().len();
+    for _ in 0..3 {
+        model.append(&[1], false, None, Codec::None);
+        model.log.roll().unwrap();
+        model.clean(1000).unwrap();
+    }
+    let after = model.log.segments().len();
+    assert!(after < before / 2, "{before} segments became {after}");
+    for (slice, bytes) in &held {
+        assert_eq!(&slice.read().unwrap(), bytes);
+    }
+    // Only what is in use is there: no file of the old segments, no snapshot of theirs.
+    let names: Vec<_> = model.storage.list(Path::new(FOLDER)).unwrap();
+    let logs = names
+        .iter()
+        .filter(|entry| entry.name.ends_with(".log"))
+        .count();
+    let snapshots = names
+        .iter()
+        .filter(|entry| entry.name.ends_with(".snapshot"))
+        .count();
+    assert_eq!(logs, after);
+    assert!(snapshots <= after + 1, "{names:?}");
+    let odd = |entry: &&crate::storage::Entry| {
+        [".cleaned", ".swap", ".deleted"]
+            .iter()
+            .any(|end| entry.name.ends_with(end))
+    };
+    assert_eq!(names.iter().find(odd), None);
+    model.check();
+}
+
+#[test]
+fn a_truncation_or_the_logs_end_stops_a_cleaning() {
+    let model = prepared();
+    let cleanable = model.log.cleanable(0).unwrap().unwrap();
+    let (from, to) = (
+        cleanable.first_dirty_offset,
+        cleanable.first_uncleanable_offset,
+    );
+    let cleaner = Cleaner::new(settings());
+    cleaner.stop();
+    let stopped = |result: Result<CleanReport>| match result {
+        Err(LogError::CleaningStopped(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        stopped(model.log.clean(&cleaner, from, to)),
+        "the cleaner stops"
+    );
+    let cleaner = Cleaner::new(settings());
+    {
+        let _busy = model.log.cleaning.lock();
+        assert_eq!(model.log.cleanable(0).unwrap(), None);
+        assert_eq!(
+            stopped(model.log.clean(&cleaner, from, to)),
+            "another thread cleans it"
+        );
+    }
+    model.check();
+    model.log.clean(&cleaner, from, to).unwrap();
+    model.log.close(true).unwrap();
+    assert!(matches!(
+        model.log.clean(&cleaner, from, to),
+        Err(LogError::Closed(_))
+    ));
+    assert_eq!(model.log.cleanable(0).unwrap(), None);
+}
+
+#[test]
+fn what_was_cut_off_is_dirty_again() {
+    let mut model = prepared();
+    model.log.set_high_watermark(model.log.end_offset());
+    model.clean(1000).unwrap();
+    let cleaned = model.log.cleaned_offset().unwrap();
+    model.log.truncate_to(cleaned / 2).unwrap();
+    assert!(model.log.cleaned_offset().unwrap() <= cleaned / 2);
+    let end = model.log.end_offset();
+    model.entries = all_of(&model);
+    model.durable = end;
+    model.sequences.clear();
+    for turn in 0..20 {
+        model.append(&[turn % 3], false, None, Codec::None);
+    }
+    model.log.roll().unwrap();
+    model.clean(1000).unwrap();
+    model.check();
+}
+
+#[test]
+fn the_ratio_and_the_lags_say_what_is_due() {
+    let mut model = prepared();
+    let end = model.log.end_offset();
+    model.log.set_high_watermark(end);
+    let now_ms = model.clock_ms;
+    let cleanable = model.log.cleanable(now_ms).unwrap().unwrap();
+    let active = model.log.segments().last().unwrap().base_offset;
+    assert_eq!(
+        cleanable.first_dirty_offset,
+        model.log.cleaned_offset().unwrap()
+    );
+    assert_eq!(cleanable.first_uncleanable_offset, active);
+    let bytes = |range: std::ops::Range<i64>| -> u64 {
+        let segments = model.log.segments();
+        let inside = segments
+            .iter()
+            .filter(|segment| range.contains(&segment.base_offset));
+        inside.map(|segment| segment.size_bytes()).sum()
+    };
+    let dirty = cleanable.first_dirty_offset;
+    assert_eq!(cleanable.clean_bytes, bytes(0..dirty));
+    assert_eq!(cleanable.cleanable_bytes, bytes(dirty..active));
+    assert_eq!((cleanable.overdue_ms, cleanable.dirty_ratio_min), (0, 0.5));
+    // Below the high watermark only, by whole segments.
+    let segments = model.log.segments();
+    let third = segments[segments.len() - 3].base_offset;
+    model.log.set_high_watermark(third + 1);
+    let lower = model.log.cleanable(now_ms).unwrap().unwrap();
+    assert_eq!(lower.first_uncleanable_offset, third);
+    model.log.set_high_watermark(end);
+    // What is too young waits.
+    model.log.update_config(LogConfig {
+        min_compaction_lag_ms: 10,
+        ..config()
+    });
+    let young = model.log.cleanable(now_ms).unwrap().unwrap();
+    assert!(young.first_uncleanable_offset < active);
+    let later = model.log.cleanable(now_ms + 1000).unwrap().unwrap();
+    assert_eq!(later.first_uncleanable_offset, active);
+    // What is too old does not.
+    model.log.update_config(LogConfig {
+        max_compaction_lag_ms: 50,
+        ..config()
+    });
+    let first = segments
+        .iter()
+        .find(|segment| segment.base_offset >= dirty)
+        .unwrap();
+    let overdue = model
+        .log
+        .cleanable(now_ms + 1000)
+        .unwrap()
+        .unwrap()
+        .overdue_ms;
+    assert_eq!(
+        overdue,
+        now_ms + 1000 - 50 - first.first_timestamp_ms().unwrap()
+    );
+    model.clean(1000).unwrap();
+    assert_eq!(
+        model
+            .log
+            .cleanable(now_ms + 1000)
+            .unwrap()
+            .unwrap()
+            .overdue_ms,
+        0
+    );
+}
+
+#[test]
+fn a_log_that_cannot_be_cleaned_is_set_aside_with_the_reason() {
+    let mut model = prepared();
+    let segments = model.log.segments();
+    let path = segments[segments.len() - 3].file.path();
+    let file = model
+        .storage
+        .open(&path, crate::storage::Mode::Write)
+        .unwrap();
+    file.write_at(b"?", 80).unwrap();
+    let error = model.clean(1000).unwrap_err();
+    model.log.set_aside(&LogError::CleaningStopped("not this"));
+    assert_eq!(model.log.uncleanable(), None);
+    model.log.set_aside(&error);
+    let reason = model.log.uncleanable().unwrap();
+    assert!(
+        reason.contains("checksum") && reason.contains(".log"),
+        "{reason}"
+    );
+    assert_eq!(model.log.cleanable(0).unwrap(), None);
+}

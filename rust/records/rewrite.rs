@@ -1,0 +1,55 @@
+//! A batch with fewer records than it had: what compaction leaves.
+//!
+//! First and last offset, sequence, producer and leader epoch stay, so that offsets never change and a producer's last sequence number stays
+//! known. Records stay byte for byte: their offsets and timestamps are relative to header fields that stay too.
+
+use super::batch::{
+    self, BatchHeader, CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_TIMESTAMP, set_crc,
+};
+use super::compression::{Codec, Compressor};
+use super::error::RecordError;
+
+/// Writes a batch like `header` into `out` (emptied first), with `count` of its records, packed with its codec. `max_timestamp_ms` is theirs.
+pub fn rewrite(
+    header: &BatchHeader,
+    records: &[u8],
+    count: i32,
+    max_timestamp_ms: i64,
+    compressor: &mut Compressor,
+    out: &mut Vec<u8>,
+) -> Result<(), RecordError> {
+    out.clear();
+    out.resize(HEADER_BYTES, 0);
+    compressor.compress(header.compression()?, None, records, out);
+    let mut header = BatchHeader {
+        record_count: count,
+        ..*header
+    };
+    if !header.is_log_append_time() {
+        header.max_timestamp = max_timestamp_ms;
+    }
+    finish(header, out)
+}
+
+/// Writes a batch like `header` without any record into `out` (emptied first).
+pub fn rewrite_empty(header: &BatchHeader, out: &mut Vec<u8>) -> Result<(), RecordError> {
+    out.clear();
+    out.resize(HEADER_BYTES, 0);
+    let header = BatchHeader {
+        attributes: header.attributes & !CODEC_MASK | Codec::None as i16,
+        base_timestamp: NO_TIMESTAMP,
+        record_count: 0,
+        ..*header
+    };
+    finish(header, out)
+}
+
+fn finish(mut header: BatchHeader, out: &mut [u8]) -> Result<(), RecordError> {
+    header.batch_length = i32::try_from(out.len() - LOG_OVERHEAD_BYTES).map_err(|_| {
+        let problem = format!("a batch of {} bytes does not fit the format", out.len());
+        RecordError::invalid("batch_length", batch::BATCH_LENGTH, problem)
+    })?;
+    header.write(out);
+    set_crc(out);
+    Ok(())
+}
