@@ -122,6 +122,7 @@ soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds, whole
 bench: $(STAMPS)/test-tools clients-tools ## the figures of docs/benchmarks.md, on this machine
 	cargo bench --quiet --no-default-features --bench records
 	cargo bench --quiet --no-default-features --bench log
+	cargo bench --quiet --no-default-features --bench cleaner
 	$(BIN)/python benches/wire.py
 	$(BIN)/python benches/net_hub.py
 	$(BIN)/python benches/broker.py

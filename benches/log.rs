@@ -64,6 +64,9 @@ impl Storage for Swallowing {
     fn create_directory(&self, path: &Path) -> io::Result<()> {
         self.0.create_directory(path)
     }
+    fn set_modified(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
+        self.0.set_modified(path, modified_ms)
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.0.rename(from, to)
     }

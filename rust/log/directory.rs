@@ -351,15 +351,22 @@ impl LogDirectory {
 
     /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.
     pub fn delete(&self, partition: &TopicPartition, unique_id: u128) -> Result<()> {
-        let log = {
+        let (log, noted) = {
             let mut state = self.state.lock();
+            let noted = state.start_offsets.contains_key(partition)
+                || state.cleaned_offsets.contains_key(partition);
             state.forget(partition);
-            state.logs.remove(partition)
+            (state.logs.remove(partition), noted)
         };
-        match log {
-            Some(log) => log.delete(unique_id),
-            None => Ok(()),
+        let Some(log) = log else {
+            return Ok(());
+        };
+        // Offsets in the files that mean nothing for the next one of this name, and would be believed after a crash.
+        if noted || explicit_start(&log).is_some() || log.cleaned_offset().is_some() {
+            self.checkpoint_start_offsets()?;
+            self.checkpoint_cleaned_offsets()?;
         }
+        log.delete(unique_id)
     }
 
     /// Reads a partition from its first byte, cuts it at the first damage and rebuilds what is derived from its batches, whatever the checkpoints say.

@@ -119,6 +119,11 @@ pub fn replace(
         let epoch = current.expected_epoch.load(Ordering::Acquire);
         future.expected_epoch.store(epoch, Ordering::Release);
     }
+    if current.cleaned_offset().is_some() {
+        // Batches may have been copied before they were cleaned.
+        future.note_cleaned(future.start_offset());
+        to.checkpoint_cleaned_offsets()?;
+    }
     // Before its name says that it is the log: deleted records must not come back.
     to.checkpoint_start_offsets()?;
     to.take_place(future)?;
@@ -135,6 +140,8 @@ pub fn replace(
 }
 
 fn retire(current: &Arc<Log>, from: &LogDirectory, unique_id: u128) -> Result<()> {
+    // A cleaning that is at work sees that the log has moved, and stops.
+    let _cleaning = current.cleaning.lock();
     from.forget(&current.partition);
     let path = current.folder.path();
     let deleted = path.with_file_name(current.partition.deleted_folder_name(unique_id));
@@ -142,6 +149,9 @@ fn retire(current: &Arc<Log>, from: &LogDirectory, unique_id: u128) -> Result<()
     from.checkpoint_recovery_points()?;
     from.checkpoint_start_offsets()?;
     from.checkpoint_high_watermarks()?;
+    if current.cleaned_offset().is_some() {
+        from.checkpoint_cleaned_offsets()?;
+    }
     let delay = Duration::from_millis(current.config().file_delete_delay_ms);
     let (home, folder) = (Arc::clone(&current.home), Arc::clone(&current.folder));
     reaper().later(delay, move || {

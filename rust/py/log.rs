@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::buffer::Input;
+use super::cleaner::Cleanable;
 use super::coordinator;
 use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
@@ -61,7 +62,8 @@ impl LogConfig {
         index_interval_bytes=4096, flush_messages=i64::MAX, flush_ms=i64::MAX, retention_bytes=-1, retention_ms=604_800_000,
         max_message_bytes=1_048_588, message_format=2, compression_type="producer", message_timestamp_type="CreateTime",
         message_timestamp_difference_max_ms=i64::MAX,
-        file_delete_delay_ms=60_000, cleanup_policy="delete", max_compaction_lag_ms=i64::MAX, producer_id_expiration_ms=604_800_000, verify_transactions=false))]
+        file_delete_delay_ms=60_000, cleanup_policy="delete", max_compaction_lag_ms=i64::MAX, min_compaction_lag_ms=0,
+        min_cleanable_dirty_ratio=0.5, delete_retention_ms=86_400_000, producer_id_expiration_ms=604_800_000, verify_transactions=false))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         segment_bytes: u32,
@@ -81,6 +83,9 @@ impl LogConfig {
         file_delete_delay_ms: u64,
         cleanup_policy: &str,
         max_compaction_lag_ms: i64,
+        min_compaction_lag_ms: i64,
+        min_cleanable_dirty_ratio: f64,
+        delete_retention_ms: i64,
         producer_id_expiration_ms: i64,
         verify_transactions: bool,
     ) -> PyResult<Self> {
@@ -126,6 +131,9 @@ impl LogConfig {
             delete: has("delete"),
             compact: has("compact"),
             max_compaction_lag_ms,
+            min_compaction_lag_ms,
+            min_cleanable_dirty_ratio,
+            delete_retention_ms,
             producer_id_expiration_ms,
             verify_transactions,
         }))
@@ -638,6 +646,16 @@ impl Log {
         self.log.expire_producers(now_ms)
     }
 
+    #[getter]
+    fn cleaned_offset(&self) -> Option<i64> {
+        self.log.cleaned_offset()
+    }
+
+    #[getter]
+    fn uncleanable(&self) -> Option<String> {
+        self.log.uncleanable()
+    }
+
     fn update_config(&self, config: &LogConfig) {
         self.log.update_config(config.0.clone());
     }
@@ -667,6 +685,10 @@ pub struct LogDirectory {
 }
 
 impl LogDirectory {
+    pub(super) fn native(&self) -> Arc<log::LogDirectory> {
+        Arc::clone(&self.directory)
+    }
+
     fn log(&self, log: Arc<log::Log>) -> Log {
         Log {
             log,
@@ -852,6 +874,11 @@ impl LogDirectory {
 
     fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
         Ok(py.detach(|| self.directory.delete_old_segments(now_ms))?)
+    }
+
+    fn cleanable(&self, py: Python<'_>, now_ms: i64) -> Vec<Cleanable> {
+        let logs = py.detach(|| self.directory.cleanable(now_ms));
+        logs.into_iter().map(Cleanable::from).collect()
     }
 
     fn checkpoint_recovery_points(&self, py: Python<'_>) -> PyResult<()> {

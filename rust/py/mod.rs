@@ -1,6 +1,7 @@
 //! What Python sees: one file per room, each function three lines: take, call, map. Nothing outside this folder knows Python.
 
 pub mod buffer;
+mod cleaner;
 mod client;
 mod conversion;
 mod coordinator;
@@ -21,6 +22,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
     records::register(module)?;
     log::register(module)?;
+    cleaner::register(module)?;
     wire::register(module)?;
     net::register(module)?;
     client::register(module)?;

@@ -32,6 +32,7 @@ from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
 from ottla.coordination.tree import Tree
 from ottla.net import Server
+from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
 from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.log_manager import LogManager
@@ -64,6 +65,7 @@ class Broker:
         self.failing_directories = FailingDirectories(tree, broker_id, self.replicas, logs)
         self.turn = Turn(self.replicas)
         self.server.served = self.turn.end
+        self.cleaner = Cleaner(logs, self.server, lambda: self.config)
         self.metadata = MetadataCache()
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(self)
@@ -124,6 +126,7 @@ class Broker:
             nursery.start_soon(self.deadlines.run)
             nursery.start_soon(self.logs.run)
             nursery.start_soon(self.replicas.moves.run)
+            nursery.start_soon(self.cleaner.run)
             nursery.start_soon(self.replicas.watch_log_starts)
             await self.client_quotas.load(self.tree)
             self._quotas_changed(requests)

@@ -9,6 +9,7 @@ import trio
 from ottla.broker import connection_limits
 from ottla.config.table import DYNAMIC_SETTINGS, TOPIC_SETTINGS
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
+from ottla.replication import cleaner
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -47,6 +48,7 @@ def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
     broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)
     broker.settings.subscribe(["advertised.listeners"], addresses)
+    broker.settings.subscribe(cleaner.SETTINGS, broker.cleaner.settings_changed)
 
 
 async def _register_again(broker: Broker) -> None:

@@ -27,6 +27,13 @@ _READ: Final = frozenset(
         "group.max.session.timeout.ms",
         "group.max.size",
         "group.min.session.timeout.ms",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.enable",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
         "log.flush.offset.checkpoint.interval.ms",
         "log.flush.on.acks.all",
         "log.flush.start.offset.checkpoint.interval.ms",
@@ -96,6 +103,7 @@ EFFECTIVE_OF_TOPICS: Final = frozenset(
     {
         "cleanup.policy",
         "compression.type",
+        "delete.retention.ms",
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
@@ -106,6 +114,8 @@ EFFECTIVE_OF_TOPICS: Final = frozenset(
         "message.format.version",
         "message.timestamp.difference.max.ms",
         "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
         "min.insync.replicas",
         "retention.bytes",
         "retention.ms",
@@ -127,8 +137,5 @@ def _of_brokers() -> frozenset[str]:
 EFFECTIVE: Final = _of_brokers()
 """The settings of brokers that do something, also those that are only the default of a topic's."""
 
-PARTIAL: Final = {
-    "cleanup.policy": "with compact, records need keys and nothing is deleted; nothing is compacted yet.",
-    "max.compaction.lag.ms": "it closes segments in time; nothing is compacted yet.",
-}
+PARTIAL: Final[dict[str, str]] = {}
 """What some settings do less than their description says."""

@@ -20,7 +20,7 @@ from ottla.errors import KafkaError, LogDirNotFound, StorageError
 from ottla.replication.data_directory import DataDirectory, common_identity, open_all
 
 if TYPE_CHECKING:
-    from ottla._core import Log
+    from ottla._core import Cleanable, Log
     from ottla.net import Server
 
 logger = logging.getLogger("ottla.log_manager")
@@ -443,6 +443,12 @@ class LogManager:
                 self._checkpoint_start_offsets,
             )
 
+    def cleanable(self, now_ms: int) -> dict[Cleanable, LogDirectory]:
+        """The compacted logs with what there is to clean in them, and where they are."""
+        found: dict[Cleanable, LogDirectory] = {}
+        self._in_each(lambda native: found.update(dict.fromkeys(native.cleanable(now_ms), native)))
+        return found
+
     def _delete_old(self) -> None:
         now_ms = time.time_ns() // 1_000_000
         self._in_each(lambda native: native.delete_old_segments(now_ms))
@@ -506,6 +512,9 @@ def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
         file_delete_delay_ms=topic.get_int("file.delete.delay.ms"),
         cleanup_policy=",".join(topic.get_list("cleanup.policy")),
         max_compaction_lag_ms=topic.get_int("max.compaction.lag.ms"),
+        min_compaction_lag_ms=topic.get_int("min.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=topic.get_float("min.cleanable.dirty.ratio"),
+        delete_retention_ms=topic.get_int("delete.retention.ms"),
         verify_transactions=True,
         producer_id_expiration_ms=broker.get_int("transactional.id.expiration.ms"),
     )

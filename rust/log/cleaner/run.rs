@@ -60,6 +60,7 @@ pub struct CleanReport {
     pub records_keyless: u64,
     pub segments_read: usize,
     pub segments_written: usize,
+    pub map_bytes: usize,
     /// Keys in the map, and how full that made it, as a part of 1.
     pub map_keys: usize,
     pub map_utilization: f64,
@@ -103,6 +104,7 @@ impl Log {
             return Err(LogError::CleaningStopped("another thread cleans it"));
         };
         self.check_writable()?;
+        self.check_in_place()?;
         if let Some(log) = self.this.upgrade() {
             // What makes older records needless must not be lost when they are gone.
             log.flush()?;
@@ -125,6 +127,16 @@ impl Log {
             self.note_cleaned(report.end_offset);
         }
         Ok(report)
+    }
+}
+
+impl Log {
+    /// An error once another directory has the partition.
+    fn check_in_place(&self) -> Result<()> {
+        match self.successor.get() {
+            Some(_) => Err(LogError::CleaningStopped("the log has moved")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -151,6 +163,7 @@ impl Run<'_> {
         let end_offset = map.latest_offset() + 1;
         self.report.first_offset = first_dirty;
         self.report.end_offset = end_offset;
+        self.report.map_bytes = map.bytes();
         self.report.map_keys = map.keys();
         self.report.map_utilization = map.utilization();
         self.report.map_duration = begin.elapsed();
@@ -208,6 +221,7 @@ impl Run<'_> {
     /// An error if the cleaning should end here.
     fn go_on(&self) -> Result<()> {
         self.log.check_writable()?;
+        self.log.check_in_place()?;
         if self.cleaner.is_stopped() {
             return Err(LogError::CleaningStopped("the cleaner stops"));
         }
