@@ -11,6 +11,13 @@ from ottla.wire.headers import request_frame
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from ottla.wire.k44_incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.peers.ottla import Broker, Brokers
 
 
@@ -57,6 +64,25 @@ class Client(BlockingConnection):
         if version >= 3:
             request.transactional_id = None
         return self.call(PRODUCE, request, version)
+
+    def alter(self, kind: int, name: str, settings: dict[str, str]) -> None:
+        changes = [
+            AlterableConfig(name=setting, config_operation=0, value=value) for setting, value in settings.items()
+        ]
+        row = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+        answer = self.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[row]))
+        assert [(row.error_code, row.error_message) for row in answer.responses] == [(0, None)]
+
+    def alter_topic(self, topic: str, settings: dict[str, str]) -> None:
+        self.alter(2, topic, settings)
+
+    def alter_broker(self, broker: str, settings: dict[str, str]) -> None:
+        """Of all brokers if `broker` is empty."""
+        self.alter(4, broker, settings)
+
+    def delete_topic(self, topic: str) -> None:
+        answer = self.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000))
+        assert [(row.name, row.error_code) for row in answer.responses] == [(topic, 0)]
 
     def produce_silently(self, topic: str, records: bytes) -> None:
         """With acks=0, to which there is no answer."""

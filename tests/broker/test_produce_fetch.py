@@ -19,12 +19,6 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.k44_incremental_alter_configs import (
-    INCREMENTAL_ALTER_CONFIGS,
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from tests.broker.conftest import Client, batch, connect, values
 from tests.peers.ottla import Broker, Brokers
 
@@ -178,10 +172,7 @@ def test_whether_a_topic_is_compacted_may_change(client: Client) -> None:
     client.create("switched")
 
     def switch(policy: str) -> None:
-        change = AlterableConfig(name="cleanup.policy", config_operation=0, value=policy)
-        row = AlterConfigsResource(resource_type=2, resource_name="switched", configs=[change])
-        answer = client.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[row]))
-        assert [row.error_code for row in answer.responses] == [0]
+        client.alter_topic("switched", {"cleanup.policy": policy})
 
     def produced(wanted: int) -> bool:
         """Brokers learn of the change a moment after the answer."""
