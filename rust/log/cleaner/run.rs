@@ -235,10 +235,14 @@ impl Run<'_> {
     fn took(&mut self, bytes: usize) -> Result<()> {
         self.untaken_bytes += bytes as u64;
         if self.untaken_bytes >= self.cleaner.io_bytes() as u64 {
-            let bytes = std::mem::take(&mut self.untaken_bytes);
-            self.cleaner.throttle.take(bytes, || self.go_on())?;
+            self.pay()?;
         }
         Ok(())
+    }
+
+    fn pay(&mut self) -> Result<()> {
+        let bytes = std::mem::take(&mut self.untaken_bytes);
+        self.cleaner.throttle.take(bytes, || self.go_on())
     }
 
     /// The last offset of each key in the dirty part, as far as the map has room.
@@ -299,6 +303,7 @@ impl Run<'_> {
             self.report.map_bytes_read += bytes.len() as u64;
             self.took(bytes.len())?;
         }
+        self.pay()?;
         Ok(true)
     }
 
@@ -365,7 +370,7 @@ impl Run<'_> {
             self.report.bytes_read += bytes.len() as u64;
             self.took(bytes.len() + (into.cleaned.bytes() - before) as usize)?;
         }
-        Ok(())
+        self.pay()
     }
 
     fn clean_batch(
