@@ -45,7 +45,7 @@ pub enum LogError {
     #[error("{0}")]
     InvalidRecord(String),
     /// Some records of a batch break a rule of the topic, so none is stored: index in the batch and reason of each (KIP-467).
-    #[error("One or more records have been rejected")]
+    #[error("One or more records have been rejected, the first ({}) because {}", .0.first().map_or(-1, |first| first.0), .0.first().map_or("", |first| &first.1))]
     RejectedRecords(Vec<(i32, String)>),
     /// The same, and at least one for its timestamp.
     #[error("One or more records have been rejected due to invalid timestamp")]

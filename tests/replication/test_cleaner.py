@@ -102,7 +102,7 @@ def test_a_log_with_damage_is_set_aside(tmp_path: Path) -> None:
     content[70] ^= 1
     first.write_bytes(content)
     candidates = {found.partition: found for found in directory.cleanable(0)}
-    with pytest.raises(Exception, match=r"00000000000000000000\.log at byte 0: the stored checksum"):
+    with pytest.raises(Exception, match=r"00000000000000000000\.log at byte 0: .* the stored checksum"):
         clean(directory, candidates[1])
     assert "checksum" in (bad.uncleanable or "")
     assert [found.partition for found in directory.cleanable(0)] == [0]

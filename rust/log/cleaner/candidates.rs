@@ -64,11 +64,15 @@ impl Log {
                     .iter()
                     .take_while(|segment| segment.base_offset < first_dirty_offset),
             ),
-            cleanable_bytes: bytes(
-                &mut closed[floor(closed, from)..]
-                    .iter()
-                    .take_while(|segment| segment.base_offset < first_uncleanable_offset),
-            ),
+            cleanable_bytes: if from < first_uncleanable_offset {
+                bytes(
+                    &mut closed[floor(closed, from)..]
+                        .iter()
+                        .take_while(|segment| segment.base_offset < first_uncleanable_offset),
+                )
+            } else {
+                0
+            },
             overdue_ms: overdue_ms(dirty, config.max_compaction_lag_ms, now_ms)?,
             dirty_ratio_min: config.min_cleanable_dirty_ratio,
         }))

@@ -800,6 +800,12 @@ fn the_ratio_and_the_lags_say_what_is_due() {
         now_ms + 1000 - 50 - first.first_timestamp_ms().unwrap()
     );
     model.clean(1000).unwrap();
+    let clean = model.log.cleanable(now_ms + 1000).unwrap().unwrap();
+    assert_eq!(clean.first_dirty_offset, clean.first_uncleanable_offset);
+    assert_eq!(
+        clean.cleanable_bytes, 0,
+        "else it would be cleaned for ever"
+    );
     assert_eq!(
         model
             .log
