@@ -128,8 +128,7 @@ def _lines() -> Iterator[str]:
 
 
 BESIDES = """
-Besides: compaction (cleanup.policy=compact keeps everything), TLS, SASL, access control, giving partitions to other
-brokers.
+Besides: TLS, SASL, access control, giving partitions to other brokers.
 
 ## Files and tree
 

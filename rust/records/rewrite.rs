@@ -8,6 +8,8 @@ use super::batch::{
 };
 use super::compression::{Codec, Compressor};
 use super::error::RecordError;
+use super::message_builder::MessageBuilder;
+use super::walk;
 
 /// Writes a batch like `header` into `out` (emptied first), with `count` of its records, packed with its codec. `max_timestamp_ms` is theirs.
 pub fn rewrite(
@@ -29,6 +31,32 @@ pub fn rewrite(
         header.max_timestamp = max_timestamp_ms;
     }
     finish(header, out)
+}
+
+/// The same for a compressed set of messages (formats 0 and 1), of which `outer` is the header as it lies there: a set with those `records`, which
+/// are as [`Scratch::open`](super::Scratch::open) gave them, together with `header`.
+pub fn rewrite_messages(
+    outer: &BatchHeader,
+    header: &BatchHeader,
+    records: &[u8],
+    compressor: &mut Compressor,
+) -> Result<Vec<u8>, RecordError> {
+    let append_time_ms = outer.is_log_append_time().then_some(outer.max_timestamp);
+    let mut builder = MessageBuilder::new(outer.magic, outer.compression()?, append_time_ms)?;
+    let mut at = 0;
+    while at < records.len() {
+        let record = walk::read(records, at)?;
+        builder.append(
+            header
+                .base_offset
+                .wrapping_add(i64::from(record.offset_delta)),
+            header.base_timestamp.wrapping_add(record.timestamp_delta),
+            record.key.of(records),
+            record.value.of(records),
+        )?;
+        at = record.end;
+    }
+    Ok(builder.finish(compressor))
 }
 
 /// Writes a batch like `header` without any record into `out` (emptied first).

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use super::offset_map::{KeyHash, OffsetMap};
 use crate::records::batch::NO_TIMESTAMP;
 use crate::records::compression::Compressor;
-use crate::records::rewrite::rewrite;
+use crate::records::rewrite::{rewrite, rewrite_messages};
 use crate::records::{BatchHeader, Limits, RecordError, Scratch, walk};
 
 /// How many keys are hashed before the first of them is looked for.
@@ -97,7 +97,8 @@ impl Filter {
         start_offset: i64,
         map: &mut OffsetMap,
     ) -> Result<bool, RecordError> {
-        let (records, _) = self.scratch.records(bytes, header, &Limits::default())?;
+        let opened = self.scratch.open(bytes, header, &Limits::default())?;
+        let (records, header) = (opened.records, &opened.header);
         let (mut at, mut left, mut seen) = (0, header.record_count, [Seen::default(); AHEAD]);
         while left > 0 {
             let count = look_ahead(records, header, &mut at, &mut left, map, &mut seen)?;
@@ -117,11 +118,12 @@ impl Filter {
     pub fn filter(
         &mut self,
         bytes: &[u8],
-        header: &BatchHeader,
+        outer: &BatchHeader,
         map: &OffsetMap,
         keeps_tombstones: bool,
     ) -> Result<Kept, RecordError> {
-        let (records, _) = self.scratch.records(bytes, header, &Limits::default())?;
+        let opened = self.scratch.open(bytes, outer, &Limits::default())?;
+        let (records, header) = (opened.records, &opened.header);
         let (mut at, mut left, mut seen) = (0, header.record_count, [Seen::default(); AHEAD]);
         let (mut kept_count, mut keyless) = (0, 0);
         let mut max_timestamp_ms = NO_TIMESTAMP;
@@ -162,14 +164,18 @@ impl Filter {
         } else {
             &records[run]
         };
-        rewrite(
-            header,
-            kept,
-            kept_count,
-            max_timestamp_ms,
-            &mut self.compressor,
-            &mut self.rewritten,
-        )?;
+        if outer.is_message() {
+            self.rewritten = rewrite_messages(outer, header, kept, &mut self.compressor)?;
+        } else {
+            rewrite(
+                outer,
+                kept,
+                kept_count,
+                max_timestamp_ms,
+                &mut self.compressor,
+                &mut self.rewritten,
+            )?;
+        }
         Ok(Kept::Some)
     }
 

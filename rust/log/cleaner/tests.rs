@@ -12,6 +12,8 @@ use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::verify::verify;
 use crate::log::{Home, Log, LogConfig, LogError, Origin};
+use crate::records::compression::Compressor;
+use crate::records::message_builder::MessageBuilder;
 use crate::records::{
     AbortedTransaction, AbortedTransactions, BatchBuilder, BatchHeader, BatchOptions, Batches,
     Codec, Limits, Marker, Outcome, Records, Scratch,
@@ -837,4 +839,54 @@ fn a_log_that_cannot_be_cleaned_is_set_aside_with_the_reason() {
         "{reason}"
     );
     assert_eq!(model.log.cleanable(0).unwrap(), None);
+}
+
+#[test]
+fn messages_of_old_formats_are_cleaned_in_their_format() {
+    for (magic, codec) in [
+        (0, Codec::Gzip),
+        (1, Codec::Snappy),
+        (1, Codec::Lz4),
+        (0, Codec::None),
+    ] {
+        let mut model = Model::new();
+        let mut append = |codec: Codec, keys: &[u8]| {
+            let mut builder = MessageBuilder::new(magic, codec, None).unwrap();
+            for key in keys {
+                let offset = model.entries.len() as i64;
+                let timestamp_ms = if magic == 0 { -1 } else { 1000 + offset };
+                let entry = Entry {
+                    offset,
+                    key: Some(vec![*key]),
+                    value: Some(vec![*key; 20]),
+                    timestamp_ms,
+                };
+                let (key, value) = (entry.key.as_deref(), entry.value.as_deref());
+                builder.append(offset, timestamp_ms, key, value).unwrap();
+                model.entries.push(entry);
+            }
+            let set = builder.finish(&mut Compressor::default());
+            model.log.append_as_follower(&set, 0).unwrap();
+        };
+        append(codec, &[1, 2, 1, 3, 4]);
+        append(codec, &[5, 6]);
+        append(Codec::None, &[2]);
+        append(codec, &[7, 3, 1]);
+        model.log.roll().unwrap();
+        model.log.flush().unwrap();
+        let report = model.clean(1000).unwrap().unwrap();
+        assert_eq!((report.records_read, report.records_written), (11, 7));
+        let entries = all_of(&model);
+        let offsets: Vec<_> = entries.iter().map(|entry| entry.offset).collect();
+        assert_eq!(offsets, [4, 5, 6, 7, 8, 9, 10]);
+        let kept = |entry: &&Entry| offsets.contains(&entry.offset);
+        let wanted: Vec<_> = model.entries.iter().filter(kept).cloned().collect();
+        assert_eq!(entries, wanted);
+        let (_, headers) = read_all(&model.log, model.log.end_offset());
+        assert!(headers.iter().all(|header| header.magic == magic));
+        model.reopen(false);
+        assert_eq!(all_of(&model), wanted);
+        model.log.close(true).unwrap();
+        assert_eq!(model.damage(), Vec::<String>::new());
+    }
 }
