@@ -63,13 +63,11 @@ fn look_ahead(
     map: &OffsetMap,
     seen: &mut [Seen; AHEAD],
 ) -> Result<usize, RecordError> {
-    let mut touched = 0;
     let count = (*left as usize).min(AHEAD);
     for seen in &mut seen[..count] {
         let record = walk::read(records, *at)?;
         let key = record.key.of(records);
         let hash = key.map_or(KeyHash::default(), |key| map.hash(key));
-        touched ^= map.touch(hash);
         *seen = Seen {
             start: *at,
             end: record.end,
@@ -83,6 +81,10 @@ fn look_ahead(
         };
         *at = record.end;
     }
+    // All at once and nothing in between, or the processor would wait for one after the other.
+    let touched = seen[..count]
+        .iter()
+        .fold(0, |all, seen| all ^ map.touch(seen.hash));
     black_box(touched);
     *left -= count as i32;
     Ok(count)
