@@ -495,7 +495,7 @@ fn all_of(model: &Model) -> Vec<Entry> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn a_compacted_log_is_its_model(steps in prop::collection::vec(step(), 1..80)) {
         let mut model = Model::new();
@@ -510,7 +510,7 @@ proptest! {
 /// A log of several segments, of which some were cleaned before.
 fn prepared() -> Model {
     let mut model = Model::new();
-    for turn in 0..60u8 {
+    for turn in 0..44u8 {
         let keys = [turn % 5, turn % 7, 7 + turn % 3];
         let codec = if turn % 3 == 0 {
             Codec::Zstd
