@@ -66,7 +66,7 @@ impl OffsetMap {
     /// Where an entry with this hash would like to be.
     #[inline(always)]
     fn place(&self, hash: KeyHash) -> usize {
-        (u128::from(hash.0) * u128::from(self.size) >> 64) as usize
+        ((u128::from(hash.0) * u128::from(self.size)) >> 64) as usize
     }
 
     /// Reads what a search for this hash will need, so that the memory is there when it comes: loads that do not depend on each other overlap.
