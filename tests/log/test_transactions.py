@@ -108,3 +108,20 @@ def test_damage_to_a_transaction_index_is_found_and_repaired(tmp_path: Path) -> 
     _core.repair_log(path, _core.LogConfig())
     assert verify(path).damage == []
     assert index.read_bytes() == whole
+
+
+@pytest.mark.parametrize("bytes_max", [1, 1500, 1 << 20])
+def test_a_follower_knows_what_its_leader_knows(tmp_path: Path, bytes_max: int) -> None:
+    for name in ("leader", "follower"):
+        (tmp_path / name).mkdir()
+    leader = open_log(tmp_path / "leader" / "orders-0", segment_bytes=3000, index_interval_bytes=200)
+    expected = fill(leader, rounds=60)
+    leader.high_watermark = leader.end_offset
+    follower = open_log(tmp_path / "follower" / "orders-0", segment_bytes=1 << 20)
+    while (piece := leader.read(follower.end_offset, bytes_max).slice) is not None:
+        follower.append_as_follower(piece.read())
+    follower.high_watermark = follower.end_offset
+    assert committed(follower) == expected
+    assert follower.last_stable_offset == leader.last_stable_offset
+    assert follower.producers() == leader.producers()
+    assert verify(tmp_path / "follower" / "orders-0").damage == []
