@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla._core import LogDirectory
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
@@ -72,6 +73,7 @@ def test_a_failing_directory_takes_its_partitions_and_nothing_else(brokers: Brok
         assert client.fetch("t", partition=lost[0]).responses[0].partition_responses[0].error_code == STORAGE_ERROR
         assert [produced(client, "t", partition) for partition in kept] == [0, 0]
         assert [row.error_code for row in described(client).values()] == [0, STORAGE_ERROR]
+        until("its lock to be given back", lambda: not LogDirectory.is_locked(away))
         # The controller heard of it, and asked.
         until("news of the offline replicas", lambda: metadata(client, "t")[lost[0]][0] == -1)
         offline = {partition: row[1] for partition, row in metadata(client, "t").items()}

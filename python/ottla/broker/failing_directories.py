@@ -30,12 +30,14 @@ class FailingDirectories:
 
     async def run(self) -> None:
         """Until cancelled. Raises StorageError when the broker cannot go on."""
-        async for directory in self._failed:
-            await self._logs.close_failed(directory)
-            reason = self._logs.cannot_go_on
-            if reason is not None:
-                raise StorageError(f"{reason}: {directory}: {directory.failure}")
-            await self._notify()
+        async with trio.open_nursery() as nursery:
+            async for directory in self._failed:
+                reason = self._logs.cannot_go_on
+                if reason is not None:
+                    raise StorageError(f"{reason}: {directory}: {directory.failure}")
+                # A disk that hangs must not keep anybody from hearing of it.
+                nursery.start_soon(self._logs.close_failed, directory)
+                await self._notify()
 
     async def _notify(self) -> None:
         while True:

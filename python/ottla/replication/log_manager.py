@@ -88,13 +88,22 @@ class LogManager:
         await manager._close()
 
     async def _close(self) -> None:
+        problems: list[StorageError] = []
+        directories = self.online
+
         async def close(native: LogDirectory) -> None:
             clean = native.failure is None
-            await trio.to_thread.run_sync(lambda: native.close(clean=clean))
+            try:
+                await trio.to_thread.run_sync(lambda: native.close(clean=clean))
+            except StorageError as error:
+                logger.error("a log directory is not left clean, the next start recovers it: %s", error)
+                problems.append(error)
 
         async with trio.open_nursery() as nursery:
-            for directory in self.online:
+            for directory in directories:
                 nursery.start_soon(close, directory.open_native)
+        if problems and len(problems) == len(directories):
+            raise problems[0]
 
     # --- the directories ---
 
@@ -180,7 +189,10 @@ class LogManager:
         """Gives back the lock and the descriptors of a directory that failed."""
         native, directory.failing = directory.failing, None
         if native is not None:
-            await trio.to_thread.run_sync(lambda: native.close(clean=False))
+            try:
+                await trio.to_thread.run_sync(lambda: native.close(clean=False))
+            except StorageError as error:
+                logger.warning("closing the log directory %s: %s", directory, error)
 
     def report_to(self, server: Server, failed: Callable[[Any, BaseException | None], None]) -> None:
         """Appends that may wait for a disk run on Rust threads from now on, and report to the server's loop; so does a
