@@ -28,7 +28,13 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
-from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
+from ottla.wire.k08_offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
 from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribedGroup, DescribeGroupsRequest
@@ -270,6 +276,17 @@ def test_commits_that_cannot_be(group_broker: Broker, group: str) -> None:
     assert alone.commit("t", 1, committed_metadata="x" * 4096) == 0
     assert alone.commit("t", 2, committed_metadata=None) == 0
     assert alone.committed("t") == (2, 0)
+
+
+def test_commits_that_come_together_are_answered_in_turn(group_broker: Broker, group: str) -> None:
+    alone = Member.connect(group_broker, group)
+    for offset in range(50):
+        rows = [OffsetCommitRequestPartition(offset % 3, offset)]
+        alone.client.send(OFFSET_COMMIT, OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", rows)]))
+        alone.client.send(OFFSET_FETCH, OffsetFetchRequest(group, [OffsetFetchRequestTopic("t", [offset % 3])]))
+    for offset in range(50):
+        assert alone.client.receive().topics[0].partitions[0].error_code == 0
+        assert alone.client.receive().topics[0].partitions[0].committed_offset == offset
 
 
 def test_version_0_keeps_offsets_in_the_tree(group_broker: Broker, group: str) -> None:

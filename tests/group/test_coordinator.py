@@ -1,5 +1,6 @@
 """The coordinator on a real log: what it keeps, what it forgets and when, and what becomes of those who wait."""
 
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from ottla.group.hosted import GroupSettings
 from ottla.group.members import JoinRequest, JoinResult
 from ottla.group.records import CommittedOffset, offset_key, offset_value
 from ottla.group.state import EMPTY, STABLE, Limits
+from ottla.replication.internal_topic import partition_for
 from tests.replication.internal import NAME, Opened, opened
 
 DAY_MS = 86_400_000
@@ -238,6 +240,24 @@ async def test_what_kafka_wrote_long_ago_is_read(tmp_path: Path) -> None:
         assert host.offset("g") == 42
         await host.groups.removal.expire_offsets()
         assert "g" not in host.groups.groups, "its own expiry was in 1970"
+
+
+def message(key: bytes, value: bytes) -> bytes:
+    """As Kafka 0.10 wrote it: format 1, at offset 0."""
+    content = b"\x01\x00" + (5).to_bytes(8, "big")
+    content += b"".join(len(part).to_bytes(4, "big") + part for part in (key, value))
+    return bytes(8) + (4 + len(content)).to_bytes(4, "big") + zlib.crc32(content).to_bytes(4, "big") + content
+
+
+@pytest.mark.trio
+async def test_messages_of_old_formats_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / f"{NAME}-{partition_for('g', 50)}"
+    folder.mkdir()
+    old = b"\x00\x00" + (42).to_bytes(8, "big") + b"\x00\x00" + (5).to_bytes(8, "big")
+    (folder / "00000000000000000000.log").write_bytes(message(offset_key("g", "t", 0), old))
+    async with hosting(tmp_path) as host:
+        await host.lead("g")
+        assert host.offset("g") == 42
 
 
 @pytest.mark.trio
