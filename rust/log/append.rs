@@ -102,10 +102,10 @@ impl Log {
             let info = next.append_with(records, leader_epoch, origin, guard, now_ms)?;
             return Ok(Some(info));
         }
-        let config = self.config();
+        let (config, active) = (self.config(), self.active()?);
         if when != When::Now {
             writer.staged.check()?;
-            let size = self.active()?.size_bytes() + writer.staged.bytes() + records.len() as u64;
+            let size = active.size_bytes() + writer.staged.bytes() + records.len() as u64;
             if size > u64::from(config.segment_bytes) {
                 self.write_staged_by(writer);
                 writer.staged.check()?;

@@ -144,7 +144,7 @@ impl LogConfig {
     }
 }
 
-#[pyclass(frozen, get_all, module = "ottla._core")]
+#[pyclass(frozen, get_all, freelist = 64, module = "ottla._core")]
 pub struct AppendInfo {
     pub base_offset: i64,
     pub last_offset: i64,

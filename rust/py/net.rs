@@ -1,5 +1,6 @@
 //! The hub for Python: connections, requests and what Rust threads report.
 
+mod asked;
 mod completions;
 mod fetch;
 mod hub;

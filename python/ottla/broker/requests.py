@@ -13,6 +13,7 @@ import logging
 import pkgutil
 from collections.abc import Awaitable, Callable
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import api
@@ -55,7 +56,7 @@ class Requests:
         """From now on requests are measured for these quotas, or for none."""
         for key, module in MODULES.items():
             is_task = inspect.iscoroutinefunction(module.handle)
-            handler = partial(self._start, module.handle) if is_task else partial(module.handle, self._broker)
+            handler = partial(self._start, module.handle) if is_task else MethodType(module.handle, self._broker)
             if quotas is None or key in EXEMPT:
                 self._handlers[key] = handler
             elif is_task:

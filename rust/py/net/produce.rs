@@ -1,12 +1,12 @@
 //! `ProduceRequest`: what one Produce asks, its records as the log takes them, and its answer.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use super::asked::Asked;
 use crate::net::frames::Buffer;
 use crate::net::parts::{Part, Parts};
 use crate::py::errors::{kafka_error, wire_error};
@@ -15,15 +15,7 @@ use crate::records::BatchHeader;
 use crate::records::batch::is_transactional;
 use crate::wire::produce::{self, PartitionResult};
 
-/// Names and numbers of the partitions: what the answer needs when the frame is long given back.
-pub struct Asked {
-    pub api_version: i16,
-    /// The topics' names, one after the other, and each partition's in them.
-    names: Vec<u8>,
-    partitions: Vec<(Range<usize>, i32)>,
-}
-
-#[pyclass(frozen, module = "ottla._core")]
+#[pyclass(frozen, freelist = 64, module = "ottla._core")]
 pub struct ProduceRequest {
     parts: Arc<Parts>,
     api_version: i16,
@@ -109,33 +101,10 @@ pub fn decode(
     frame: Buffer,
     body_start: usize,
     api_version: i16,
-) -> PyResult<(ProduceRequest, Asked)> {
+) -> PyResult<(ProduceRequest, Arc<Asked>)> {
     let body = &frame[body_start..];
     let request = produce::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
-    let mut asked = Asked {
-        api_version,
-        names: Vec::with_capacity(32),
-        partitions: Vec::with_capacity(request.partitions.len()),
-    };
-    let mut last: Option<(&Range<usize>, Range<usize>, Bound<'_, PyAny>)> = None;
-    let mut tuples = Vec::with_capacity(request.partitions.len());
-    for data in &request.partitions {
-        if last
-            .as_ref()
-            .is_none_or(|(topic, ..)| **topic != data.topic)
-        {
-            let bytes = &body[data.topic.clone()];
-            let start = asked.names.len();
-            asked.names.extend_from_slice(bytes);
-            let name = text(bytes).into_pyobject(py)?.into_any();
-            last = Some((&data.topic, start..asked.names.len(), name));
-        }
-        if let Some((_, name_at, name)) = &last {
-            asked.partitions.push((name_at.clone(), data.partition));
-            let has_records = data.records.as_ref().is_some_and(|range| !range.is_empty());
-            tuples.push((name, data.partition, has_records).into_pyobject(py)?);
-        }
-    }
+    let asked = Asked::of(py, body, &request.partitions)?;
     let is_transactional = request.partitions.iter().any(|data| {
         let records = data.records.clone().map(|range| &body[range]);
         records.is_some_and(is_transactional)
@@ -143,7 +112,6 @@ pub fn decode(
     let transactional_id = request
         .transactional_id
         .map(|range| text(&body[range]).to_owned());
-    let partitions = PyTuple::new(py, tuples)?.unbind();
     let ranges = request.partitions.into_iter().map(|data| data.records);
     let ranges =
         ranges.map(|range| range.map(|range| body_start + range.start..body_start + range.end));
@@ -157,7 +125,7 @@ pub fn decode(
             timeout_ms: request.timeout_ms,
             transactional_id,
             is_transactional,
-            partitions,
+            partitions: asked.tuple.clone_ref(py),
         },
         asked,
     ))
@@ -211,11 +179,11 @@ pub struct Results(Vec<Result>);
 
 impl Results {
     pub fn take(asked: &Asked, results: &Bound<'_, PyList>) -> PyResult<Self> {
-        if results.len() != asked.partitions.len() {
+        if results.len() != asked.len() {
             return Err(PyValueError::new_err(format!(
                 "{} results for {} partitions",
                 results.len(),
-                asked.partitions.len()
+                asked.len()
             )));
         }
         let results = results.iter().map(|result| Result::take(&result));
@@ -223,14 +191,13 @@ impl Results {
     }
 
     /// Appends the body of the answer.
-    pub fn encode(&self, asked: &Asked, throttle_ms: i32, to: &mut Vec<u8>) {
+    pub fn encode(&self, asked: &Asked, api_version: i16, throttle_ms: i32, to: &mut Vec<u8>) {
         let results: Vec<PartitionResult<'_>> = asked
-            .partitions
-            .iter()
+            .partitions()
             .zip(&self.0)
-            .map(|((topic, partition), result)| PartitionResult {
-                topic: &asked.names[topic.clone()],
-                partition: *partition,
+            .map(|((topic, partition, _), result)| PartitionResult {
+                topic,
+                partition,
                 error_code: result.error_code,
                 base_offset: result.base_offset,
                 log_append_time_ms: result.append_time_ms,
@@ -239,7 +206,6 @@ impl Results {
                 error_message: result.message.as_deref(),
             })
             .collect();
-        to.reserve(16 + asked.names.len() + 48 * results.len());
-        produce::encode_response(to, asked.api_version, &results, throttle_ms);
+        produce::encode_response(to, api_version, &results, throttle_ms);
     }
 }

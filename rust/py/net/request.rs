@@ -10,6 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use super::asked::Asked;
 use super::completions::Outcome;
 use super::fetch::{self, FetchRequest};
 use super::hub::{Shared, address};
@@ -35,7 +36,7 @@ pub struct Request {
     body_start: usize,
     body_length: usize,
     /// What `produce` and `fetch` found, for the answer.
-    produced: OnceLock<produce::Asked>,
+    produced: OnceLock<Arc<Asked>>,
     fetched: OnceLock<fetch::Asked>,
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
@@ -224,9 +225,9 @@ impl Request {
         let (throttle_ms, _) = self.throttled(results.py())?;
         let results = produce::Results::take(asked, results)?;
         self.answered();
-        let write = |to: &mut Vec<u8>| {
-            results.encode(asked, i32::try_from(throttle_ms).unwrap_or(i32::MAX), to)
-        };
+        let version = self.ticket.api_version;
+        let throttle_time_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);
+        let write = |to: &mut Vec<u8>| results.encode(asked, version, throttle_time_ms, to);
         let mut hub = self.hub.lock();
         hub.reply(self.ticket, write, Vec::new());
         self.muted(&mut hub, throttle_ms);

@@ -1,0 +1,116 @@
+//! What a Produce names: topics and partitions, for Python and for the answer.
+//!
+//! Clients name the same partitions again and again, so the last few are kept: a name that Python has seen need not be made again, and looking up
+//! a string that is the very one in the table costs neither a hash nor a comparison.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::checksum::crc32c;
+use crate::wire::produce::PartitionData;
+
+/// Requests of more partitions are not kept: with the longest names an entry has 4 KB,
+const PARTITIONS_MAX: usize = 16;
+/// and all of them 1 MB.
+const KEPT: usize = 256;
+
+/// The partitions of a Produce, in its order.
+pub struct Asked {
+    /// The topics' names, one after the other.
+    names: Vec<u8>,
+    /// Each partition's topic in them, its number, and whether there are records for it.
+    partitions: Vec<(Range<usize>, i32, bool)>,
+    /// The same for Python.
+    pub tuple: Py<PyTuple>,
+}
+
+static RECENT: Mutex<[Option<Arc<Asked>>; KEPT]> = Mutex::new([const { None }; KEPT]);
+
+impl Asked {
+    /// What `partitions` of a decoded body name.
+    pub fn of(py: Python<'_>, body: &[u8], partitions: &[PartitionData]) -> PyResult<Arc<Self>> {
+        let Some(place) = place(body, partitions) else {
+            return Ok(Arc::new(Self::new(py, body, partitions)?));
+        };
+        if let Some(known) = RECENT.lock()[place].as_ref()
+            && known.is(body, partitions)
+        {
+            return Ok(Arc::clone(known));
+        }
+        let asked = Arc::new(Self::new(py, body, partitions)?);
+        let replaced = RECENT.lock()[place].replace(Arc::clone(&asked));
+        // Objects of Python are not dropped under a lock.
+        drop(replaced);
+        Ok(asked)
+    }
+
+    fn new(py: Python<'_>, body: &[u8], asked: &[PartitionData]) -> PyResult<Self> {
+        let mut names = Vec::with_capacity(32);
+        let mut partitions = Vec::with_capacity(asked.len());
+        let mut tuples = Vec::with_capacity(asked.len());
+        let mut last: Option<(&Range<usize>, Range<usize>, Bound<'_, PyAny>)> = None;
+        for data in asked {
+            if last
+                .as_ref()
+                .is_none_or(|(topic, ..)| **topic != data.topic)
+            {
+                let bytes = &body[data.topic.clone()];
+                let start = names.len();
+                names.extend_from_slice(bytes);
+                // The decoder has checked that it is UTF-8.
+                let name = std::str::from_utf8(bytes).unwrap_or_default();
+                let name = name.into_pyobject(py)?.into_any();
+                last = Some((&data.topic, start..names.len(), name));
+            }
+            if let Some((_, name_at, name)) = &last {
+                let has_records = has_records(data);
+                partitions.push((name_at.clone(), data.partition, has_records));
+                tuples.push((name, data.partition, has_records).into_pyobject(py)?);
+            }
+        }
+        let tuple = PyTuple::new(py, tuples)?.unbind();
+        Ok(Self {
+            names,
+            partitions,
+            tuple,
+        })
+    }
+
+    fn is(&self, body: &[u8], asked: &[PartitionData]) -> bool {
+        self.partitions.len() == asked.len()
+            && self.partitions().zip(asked).all(|(known, data)| {
+                known == (&body[data.topic.clone()], data.partition, has_records(data))
+            })
+    }
+
+    pub fn len(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Topic, number, and whether there are records.
+    pub fn partitions(&self) -> impl Iterator<Item = (&[u8], i32, bool)> {
+        let partitions = self.partitions.iter();
+        partitions.map(|(topic, number, has)| (&self.names[topic.clone()], *number, *has))
+    }
+}
+
+fn has_records(data: &PartitionData) -> bool {
+    data.records.as_ref().is_some_and(|range| !range.is_empty())
+}
+
+fn place(body: &[u8], asked: &[PartitionData]) -> Option<usize> {
+    let (first, others) = asked.split_first()?;
+    if others.len() >= PARTITIONS_MAX {
+        return None;
+    }
+    let topic = crc32c(&body[first.topic.clone()]);
+    let hash = asked.iter().fold(topic, |hash, data| {
+        hash.rotate_left(5).wrapping_add(data.partition as u32)
+    });
+    // The high bits are as good as the low ones, and numbers that follow each other get places that do.
+    Some((hash ^ hash >> 16) as usize % KEPT)
+}
