@@ -5,7 +5,6 @@ import errno
 import resource
 import socket
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -70,15 +69,13 @@ async def test_idle_connections_are_closed() -> None:
 
     async with serving(handler, idle_ms=300) as one:
         idle, active, waits, half = [await one.connect() for _ in range(4)]
-        begin = time.monotonic()
         await waits.send(request_bytes(PRODUCE, 7, 1))
         await half.send(request_bytes(METADATA, 1, 1)[:7])
         number = 0
-        while time.monotonic() - begin < 1.0:
+        while len(one.gone) < 2:
             number += 1
             await active.send(request_bytes(METADATA, 1, number))
             assert await active.frame() == (number, b"")
-            await trio.sleep(0.05)
         # Who says nothing is closed, and who began to say something and stopped; not who talks, nor who waits.
         assert await idle.end() == b""
         assert await half.end() == b""
@@ -88,7 +85,6 @@ async def test_idle_connections_are_closed() -> None:
         waiting[0].reply(b"at last")
         assert await waits.frame() == (1, b"at last")
         assert await waits.end() == b""
-        assert time.monotonic() - begin < 3
 
 
 async def test_connections_per_address_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
@@ -140,12 +136,13 @@ async def test_listeners_rest_when_descriptors_run_out() -> None:
             late.settimeout(5)
             late.sendall(request_bytes(METADATA, 1, 9))
             # Others are served meanwhile, and the hub does not spin.
-            begin = time.process_time()
+            before = one.hub.turns_total
             for number in range(20):
                 await peers[0].send(request_bytes(METADATA, 1, number))
                 assert await peers[0].frame() == (number, b"")
-                await trio.sleep(0.01)
-            assert time.process_time() - begin < 0.15
+            for _ in range(500):
+                await trio.lowlevel.checkpoint()
+            assert one.hub.turns_total - before < 100
             assert one.hub.connections == 3
         finally:
             for sock in filler:
@@ -171,15 +168,19 @@ async def test_completions_come_back_by_token() -> None:
 
 async def test_answers_from_tasks_wake_the_hub() -> None:
     async with trio.open_nursery() as nursery:
+        waiting: list[trio.Event] = []
 
         async def later(request: Request) -> None:
-            await trio.sleep(0.01)
+            waiting.append(trio.Event())
+            await waiting[-1].wait()
             request.reply(b"later")
 
         async with serving(lambda request: nursery.start_soon(later, request)) as one:
             peer = await one.connect()
             for number in range(10):
                 await peer.send(request_bytes(METADATA, 1, number))
+                await one.until(lambda: waiting)
+                waiting.pop().set()
                 assert await peer.frame() == (number, b"later")
 
 

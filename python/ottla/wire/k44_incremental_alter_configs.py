@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+from ottla.wire.k33_alter_configs import AlterConfigsResourceResponse
+from ottla.wire.schema import Api, Int8, Int32, Message, V
 
 
 class AlterableConfig(Message):
@@ -23,13 +24,6 @@ class AlterConfigsResource(Message):
 class IncrementalAlterConfigsRequest(Message):
     resources: list[AlterConfigsResource] = []
     validate_only: bool = False
-
-
-class AlterConfigsResourceResponse(Message):
-    error_code: Int16 = 0
-    error_message: Annotated[str | None, V(nullable="0+")] = ""
-    resource_type: Int8 = 0
-    resource_name: str = ""
 
 
 class IncrementalAlterConfigsResponse(Message):

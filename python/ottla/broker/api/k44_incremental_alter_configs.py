@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest, KafkaError
+from ottla.wire.k33_alter_configs import AlterConfigsResourceResponse
 from ottla.wire.k44_incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
