@@ -1,15 +1,18 @@
 """The broker's own figures, beside Apache Kafka's in the same run: `python benches/broker.py [--only NAME ...]
-[--against 3.9.2]`.
+[--rounds 3] [--against 3.9.2]`.
 
 cold-start  process start to the first Metadata answer; resident memory when idle
-small       CPU of the broker per Produce of one 100-byte record, 50 connections with one in flight, 200 idle ones
-fetch       CPU of the broker per MB of large Fetch answers (1 MiB, sendfile), one connection
+small       CPU of the broker per Produce of one 100-byte record, 50 connections with one in flight, 200 idle ones;
+and of the bare hub, which answers 64 bytes with 64 bytes
+fetch       CPU of the broker per MB of large Fetch answers (4 MiB, sendfile), one connection; each broker with its own
+default send buffer
 java        CPU of the broker per record of Java's producer with its defaults, 100-byte records
 partitions  5,000 partitions: answered, on disk, stopped, reopened; what the high-watermark checkpoint costs with all of
 them moving
 
-Ratios of one run count; absolute figures depend on the machine. CPU is user and system time of the broker's process,
-from /proc.
+Both brokers stay up for all rounds and take turns. Printed are the median and, in brackets, the least and the greatest;
+a ratio is one of neighbours in a round. Ratios count; absolute figures depend on the machine. CPU is user and system
+time of the broker's process, from /proc.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ import json
 import os
 import platform
 import socket
+import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -38,7 +44,7 @@ from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic  # noqa: E402
 from ottla.wire.k03_metadata import METADATA, MetadataRequest  # noqa: E402
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest  # noqa: E402
-from tests.peers.apache import Apache, Kafka  # noqa: E402
+from tests.peers.apache import Apache  # noqa: E402
 from tests.peers.ottla import Broker, Brokers  # noqa: E402
 
 # As Kafka's own scripts start it; the tests' servers live too briefly for these.
@@ -48,7 +54,14 @@ KAFKA_JVM = (
 )
 os.environ.setdefault("KAFKA_JVM_PERFORMANCE_OPTS", KAFKA_JVM)
 
-Server = Broker | Kafka
+
+class Server(Protocol):
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+
+
 LOAD = Path()
 
 
@@ -80,18 +93,18 @@ def create_topic(server: Server, topic: str, partitions: int = 1) -> float:
     return time.perf_counter() - begin
 
 
-def load(server: Server, frame: bytes, *, connections: int) -> dict[str, float]:
-    """Keeps one copy of `frame` in flight on each connection for seven seconds; the server's CPU is taken from three of
-    them, when all is under way.
+def load(server: Server, frame: bytes, *, connections: int, seconds: float = 2.5) -> dict[str, float]:
+    """Keeps one copy of `frame` in flight on each connection; the server's CPU is taken from `seconds` in the middle,
+    when all is under way.
     """
     with tempfile.NamedTemporaryFile() as file:
         file.write(frame)
         file.flush()
-        command = [str(LOAD), server.bootstrap, str(connections), "1", "6.5", file.name]
+        command = [str(LOAD), server.bootstrap, str(connections), "1", str(seconds + 1), file.name]
         running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        time.sleep(2.5)
+        time.sleep(1)
         used, begin = cpu_seconds(server), time.perf_counter()
-        time.sleep(3)
+        time.sleep(seconds)
         rate = (cpu_seconds(server) - used) / (time.perf_counter() - begin)
         output, _ = running.communicate()
     names = ("requests per second", "MB per second", "p50 us", "p99 us", "p99.9 us")
@@ -148,88 +161,137 @@ def _processor() -> str:
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+class Echo:
+    """The bare hub as a server: benches/net_hub.py's, which answers 64 bytes with 64 bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, str(ROOT / "benches" / "net_hub.py"), "serve", str(folder)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.pid = self._process.pid
+        self.bootstrap = f"127.0.0.1:{int(self._process.stdout.readline())}"
+
+    def stop(self) -> None:
+        self._process.communicate()
+
+
+def spread(values: list[float]) -> str:
+    """Median [least, greatest]."""
+    middle, least, greatest = statistics.median(values), min(values), max(values)
+    if middle >= 1000:
+        return f"{middle:10.0f} [{least:.0f}, {greatest:.0f}]"
+    return f"{middle:10.3g} [{least:.3g}, {greatest:.3g}]"
+
+
+Figures = dict[str, float]
+
+
 class Bench:
-    def __init__(self, folder: Path, against: str) -> None:
+    def __init__(self, folder: Path, against: str, rounds: int) -> None:
         self.folder = folder
         self.against = against
+        self.rounds = rounds
         self.brokers = Brokers(folder)
         self.apache = Apache(folder)
 
-    def each(self, measure: Callable[[Server], dict[str, float]]) -> None:
-        """Measures our broker and Apache's, one after the other, each on a fresh directory."""
-        ours = self.brokers()
-        mine = measure(ours)
+    def each(self, prepare: Callable[[Server], object], measure: Callable[[Server], Figures]) -> None:
+        """Measures our broker and Apache's in turns, each on a fresh directory and prepared once."""
+        ours, theirs = self.brokers(), self.apache.broker(self.against, heap_mb=1024)
+        for server in (theirs, ours):
+            prepare(server)
+        rows = [(measure(ours), measure(theirs)) for _ in range(self.rounds)]
         ours.stop()
-        theirs = self.apache.broker(self.against, heap_mb=1024)
-        other = measure(theirs)
         theirs.kill()
-        for name, value in mine.items():
-            ratio = f"{value / other[name]:8.2f}" if other.get(name) else "        "
-            print(f"  {name:40} {value:12.3f} {other.get(name, float('nan')):12.3f} {ratio}")
+        for name in rows[0][0]:
+            mine, other = [row[0][name] for row in rows], [row[1].get(name, 0.0) for row in rows]
+            ratios = [one / two for one, two in zip(mine, other, strict=True) if two]
+            columns = [spread(mine), *((spread(other), spread(ratios)) if ratios else ())]
+            print(f"  {name:34}" + "".join(f"{column:34}" for column in columns).rstrip())
+
+    def repeated(self, measure: Callable[[int], Figures]) -> None:
+        """Measures our broker alone."""
+        rows = [measure(number) for number in range(self.rounds)]
+        for name in rows[0]:
+            print(f"  {name:50}{spread([row[name] for row in rows])}")
 
     def cold_start(self) -> None:
-        begin = time.perf_counter()
-        broker = self.brokers(wait=False)
-        metadata = _first_answer(broker)
-        started = time.perf_counter() - begin
-        broker.wait_ready()
-        print(f"  seconds to the first Metadata answer     {started:12.3f}   ({metadata} brokers)")
-        print(f"  idle resident MB                         {resident_mb(broker):12.1f}")
-        broker.stop()
+        def measure(_: int) -> Figures:
+            begin = time.perf_counter()
+            broker = self.brokers(wait=False)
+            _first_answer(broker)
+            started = time.perf_counter() - begin
+            broker.wait_ready()
+            idle = resident_mb(broker)
+            broker.stop()
+            return {"seconds to the first Metadata answer": started, "idle resident MB": idle}
+
+        self.repeated(measure)
 
     def small(self) -> None:
-        def measure(server: Server) -> dict[str, float]:
+        frame = produce_frame("small", 100)
+        echo_frame = struct.pack(">ihhih", 64, 3, 1, 7, 5) + b"bench".ljust(54, b"\0")
+
+        def prepare(server: Server) -> None:
             create_topic(server, "small")
-            frame = produce_frame("small", 100)
-            load(server, frame, connections=50)  # Java compiles what runs often
+            # Java compiles what runs often.
+            load(server, frame, connections=50, seconds=6)
+
+        def measure(server: Server) -> Figures:
             host, port = server.bootstrap.split(":")
             idle = [socket.create_connection((host, int(port))) for _ in range(200)]
             figures = load(server, frame, connections=50)
             for connection in idle:
                 connection.close()
             del figures["ms of CPU per MB"], figures["MB per second"]
+            if isinstance(server, Broker):
+                figures["the bare hub, us of CPU per request"] = echo()
             return {**figures, "resident MB": resident_mb(server)}
 
-        self.each(measure)
+        def echo() -> float:
+            with tempfile.TemporaryDirectory() as folder:
+                server = Echo(Path(folder, "data"))
+                figures = load(server, echo_frame, connections=50)
+                server.stop()
+            return figures["us of CPU per request"]
+
+        self.each(prepare, measure)
 
     def fetch(self) -> None:
-        def measure(server: Server) -> dict[str, float]:
+        frame = fetch_frame("large", 4 << 20)
+
+        def prepare(server: Server) -> None:
             create_topic(server, "large")
             load(server, produce_frame("large", 1000, 16), connections=1)
-            frame = fetch_frame("large", 4 << 20)
             load(server, frame, connections=1)
+
+        def measure(server: Server) -> Figures:
             figures = load(server, frame, connections=1)
             return {name: figures[name] for name in ("ms of CPU per MB", "MB per second", "p50 us", "p99 us")}
 
-        self.each(measure)
+        self.each(prepare, measure)
 
     def java(self) -> None:
-        def measure(server: Server) -> dict[str, float]:
+        def produce(server: Server, records: int) -> None:
+            properties = ["--producer-props", f"bootstrap.servers={server.bootstrap}", "acks=1"]
+            arguments = ["--topic", "java", "--num-records", str(records), "--record-size", "100", "--throughput", "-1"]
+            self.apache.tool("3.9.2", "producer-perf-test", *arguments, *properties)
+
+        def prepare(server: Server) -> None:
             create_topic(server, "java")
+            produce(server, 1_000_000)
 
-            def produce(records: int) -> None:
-                properties = ["--producer-props", f"bootstrap.servers={server.bootstrap}", "acks=1"]
-                arguments = [
-                    "--topic",
-                    "java",
-                    "--num-records",
-                    str(records),
-                    "--record-size",
-                    "100",
-                    "--throughput",
-                    "-1",
-                ]
-                self.apache.tool("3.9.2", "producer-perf-test", *arguments, *properties)
-
-            produce(1_000_000)
+        def measure(server: Server) -> Figures:
             before = cpu_seconds(server)
-            produce(3_000_000)
+            produce(server, 3_000_000)
             return {"us of CPU per record": (cpu_seconds(server) - before) / 3}
 
-        self.each(measure)
+        self.each(prepare, measure)
 
     def partitions(self) -> None:
-        print(f"  the machine: 5,000 folders with 3 files  {_folders_and_files(self.folder / 'raw', 5000):12.3f} s")
+        self.repeated(self._partitions)
+
+    def _partitions(self, number: int) -> Figures:
+        files = _folders_and_files(self.folder / f"raw-{number}", 5000)
         broker = self.brokers(settings={"replica.high.watermark.checkpoint.interval.ms": 200})
         begin = time.perf_counter()
         answered = create_topic(broker, "many", 5000)
@@ -246,11 +308,16 @@ class Bench:
         _first_answer(broker, lambda answer: len(answer.topics) == 1 and len(answer.topics[0].partitions) == 5000)
         reopened = time.perf_counter() - begin
         broker.wait_ready()
-        for name, value in {"answered": answered, "on disk": on_disk, "stopped": stopped, "reopened": reopened}.items():
-            print(f"  5,000 partitions {name:23} {value:12.3f} s")
-        print(f"  resident MB                              {rss:12.1f}")
-        print(f"  checkpoint each 200 ms, ms of CPU a second {moving * 1e3:10.1f}")
         broker.stop()
+        return {
+            "the machine: seconds for 5,000 folders, 15,000 files": files,
+            "seconds until answered": answered,
+            "seconds until on disk": on_disk,
+            "seconds to stop": stopped,
+            "seconds until reopened": reopened,
+            "resident MB": rss,
+            "checkpoint each 200 ms, ms of CPU a second": moving * 1e3,
+        }
 
 
 def _folders_and_files(folder: Path, count: int) -> float:
@@ -298,12 +365,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=[name.replace("_", "-") for name in benches])
     parser.add_argument("--against", default="3.9.2")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--load", type=Path, help="a load generator that was built before (benches/load.rs)")
     options = parser.parse_args()
     global LOAD
-    LOAD = build_load()
+    LOAD = options.load or build_load()
     print(f"{_processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}")
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), options.against)
+        bench = Bench(Path(folder), options.against, options.rounds)
         with bench.brokers, bench.apache:
             for name in benches:
                 if not options.only or name.replace("_", "-") in options.only:
