@@ -8,8 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+from confluent_kafka import admin
+from worker import eventually
 
 from ottla.log import Log
+from ottla.replication.internal_topic import partition_for
 from ottla.transaction.records import decode_value, encode_key, encode_value
 from ottla.transaction.transaction import State
 from tests.compat.test_disk import MIGRATION, ZOOKEEPER_MODE, kill
@@ -138,3 +141,36 @@ def test_what_was_decided_is_carried_out_by_the_other_broker(cluster: Cluster) -
         again.commit_transaction(SECONDS)
         wanted.append(f"again {turn}")
         until(broker, topic, wanted)
+
+
+@pytest.mark.parametrize("version", ZOOKEEPER_MODE[:1])
+def test_transactions_across_a_mixed_cluster(brokers: Brokers, kafka: Apache, zookeeper: str, version: str) -> None:
+    """One broker each: coordinators and leaders are on both sides, so markers go from each to each."""
+    settings = SETTINGS | {"transaction.state.log.num.partitions": 2}
+    ours = brokers(broker_id=2, zookeeper=zookeeper, settings=settings)
+    theirs = kafka.broker(version, zookeeper=zookeeper, settings=settings)
+    both = admin.AdminClient({"bootstrap.servers": f"{ours.bootstrap},{theirs.bootstrap}"})
+    assert eventually(lambda: str(sorted(both.list_topics(timeout=10).brokers)), "[1, 2]", 30) == "[1, 2]"
+    topic = create(ours)
+    leaders = {each.leader for each in both.list_topics(topic, timeout=10).topics[topic].partitions.values()}
+    assert leaders == {1, 2}
+
+    wanted: list[str] = []
+    for turn in range(2):
+        for name in ("a", "b", "c", "d"):
+            values = [f"{turn} {name} {number}" for number in range(6)]
+            sender = producer(theirs if turn else ours, name)
+            sender.begin_transaction()
+            send(sender, topic, *values)
+            if name == "c":
+                sender.abort_transaction(SECONDS)
+            else:
+                sender.commit_transaction(SECONDS)
+                wanted += values
+    until(ours, topic, wanted)
+    coordinators = {
+        each.leader for each in both.list_topics(timeout=10).topics["__transaction_state"].partitions.values()
+    }
+    assert coordinators == {1, 2}
+    listed = {partition_for(name, 2) for name in ("a", "b", "c", "d")}
+    assert listed == {0, 1}, "each coordinates some"
