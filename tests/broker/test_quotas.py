@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 
+import confluent_kafka
 import pytest
 
 from ottla.errors import InvalidRequest, ThrottlingQuotaExceeded, UnsupportedVersion
@@ -89,6 +90,24 @@ def test_a_producer_is_answered_at_once_and_then_not_heard(limited: Client, admi
     assert admin.produce("throttled", BIG).throttle_time_ms == 0, "another client id"
     limited.call(METADATA, MetadataRequest(topics=[]))
     assert time.monotonic() - begin >= throttle_ms / 1000 - 0.01
+
+
+def test_confluent_hears_for_how_long_it_is_throttled(limited: Client, admin: Client, shared_broker: Broker) -> None:
+    """It loses nothing by it."""
+    admin.create("heard")
+    limit(admin, {"producer_byte_rate": 25_000.0})
+    heard: list[confluent_kafka.ThrottleEvent] = []
+    config = {"bootstrap.servers": shared_broker.bootstrap, "client.id": "limited", "throttle_cb": heard.append}
+    producer = confluent_kafka.Producer({**config, "linger.ms": 0})
+    sent = 0
+    while not heard:
+        assert sent < 100, "never throttled"
+        producer.produce("heard", b"x" * 30_000)
+        assert producer.flush(30) == 0
+        sent += 1
+    assert heard[0].broker_id == shared_broker.id
+    assert heard[0].throttle_time > 0
+    assert admin.fetch("heard", sent - 1).responses[0].partition_responses[0].high_watermark == sent
 
 
 def test_a_throttled_consumer_gets_nothing_and_misses_nothing(limited: Client, admin: Client) -> None:
