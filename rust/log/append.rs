@@ -313,6 +313,12 @@ impl Log {
             .map(|(_, batch)| batch.header.max_timestamp)
             .max()
             .unwrap_or(-1);
+        // The header of a message set has its last offset alone: a segment may not start behind its first.
+        let starts_at = if first.header.is_message() {
+            self.end_offset()
+        } else {
+            first.header.base_offset
+        };
         let mut active = self.active()?;
         if active.should_roll(
             bytes.len(),
@@ -323,9 +329,7 @@ impl Log {
             writer.jitter_ms,
             now_ms,
         )? {
-            active = self
-                .home
-                .guard(self.roll_at(writer, first.header.base_offset, now_ms))?;
+            active = self.home.guard(self.roll_at(writer, starts_at, now_ms))?;
         }
         for (_, batch) in batches {
             if batch.header.is_message() {

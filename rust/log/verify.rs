@@ -262,7 +262,11 @@ impl Verifier<'_> {
             );
             return Ok(Err((problem, size)));
         }
-        if header.leader_epoch > self.last_epoch {
+        if header.is_message() {
+            // What has no epoch ends what is known of epochs.
+            self.epochs.clear();
+            self.last_epoch = -1;
+        } else if header.leader_epoch > self.last_epoch {
             self.epochs.push((header.leader_epoch, first_offset));
         }
         self.last_epoch = self.last_epoch.max(header.leader_epoch);
