@@ -422,6 +422,33 @@ def test_a_restart_keeps_groups_and_offsets(brokers: Brokers, group: str, tmp_pa
             assert member.sync().assignment == b"all"
 
 
+def test_compaction_leaves_the_last_word(brokers: Brokers, group: str) -> None:
+    """Thousands of commits of a few partitions, in small segments: what is left after them says the same."""
+    settings = {
+        **SETTINGS,
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.segment.bytes": 20_000,
+        "log.cleaner.backoff.ms": 20,
+        "log.cleaner.min.cleanable.ratio": 0.01,
+    }
+    broker = brokers(settings=settings)
+    with connect(broker) as client:
+        client.create("t", 3)
+    member = stable(broker, group, instance="one")
+    for offset in range(900):
+        assert member.commit("t", offset, partition=offset % 3) == 0
+    (folder,) = broker.data.glob("__consumer_offsets-*")
+    while sum(file.stat().st_size for file in folder.glob("*.log")) > 60_000:
+        assert member.heartbeat() == 0
+    broker.kill()
+    broker = brokers.restart(broker, settings=settings)
+    with connect(broker) as member.client:
+        while member.heartbeat() or member.committed("t")[1]:
+            pass
+        assert [member.committed("t", partition=n) for n in range(3)] == [(897 + n, 0) for n in range(3)]
+        assert member.sync().assignment == b"all"
+
+
 def test_who_waits_is_answered_when_the_broker_stops(brokers: Brokers, group: str) -> None:
     broker = brokers()  # with Kafka's delay of three seconds before the first generation
     member = Member.connect(broker, group)
