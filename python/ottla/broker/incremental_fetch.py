@@ -57,8 +57,9 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
     if session.epoch != fetch.session_epoch:
         return request.reply_fetch([], error_code=InvalidFetchSessionEpoch.code)
-    # Whoever goes on without waiting for its answer gets that first.
-    session.expire()
+    if session.parked is not None:
+        # Whoever goes on without waiting for its answer gets that first.
+        session.parked.expire()
     session.update(fetch.partitions, fetch.forgotten)
     if not session.entries:
         sessions.remove(session.id)
@@ -66,41 +67,63 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
     if not sessions.touch(session, _now_ms()):
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
     session.epoch = next_epoch(session.epoch)
-    return _Incremental(broker, request, fetch, session, read).start()
+    live = [*session.live.values()]
+    rows, size, is_due = read(broker, request, fetch, [entry.asked for entry in live])
+    if size >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due:
+        return _answer(broker, request, fetch, session, live, rows)
+    return _Parked(broker, request, fetch, session, read, size).park(live, rows)
 
 
-class _Incremental:
-    """One request of a session, which may wait."""
+def _answer(
+    broker: Broker,
+    request: Request,
+    fetch: FetchRequest,
+    session: FetchSession,
+    live: list[CachedPartition],
+    rows: list[Row],
+) -> None:
+    """Answers with those rows that the client has to be told."""
+    quotas = broker.quotas
+    if quotas is not None and (throttle_ms := throttle_fetch(quotas, request, fetch, rows)):
+        # The session stays as it is: the next request reads the same.
+        return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
+    told: list[Any] = []
+    for entry, row in zip(live, rows, strict=True):
+        has_more = (row[7] is not None and row[7].length > 0) or row[8] is not None
+        if entry.takes(row[1], row[2], row[4], has_more=has_more):
+            told.append((entry.asked[:2], *row[1:]))
+            session.told(entry.asked[:2], entry)
+        if not has_more:
+            _rest(broker, fetch, session, entry, row)
+    return request.reply_fetch(told, session_id=session.id)
+
+
+class _Parked:
+    """A request of a session that waits for more bytes."""
 
     __slots__ = ("_broker", "_fetch", "_missing", "_read", "_request", "_seen", "_session", "done")
 
     def __init__(
-        self, broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read
+        self, broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read, size: int
     ) -> None:
         self._broker = broker
         self._request = request
         self._fetch = fetch
         self._session = session
         self._read = read
-        self._missing = 0
+        self._missing = fetch.min_bytes - size
         #: the bytes that a live partition was seen to have
         self._seen: dict[Partition, int] = {}
         self.done = False
 
-    def start(self) -> None:
-        fetch, session = self._fetch, self._session
-        live = [*session.live.values()]
-        rows, read, failed = self._read(self._broker, self._request, fetch, [entry.asked for entry in live])
-        if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or failed:
-            return self._answer(live, rows)
-        self._missing = fetch.min_bytes - read
-        partitions = self._broker.replicas.partitions
+    def park(self, live: list[CachedPartition], rows: list[Row]) -> None:
+        session, partitions = self._session, self._broker.replicas.partitions
         for entry, row in zip(live, rows, strict=True):
             partition = partitions[entry.asked[:2]]
             self._seen[partition] = row[7].length if row[7] is not None else 0
             session.watch(entry, partition)
         session.parked = self
-        return self._broker.deadlines.add(fetch.max_wait_ms, self)
+        self._broker.deadlines.add(self._fetch.max_wait_ms, self)
 
     def advanced(self, partition: Partition, asked: Asked) -> None:
         if partition.is_leader:
@@ -122,27 +145,12 @@ class _Incremental:
         """Answers with what there is."""
         if self.done:
             return
-        session = self._session
+        self.done = True
+        broker, request, fetch, session = self._broker, self._request, self._fetch, self._session
         session.unpark()
         live = [*session.live.values()]
-        rows, _, _ = self._read(self._broker, self._request, self._fetch, [entry.asked for entry in live])
-        self._answer(live, rows)
-
-    def _answer(self, live: list[CachedPartition], rows: list[Row]) -> None:
-        self.done = True
-        session = self._session
-        quotas = self._broker.quotas
-        if quotas is not None and (throttle_ms := throttle_fetch(quotas, self._request, self._fetch, rows)):
-            # The session stays as it is: the next request reads the same.
-            return self._request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
-        told: list[Any] = []
-        for entry, row in zip(live, rows, strict=True):
-            has_more = (row[7] is not None and row[7].length > 0) or row[8] is not None
-            if entry.takes(row[1], row[2], row[4], has_more=has_more):
-                told.append((entry.asked[:2], *row[1:]))
-                session.told(entry.asked[:2], entry)
-            _rest(self._broker, self._fetch, session, entry, row)
-        return self._request.reply_fetch(told, session_id=session.id)
+        rows, _, _ = self._read(broker, request, fetch, [entry.asked for entry in live])
+        _answer(broker, request, fetch, session, live, rows)
 
 
 def _rest(broker: Broker, fetch: FetchRequest, session: FetchSession, entry: CachedPartition, row: Row) -> None:

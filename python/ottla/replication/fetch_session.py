@@ -99,7 +99,7 @@ class FetchSession:
 
     def update(self, asked: Iterable[Asked], forgotten: Iterable[Key]) -> None:
         """Takes what a request names: new partitions, new offsets of known ones, and those that leave."""
-        entries = self.entries
+        entries, live = self.entries, self.live
         for one in asked:
             key = one[:2]
             entry = entries.get(key)
@@ -107,9 +107,10 @@ class FetchSession:
                 entry = entries[key] = CachedPartition(one)
             else:
                 entry.asked = one
-            if key not in self.live:
-                self.live[key] = entry
-                self._unregister(key)
+                if entry.partition is not None:
+                    entry.partition.fetches.pop(self, None)
+                    entry.partition = None
+            live[key] = entry
         for key in forgotten:
             self._unregister(key)
             entries.pop(key, None)
@@ -123,11 +124,13 @@ class FetchSession:
     def rests(self, key: Key, entry: CachedPartition, partition: Partition) -> None:
         """The client knows all of this partition: nothing is to be done before it moves on."""
         self.live.pop(key, None)
-        self._register(entry, partition)
+        entry.partition = partition
+        partition.fetches[self] = None
 
     def watch(self, entry: CachedPartition, partition: Partition) -> None:
         """A parked request waits for this live partition too."""
-        self._register(entry, partition)
+        entry.partition = partition
+        partition.fetches[self] = None
 
     def unpark(self) -> None:
         """Nothing waits any more: live partitions need not be watched."""
@@ -162,13 +165,6 @@ class FetchSession:
     def expire(self) -> None:
         if self.parked is not None:
             self.parked.expire()
-
-    def _register(self, entry: CachedPartition, partition: Partition) -> None:
-        if entry.partition is not partition:
-            if entry.partition is not None:
-                entry.partition.fetches.pop(self, None)
-            entry.partition = partition
-        partition.fetches[self] = None
 
     def _unregister(self, key: Key) -> None:
         entry = self.entries.get(key)
