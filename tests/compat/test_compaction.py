@@ -1,10 +1,11 @@
-"""Compaction, and the deletion of records, as other people's clients see them.
+"""Compaction as other people's clients see it, and in turns with Apache Kafka: each cleans what the other has cleaned.
 
 Writers are confluent-kafka's, transactional ones among them; the reader has isolation.level=read_committed.
 """
 
 import json
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 from confluent_kafka import admin
+from kazoo.client import KazooClient
 
 from ottla.log import verify
-from tests.peers.apache import Kafka, tool
+from tests.compat.test_disk import accepted_by_dump_log
+from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
 
 TOPIC = "states"
@@ -28,6 +31,7 @@ REPLICAS = {
     "offsets.topic.replication.factor": 1,
 }
 OURS = {**CLEANER, **INTERNAL, **REPLICAS, "zookeeper.session.timeout.ms": 4000}
+KAFKAS = OURS
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "20000",
@@ -156,6 +160,24 @@ def wait_cleaned(data: Path) -> None:
         time.sleep(0.05)
 
 
+def kill(broker: Broker | Kafka, zookeeper: str) -> None:
+    """SIGKILL, and wait until ZooKeeper has noticed."""
+    broker.kill()
+    client = KazooClient(hosts=zookeeper)
+    client.start()
+    deadline = time.monotonic() + SECONDS
+    while client.exists("/brokers/ids/1"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    client.stop()
+    client.close()
+
+
+def files_of(data: Path) -> list[Path]:
+    endings = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    return sorted(file for file in folder(data).iterdir() if file.suffix in endings)
+
+
 @pytest.mark.clients
 def test_readers_find_the_last_committed_value_after_every_kill(brokers: Brokers) -> None:
     """Small segments, cleaned all the time, transactions, and a broker that is killed in between."""
@@ -206,3 +228,80 @@ def test_the_tool_for_deleting_records(brokers: Brokers, tmp_path: Path) -> None
     said = tool("2.7.2", "delete-records", "--bootstrap-server", broker.bootstrap, "--offset-json-file", str(wanted))
     assert f"partition: {TOPIC}-0\tlow_watermark: 30" in said
     assert read(broker)[0][0] >= 30
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_kafka_cleans_what_we_cleaned_and_we_what_it_cleaned(brokers: Brokers, kafka: Apache, zookeeper: str) -> None:
+    """There and back, with its tool's judgement on our files, and each killed while it cleans."""
+    ours = brokers(broker_id=1, zookeeper=zookeeper, settings=OURS)
+    create(ours)
+    writer = Writer(3)
+    writer.write(ours, 20)
+    wait_cleaned(ours.data)
+    left = writer.check(ours)
+    assert left < writer.written / 2
+    ours.stop()
+    accepted_by_dump_log("2.7.2", files_of(ours.data))
+
+    before = cleaned_offset(ours.data)
+    theirs = kafka.broker("2.7.2", zookeeper=zookeeper, settings={"log.dirs": ours.data, **KAFKAS})
+    assert writer.check(theirs) == left
+    writer.write(theirs, 20)
+    wait_cleaned(ours.data)
+    assert cleaned_offset(ours.data) > before
+    writer.write(theirs, 10)
+    kill(theirs, zookeeper)
+
+    ours = brokers(broker_id=1, zookeeper=zookeeper, settings=OURS, data=ours.data)
+    writer.check(ours)
+    writer.write(ours, 20)
+    wait_cleaned(ours.data)
+    assert writer.check(ours) < writer.written / 3
+    writer.write(ours, 10)
+    kill(ours, zookeeper)
+    theirs = kafka.broker("2.7.2", zookeeper=zookeeper, settings={"log.dirs": ours.data, **KAFKAS})
+    writer.check(theirs)
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_both_finish_a_swap_that_was_interrupted(brokers: Brokers, kafka: Apache, zookeeper: str) -> None:
+    """The cleaned segments are there as `.swap`, all old ones too: as a crash leaves them right after the decision."""
+    slow = {**OURS, "log.cleaner.enable": "false"}
+    ours = brokers(broker_id=1, zookeeper=zookeeper, settings=slow)
+    create(ours)
+    writer = Writer(4)
+    writer.write(ours, 20)
+    ours.stop()
+    old = ours.data.parent / "old"
+    shutil.copytree(folder(ours.data), old)
+    ours = brokers(broker_id=1, zookeeper=zookeeper, settings=OURS, data=ours.data)
+    wait_cleaned(ours.data)
+    ours.stop()
+    cleaned = ours.data.parent / "cleaned"
+    folder(ours.data).rename(cleaned)
+
+    def interrupt() -> None:
+        shutil.rmtree(folder(ours.data), ignore_errors=True)
+        shutil.copytree(old, folder(ours.data))
+        bases = sorted(path.stem for path in cleaned.glob("*.log"))[:-1]
+        assert bases
+        for base in bases:
+            for path in cleaned.glob(f"{base}.*"):
+                if path.suffix != ".snapshot":
+                    shutil.copy(path, folder(ours.data) / f"{path.name}.swap")
+        (ours.data / "cleaner-offset-checkpoint").unlink(missing_ok=True)
+        (ours.data / ".kafka_cleanshutdown").unlink(missing_ok=True)
+
+    interrupt()
+    ours = brokers(broker_id=1, zookeeper=zookeeper, settings=slow, data=ours.data)
+    left = writer.check(ours)
+    assert left < writer.written / 2, "the cleaned segments are in place"
+    assert not list(folder(ours.data).glob("*.swap"))
+    ours.stop()
+    assert not verify(ours.data).damage
+    interrupt()
+    settings = {"log.dirs": ours.data, **KAFKAS, "log.cleaner.enable": "false"}
+    theirs = kafka.broker("2.7.2", zookeeper=zookeeper, settings=settings)
+    assert writer.check(theirs) == left
