@@ -364,7 +364,10 @@ class Log:
     def fence(self, epoch: int) -> None: ...  # any other role change: appends must name this epoch
     def flush(self) -> int: ...  # blocks (without the GIL); the flushed offset
     def flush_async(self, completions: Completions, token: int) -> None: ...  # value: the flushed offset
-    def copy_to(self, future: Log, bytes_max: int) -> int: ...  # bytes; 0: it has caught up
+    def copy_to(
+        self, future: Log, bytes_max: int
+    ) -> int: ...  # bytes; 0: it has caught up; it is not cleaned from now on
+    def end_move(self) -> None: ...  # it may be cleaned again
     def roll(self) -> None: ...
     def truncate_to(self, offset: int) -> bool: ...
     def truncate_fully_and_start_at(self, offset: int) -> None: ...

@@ -461,6 +461,7 @@ impl LogDirectory {
 
     /// Writes `cleaner-offset-checkpoint`: where the last cleaning of each log ended.
     pub fn checkpoint_cleaned_offsets(&self) -> Result<()> {
+        let _writing = self.writing.lock();
         let offsets = {
             let state = self.state.lock();
             state.table(&state.cleaned_offsets, Log::cleaned_offset)

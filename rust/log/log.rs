@@ -90,6 +90,8 @@ pub struct Log {
     pub(super) closed: AtomicBool,
     /// It is a copy that is on its way into this directory: see [`moving`](super::moving).
     pub(super) future: AtomicBool,
+    /// It is being copied into another directory: until that is over it is not cleaned.
+    pub(super) moving: AtomicBool,
     /// The log in another directory that took this one's place: appends go there.
     pub(super) successor: OnceLock<Arc<Log>>,
     /// Set at the first append, so that a log that nothing was written to costs nothing to close.
@@ -170,6 +172,7 @@ impl Log {
             cleaned: Mutex::default(),
             closed: AtomicBool::new(false),
             future: AtomicBool::new(false),
+            moving: AtomicBool::new(false),
             successor: OnceLock::new(),
             changed: AtomicBool::new(false),
             size_bytes: AtomicU64::new(size),

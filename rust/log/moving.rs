@@ -20,6 +20,27 @@ use super::log::Log;
 /// What is copied at most while appends are held back.
 const LOCKED_BYTES_MAX: u64 = 1 << 20;
 
+impl Log {
+    /// Whether it is being copied into another directory.
+    pub fn is_moving(&self) -> bool {
+        self.moving.load(Ordering::Acquire)
+    }
+
+    /// From now on the log is not cleaned, and no cleaning is at work. A record that was copied and whose tombstone was cleaned away before it
+    /// could be copied would be back for ever.
+    pub fn begin_move(&self) {
+        if !self.is_moving() {
+            let _idle = self.cleaning.lock();
+            self.moving.store(true, Ordering::Release);
+        }
+    }
+
+    /// The move was given up.
+    pub fn end_move(&self) {
+        self.moving.store(false, Ordering::Release);
+    }
+}
+
 /// Copies up to `bytes_max` bytes, at least a batch if there is one, from the current log to the future one. First the future log gives up what the current
 /// one does not have any more. The number of bytes copied; 0 says that it has caught up.
 pub fn copy(current: &Log, future: &Log, bytes_max: u64) -> Result<u64> {

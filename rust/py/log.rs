@@ -619,7 +619,14 @@ impl Log {
     }
 
     fn copy_to(&self, py: Python<'_>, future: &Log, bytes_max: u64) -> PyResult<u64> {
-        Ok(py.detach(|| log::moving::copy(&self.log, &future.log, bytes_max))?)
+        Ok(py.detach(|| {
+            self.log.begin_move();
+            log::moving::copy(&self.log, &future.log, bytes_max)
+        })?)
+    }
+
+    fn end_move(&self) {
+        self.log.end_move();
     }
 
     fn roll(&self, py: Python<'_>) -> PyResult<()> {

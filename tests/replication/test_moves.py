@@ -160,6 +160,22 @@ async def test_the_old_log_beside_the_new_one_is_removed(tmp_path: Path) -> None
                 logs.logs["t", 0].truncate_to(3)
 
 
+async def test_a_log_is_not_compacted_while_it_moves(tmp_path: Path) -> None:
+    """Else a tombstone may be gone before it is copied, and the record that it deletes was copied already."""
+    made = Made(tmp_path)
+    async with LogManager.open(made.settings.config) as logs:
+        log = await made.begin(logs)
+        log.roll()
+        made.settings.topics["t"] = {"cleanup.policy": "compact"}
+        logs.topic_config_changed("t")
+        assert [cleanable.partition for cleanable in logs.cleanable(1 << 41)] == [0]
+        future = await made.start_move(logs)
+        log.copy_to(future, 1)
+        assert logs.cleanable(1 << 41) == {}
+        await logs.delete_future("t", 0)
+        assert [cleanable.partition for cleanable in logs.cleanable(1 << 41)] == [0]
+
+
 async def test_giving_up_and_deleting_take_the_copy_away(tmp_path: Path) -> None:
     made = Made(tmp_path)
     async with LogManager.open(made.settings.config) as logs:

@@ -182,6 +182,8 @@ class LogManager:
             self.failures[key] = error
         for key in [key for key, home in self._future_homes.items() if home is directory]:
             del self._future_homes[key], self.futures[key]
+            if key in self.logs:
+                self.logs[key].end_move()
         directory.go_offline(reason)
         return gone
 
@@ -303,6 +305,8 @@ class LogManager:
         directory = self._future_homes.pop((topic, index), None)
         if directory is not None:
             del self.futures[topic, index]
+            if (topic, index) in self.logs:
+                self.logs[topic, index].end_move()
             await trio.to_thread.run_sync(directory.open_native.delete, topic, index)
 
     async def replace_with_future(self, topic: str, index: int) -> Log | None:

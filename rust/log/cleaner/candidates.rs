@@ -26,7 +26,7 @@ impl Log {
     /// None if the log is not compacted, is being cleaned, or was set aside.
     pub fn cleanable(&self, now_ms: i64) -> Result<Option<Cleanable>> {
         let config = self.config();
-        let in_use = !self.is_future() && self.check_writable().is_ok();
+        let in_use = !self.is_future() && !self.is_moving() && self.check_writable().is_ok();
         if !config.compact || !in_use || self.uncleanable().is_some() {
             return Ok(None);
         }

@@ -105,6 +105,9 @@ impl Log {
         };
         self.check_writable()?;
         self.check_in_place()?;
+        if self.is_moving() {
+            return Err(LogError::CleaningStopped("the log is being copied"));
+        }
         if let Some(log) = self.this.upgrade() {
             // What makes older records needless must not be lost when they are gone.
             log.flush()?;
