@@ -1,11 +1,12 @@
 """A busy broker's life in miniature, and what a client and Kafka's tools can see of it.
 
-Everything here is done through confluent-kafka and Kafka's own tools: neither broker's code takes part in the judgement.
+Everything is done through confluent-kafka and Kafka's own tools: neither broker's code takes part in the judgement.
 """
 
 import hashlib
 import random
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,13 +63,13 @@ class Life:
         self.random = random.Random(seed)
         self.bulk_bytes = bulk_bytes
         self.rebalances: list[str] = []
-        self.admin = AdminClient({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 500})
         self.member = Consumer(
             self._client(
                 {
                     "group.id": GROUP,
                     "group.instance.id": STATIC_MEMBER,
                     "session.timeout.ms": SESSION_TIMEOUT_MS,
+                    "max.poll.interval.ms": SESSION_TIMEOUT_MS,
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",
                 }
@@ -77,17 +78,33 @@ class Life:
         self.open_transaction = self._producer({"transactional.id": "stays-open", "transaction.timeout.ms": 900_000})
 
     def _client(self, settings: dict[str, object]) -> dict[str, object]:
-        return {"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 500, **settings}
+        return {"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 2, **settings}
+
+    def new_admin(self) -> AdminClient:
+        """A new one each time: librdkafka's never asks a coordinator again that has restarted, of either kind."""
+        return AdminClient(self._client({}))
 
     def _producer(self, settings: dict[str, object]) -> Producer:
-        return Producer(self._client({"enable.idempotence": True, "linger.ms": 5, **settings}))
+        # Batches that fit into small segments.
+        return Producer(
+            self._client(
+                {
+                    "enable.idempotence": True,
+                    "linger.ms": 5,
+                    "batch.size": 16_384,
+                    "on_delivery": _delivered,
+                    **settings,
+                }
+            )
+        )
 
     # --- what is done ---
 
     def fill(self) -> None:
         """Every kind of state that one broker can have."""
+        admin = self.new_admin()
         for name, (partitions, config) in TOPICS.items():
-            self.admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
+            admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result()
         self._bulk()
         self._formats()
         self._transactions()
@@ -96,7 +113,9 @@ class Life:
     def _bulk(self) -> None:
         block = self.random.randbytes(1 << 20)
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-            producer = self._producer({"compression.type": codec, "queue.buffering.max.kbytes": 1 << 18})
+            producer = self._producer(
+                {"compression.type": codec, "queue.buffering.max.kbytes": 1 << 18, "batch.size": 1_000_000}
+            )
             for number in range(self.bulk_bytes // 5 // 1000):
                 start = self.random.randrange(len(block) - 1000)
                 value = block[start : start + 1000]
@@ -111,7 +130,8 @@ class Life:
                 self._small("formats", 0, 1000, codec)
 
     def _small(self, topic: str, partition: int, count: int, codec: str = "none", keys: int = 1 << 30) -> None:
-        producer = self._producer({"compression.type": codec})
+        # What formats 0 and 1 have no place for is refused.
+        producer = self._producer({"compression.type": codec, "enable.idempotence": topic != "formats"})
         for number in range(count):
             value = self.random.randbytes(100) if number % 50 else b""
             producer.produce(topic, value, str(self.random.randrange(keys)), partition)
@@ -177,7 +197,8 @@ class Life:
     def alter(self, topic: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self.admin.incremental_alter_configs([resource])[resource].result()
+        admin = self.new_admin()
+        admin.incremental_alter_configs([resource])[resource].result()
 
     def close(self) -> None:
         self.member.close()
@@ -196,7 +217,14 @@ class Life:
     def _records(self, topic: str, partitions: int, isolation: str) -> list[tuple[int, int, str]]:
         """For each partition: number of records, the offset after the last one, and a digest of all they hold."""
         consumer = Consumer(
-            self._client({"group.id": "reader", "isolation.level": isolation, "enable.partition.eof": True})
+            self._client(
+                {
+                    "group.id": "reader",
+                    "isolation.level": isolation,
+                    "enable.partition.eof": True,
+                    "enable.auto.commit": False,
+                }
+            )
         )
         try:
             consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
@@ -215,23 +243,34 @@ class Life:
         seen: dict[str, object] = {}
         for group in (GROUP, "payers"):
             request = ConsumerGroupTopicPartitions(group)
-            listed = self.admin.list_consumer_group_offsets([request])[group].result().topic_partitions
-            seen[f"offsets {group}"] = sorted((each.topic, each.partition, each.offset, each.metadata) for each in listed)
-            described = self.admin.describe_consumer_groups([group])[group].result()
+            admin = self.new_admin()
+            listed = admin.list_consumer_group_offsets([request])[group].result().topic_partitions
+            seen[f"offsets {group}"] = sorted(
+                (each.topic, each.partition, each.offset, each.metadata) for each in listed
+            )
+            described = admin.describe_consumer_groups([group])[group].result()
             members = sorted((member.group_instance_id, member.member_id) for member in described.members)
             seen[f"group {group}"] = (described.state.name, described.partition_assignor, members)
         return seen
 
     def _config(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self.admin.describe_configs([resource])[resource].result().values()
+        admin = self.new_admin()
+        entries = admin.describe_configs([resource])[resource].result().values()
         return {entry.name: f"{entry.value} from {entry.source}" for entry in entries}
 
 
+def _delivered(error: KafkaError | None, _: Message) -> None:
+    assert error is None, error
+
+
 def _until_ends(consumer: Consumer, partitions: int, ends: dict[int, int]) -> Iterator[Message]:
+    silent_since = time.monotonic()
     while len(ends) < partitions:
-        messages = consumer.consume(10_000, timeout=30)
-        assert messages, f"only {ends} after 30 s of silence"
+        messages = consumer.consume(10_000, timeout=0.1)
+        if messages:
+            silent_since = time.monotonic()
+        assert time.monotonic() < silent_since + 30, f"nothing for 30 s, and only {ends} are read"
         for message in messages:
             error = message.error()
             if error is None:
