@@ -121,13 +121,17 @@ impl Opening<'_> {
             other => Some(other?),
         };
         // The table is replaced without an fsync each time: a power cut may leave an empty file in its place. A table that does not reach back to
-        // the log's start is rebuilt from the batches.
+        // the log's start is rebuilt from the batches. (After a clean stop it is as it was left, and formats 0 and 1 have no epochs.)
         let whole = epochs.as_ref().is_some_and(|epochs| {
             epochs
                 .entries()
                 .first()
                 .is_some_and(|first| first.start_offset <= start_offset)
         });
+        let trusted = clean
+            && (whole
+                || end_is_start(&segments)
+                || epochs.is_some() && begins_without_epochs(&segments)?);
         let mut recovered = Recovered {
             start_offset,
             end_offset: start_offset,
@@ -139,7 +143,7 @@ impl Opening<'_> {
         };
         if !writable {
             self.look(&segments, &mut recovered)?;
-        } else if clean && (whole || end_is_start(&segments)) {
+        } else if trusted {
             self.trust(&segments, newest_snapshot, &mut recovered)?;
         } else {
             self.recover(&mut segments, whole, &mut recovered)?;
@@ -450,6 +454,19 @@ impl Opening<'_> {
             active.set_size_bytes(end);
             return Ok(());
         }
+    }
+}
+
+/// Whether a log's first batch is of format 0 or 1.
+fn begins_without_epochs(segments: &[Arc<Segment>]) -> Result<bool> {
+    let Some(first) = segments.iter().find(|segment| !segment.is_empty()) else {
+        return Ok(false);
+    };
+    let mut scan = Scan::new(&first.file, 0, first.size_bytes(), SCAN_BYTES)?;
+    match scan.next_header() {
+        Ok(located) => Ok(located.is_some_and(|located| located.header.magic < 2)),
+        Err(LogError::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
