@@ -413,7 +413,7 @@ impl Log {
         LogConfig((*self.log.config()).clone())
     }
 
-    #[pyo3(signature = (request, index, leader_epoch, token, guard=NO_GUARD))]
+    #[pyo3(signature = (request, index, leader_epoch, token, guard=0))]
     fn append(
         &self,
         request: &ProduceRequest,
