@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from worker import Start
 
 from ottla import _core
 from ottla.log import Log
+from tests.broker.conftest import connect
 from tests.compat.test_disk import CLIENT, SMALL
 from tests.peers.apache import Apache, Kafka, need_java
 from tests.peers.ottla import Broker, Brokers
@@ -56,6 +58,29 @@ def test_kcat_of_an_old_time(ours: Broker, release: str) -> None:
     assert tail.split() == ["157", "158", "159"]
     file = ours.data / f"{topic}-0" / "00000000000000000000.log"
     assert {batch.magic for batch in _core.read_batches(file.read_bytes())} == {2}
+
+
+@pytest.mark.clients
+def test_old_consumers_see_no_markers_and_wait_behind_the_last(ours: Broker) -> None:
+    from confluent_kafka import Producer
+
+    ottla("topic", "create", "transactions", "-b", ours.bootstrap)
+    producer = Producer({"bootstrap.servers": ours.bootstrap, "transactional.id": "old-consumers"})
+    producer.init_transactions(30)
+    for value in ("one", "two"):
+        producer.begin_transaction()
+        producer.produce("transactions", value, partition=0)
+        producer.commit_transaction(30)
+    read = ["-C", "-t", "transactions", "-p", "0", "-o", "beginning", "-c", "2", "-q", "-f", "%o %s\n"]
+    assert kcat(ours.bootstrap, "0.9.0.1", *read).splitlines() == ["0 one", "2 two"]
+    # Offset 3 is a marker: nothing that an old consumer could be sent, so it waits as at the end of the log.
+    with connect(ours) as client:
+        begin = time.monotonic()
+        row = (
+            client.fetch("transactions", 3, version=3, max_wait_ms=300, min_bytes=1).responses[0].partition_responses[0]
+        )
+        assert (row.error_code, row.record_set or b"") == (0, b"")
+        assert time.monotonic() - begin > 0.25
 
 
 def write(broker: Broker | Kafka, first: int) -> None:
