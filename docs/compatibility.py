@@ -81,10 +81,9 @@ NOTES = {
     36: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
     45: "Replicas are taken away or put in another order; a partition cannot be given to a broker without it.",
     57: "There are no features, as in Kafka 2.7.",
-    0: "Record format 2. Versions 0 to 2 (older formats) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; they stay advertised "
-    "because old librdkafka stops compressing where they are missing.",
-    1: "Versions 0 to 3 (older formats) answer UNSUPPORTED_VERSION for each partition.",
-    2: "Version 0 answers UNSUPPORTED_VERSION for the partition.",
+    0: "All message formats; versions 0 to 2 carry formats 0 and 1.",
+    1: "Versions 0 to 3 are answered in formats 0 and 1, converted where the log has newer ones.",
+    2: "Version 0 answers segment boundaries, as it always did.",
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",
     6: "Between brokers only; not advertised.",
