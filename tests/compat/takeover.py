@@ -63,6 +63,7 @@ class Life:
         self.random = random.Random(seed)
         self.bulk_bytes = bulk_bytes
         self.rebalances: list[str] = []
+        self._commits: list[str] = []
         self.member = Consumer(
             self._client(
                 {
@@ -72,6 +73,7 @@ class Life:
                     "max.poll.interval.ms": SESSION_TIMEOUT_MS,
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",
+                    "on_commit": self._committed,
                 }
             )
         )
@@ -188,7 +190,15 @@ class Life:
     def commit(self, offset: int) -> None:
         """As the static member that never left: refused if anybody rebalanced the group meanwhile."""
         offsets = [TopicPartition("bulk", partition, offset, metadata=f"at {offset}") for partition in range(3)]
-        self.member.commit(offsets=offsets, asynchronous=False)
+        self._commits.clear()
+        self.member.commit(offsets=offsets, asynchronous=True)
+        deadline = time.monotonic() + 60
+        while not self._commits and time.monotonic() < deadline:
+            self.member.poll(0.1)
+        assert self._commits == ["committed"], self._commits
+
+    def _committed(self, error: KafkaError | None, _: list[TopicPartition]) -> None:
+        self._commits.append("committed" if error is None else str(error))
 
     def end_transaction(self) -> None:
         """Commits what was begun before the brokers changed."""
