@@ -118,9 +118,9 @@ class Life:
             producer = self._producer(
                 {"compression.type": codec, "queue.buffering.max.kbytes": 1 << 18, "batch.size": 1_000_000}
             )
-            for number in range(self.bulk_bytes // 5 // 1000):
-                start = self.random.randrange(len(block) - 1000)
-                value = block[start : start + 1000]
+            for number in range(self.bulk_bytes // 5 // 10_000):
+                start = self.random.randrange(len(block) - 10_000)
+                value = block[start : start + 10_000]
                 producer.produce("bulk", value, str(number), number % 3, headers={"codec": codec.encode()})
                 producer.poll(0)
             assert producer.flush(120) == 0
