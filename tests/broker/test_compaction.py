@@ -1,12 +1,12 @@
 """Compacted topics on a real broker: what readers see, what is on disk, and what a kill leaves."""
 
 import random
-import time
 
 from ottla import _core
 from ottla.log import verify
 from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Broker, Brokers
+from tests.peers.segments import cleaned_offset
 
 SETTINGS = {"log.cleaner.backoff.ms": 20, "log.retention.ms": -1, "log.cleaner.dedupe.buffer.size": 4 << 20}
 #: Small segments that are cleaned as soon as one is closed.
@@ -38,18 +38,8 @@ def read(client: Client, topic: str, offset: int = 0) -> list[tuple[int, bytes |
         found += [(record.offset, record.key, record.value) for record in _core.RecordReader(row.record_set)]
 
 
-def cleaned_offset(broker: Broker, topic: str) -> int:
-    """What the checkpoint says; 0 before the first cleaning."""
-    path = broker.data / "cleaner-offset-checkpoint"
-    lines = path.read_text().splitlines()[2:] if path.exists() else []
-    return next((int(line.split()[2]) for line in lines if line.split()[0] == topic), 0)
-
-
 def wait_cleaned(broker: Broker, topic: str, offset: int) -> None:
-    deadline = time.monotonic() + 60
-    while cleaned_offset(broker, topic) < offset:
-        assert time.monotonic() < deadline, f"{topic} is clean to {cleaned_offset(broker, topic)}, not {offset}"
-        time.sleep(0.02)
+    broker.wait_until(lambda: cleaned_offset(broker.data, topic) >= offset, 60)
 
 
 class Writer:
@@ -144,7 +134,7 @@ def test_a_topic_that_becomes_compacted_is_cleaned_and_one_that_is_deleted_leave
         client.delete_topic("later")
         client.create("later", **COMPACTED)
         assert read(client, "later") == []
-        assert cleaned_offset(broker, "later") == 0
+        assert cleaned_offset(broker.data, "later") == 0
 
 
 def test_the_cleaner_can_be_reconfigured_and_switched_off(brokers: Brokers) -> None:

@@ -5,7 +5,6 @@ Everything is done through confluent-kafka and Kafka's own tools: neither broker
 
 import hashlib
 import random
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ from confluent_kafka.admin import (
 from worker import eventually
 
 from tests.peers.apache import tool
+from tests.peers.segments import cleaned_offset
 
 KAFKA = "2.7.2"
 GROUP = "warehouse"
@@ -139,14 +139,14 @@ class Life:
             producer.produce(topic, value, str(self.random.randrange(keys)), partition)
         assert producer.flush(60) == 0
 
-    def compact(self, is_cleaned: Callable[[str], bool]) -> None:
+    def compact(self, is_cleaned: Callable[[str, int], bool]) -> None:
         """Half of a compacted topic is cleaned, the other half waits."""
         for partition in (0, 1):
             self._small("compacted", partition, 4000, keys=300)
             self._tombstones(partition)
             self._small("compacted", partition, 2000, keys=300)
         for partition in (0, 1):
-            assert eventually(lambda index=partition: str(is_cleaned(f"compacted {index}")), "True", 60) == "True"
+            assert eventually(lambda index=partition: str(is_cleaned("compacted", index)), "True", 60) == "True"
         self.alter("compacted", "min.cleanable.dirty.ratio", "1.0")
         for partition in (0, 1):
             self._small("compacted", partition, 3000, keys=300)
@@ -309,7 +309,9 @@ def files(directories: list[Path], *patterns: str) -> list[Path]:
 def dumped(paths: list[Path]) -> str:
     """What Kafka's tool prints of files, without their folders' paths."""
     printed = tool(KAFKA, "dump-log", "--deep-iteration", "--files", ",".join(map(str, paths)), timeout_s=300)
-    return "\n".join(line.replace(str(path.parent.parent), "") for line in printed.splitlines() for path in paths[:1])
+    for directory in {path.parent.parent for path in paths}:
+        printed = printed.replace(str(directory), "")
+    return printed
 
 
 def producers(directories: list[Path]) -> dict[str, str]:
@@ -331,11 +333,6 @@ def magics(directories: list[Path], folder: str) -> list[int]:
     return [path.read_bytes()[16] for path in found if path.stat().st_size > 16]
 
 
-def is_cleaned(directories: list[Path], partition: str) -> bool:
-    """Whether the cleaner's checkpoint names `topic partition`."""
-    checkpoints = [directory / "cleaner-offset-checkpoint" for directory in directories]
-    return any(line.startswith(f"{partition} ") for path in checkpoints if path.exists() for line in _lines(path))
-
-
-def _lines(path: Path) -> list[str]:
-    return subprocess.run(["cat", path], capture_output=True, text=True, check=True).stdout.splitlines()
+def is_cleaned(directories: list[Path], topic: str, partition: int) -> bool:
+    """Whether a cleaner has been at a partition, in whichever directory it is."""
+    return any(cleaned_offset(directory, topic, partition) > 0 for directory in directories)

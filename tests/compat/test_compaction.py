@@ -14,12 +14,12 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 from confluent_kafka import admin
-from kazoo.client import KazooClient
 
 from ottla.log import verify
-from tests.compat.test_disk import accepted_by_dump_log
+from tests.compat.test_disk import accepted_by_dump_log, kill
 from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
+from tests.peers.segments import cleaned_offset
 
 TOPIC = "states"
 KEYS = 40
@@ -139,38 +139,17 @@ def eventually(ask: Callable[[], Any]) -> Any:
             return ask()
         except ck.KafkaException:
             assert time.monotonic() < deadline
-            time.sleep(0.1)
 
 
 def folder(data: Path) -> Path:
     return data / f"{TOPIC}-0"
 
 
-def cleaned_offset(data: Path) -> int:
-    path = data / "cleaner-offset-checkpoint"
-    lines = path.read_text().splitlines()[2:] if path.exists() else []
-    return next((int(line.split()[2]) for line in lines if line.split()[0] == TOPIC), 0)
-
-
-def wait_cleaned(data: Path) -> None:
+def wait_cleaned(broker: Broker | Kafka, data: Path) -> None:
     """Until every closed segment is clean; the active one moves on only with a write."""
-    deadline = time.monotonic() + SECONDS
-    while cleaned_offset(data) < (active := max(int(path.stem) for path in folder(data).glob("*.log"))):
-        assert time.monotonic() < deadline, f"clean to {cleaned_offset(data)}, not {active}"
-        time.sleep(0.05)
-
-
-def kill(broker: Broker | Kafka, zookeeper: str) -> None:
-    """SIGKILL, and wait until ZooKeeper has noticed."""
-    broker.kill()
-    client = KazooClient(hosts=zookeeper)
-    client.start()
-    deadline = time.monotonic() + SECONDS
-    while client.exists("/brokers/ids/1"):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    client.stop()
-    client.close()
+    broker.wait_until(
+        lambda: cleaned_offset(data, TOPIC) >= max(int(path.stem) for path in folder(data).glob("*.log")), SECONDS
+    )
 
 
 def files_of(data: Path) -> list[Path]:
@@ -190,7 +169,7 @@ def test_readers_find_the_last_committed_value_after_every_kill(brokers: Brokers
         broker = brokers.restart(broker, settings=OURS)
         writer.check(broker)
     writer.write(broker, 5)
-    wait_cleaned(broker.data)
+    wait_cleaned(broker, broker.data)
     assert writer.check(broker) < writer.written / 3
     assert "Traceback" not in broker.output()
     broker.stop()
@@ -238,25 +217,25 @@ def test_kafka_cleans_what_we_cleaned_and_we_what_it_cleaned(brokers: Brokers, k
     create(ours)
     writer = Writer(3)
     writer.write(ours, 20)
-    wait_cleaned(ours.data)
+    wait_cleaned(ours, ours.data)
     left = writer.check(ours)
     assert left < writer.written / 2
     ours.stop()
     accepted_by_dump_log("2.7.2", files_of(ours.data))
 
-    before = cleaned_offset(ours.data)
+    before = cleaned_offset(ours.data, TOPIC)
     theirs = kafka.broker("2.7.2", zookeeper=zookeeper, settings={"log.dirs": ours.data, **KAFKAS})
     assert writer.check(theirs) == left
     writer.write(theirs, 20)
-    wait_cleaned(ours.data)
-    assert cleaned_offset(ours.data) > before
+    wait_cleaned(theirs, ours.data)
+    assert cleaned_offset(ours.data, TOPIC) > before
     writer.write(theirs, 10)
     kill(theirs, zookeeper)
 
     ours = brokers(broker_id=1, zookeeper=zookeeper, settings=OURS, data=ours.data)
     writer.check(ours)
     writer.write(ours, 20)
-    wait_cleaned(ours.data)
+    wait_cleaned(ours, ours.data)
     assert writer.check(ours) < writer.written / 3
     writer.write(ours, 10)
     kill(ours, zookeeper)
@@ -277,7 +256,7 @@ def test_both_finish_a_swap_that_was_interrupted(brokers: Brokers, kafka: Apache
     old = ours.data.parent / "old"
     shutil.copytree(folder(ours.data), old)
     ours = brokers(broker_id=1, zookeeper=zookeeper, settings=OURS, data=ours.data)
-    wait_cleaned(ours.data)
+    wait_cleaned(ours, ours.data)
     ours.stop()
     cleaned = ours.data.parent / "cleaned"
     folder(ours.data).rename(cleaned)

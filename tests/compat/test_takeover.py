@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
-from worker import eventually
 
 from tests.compat import takeover
 from tests.compat.takeover import Life
+from tests.compat.test_disk import kill
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
@@ -55,16 +54,10 @@ class Place:
         )
 
     def end(self, broker: Broker | Kafka, is_killed: bool) -> None:
-        if not is_killed:
+        if is_killed:
+            kill(broker, self._zookeeper)
+        else:
             broker.stop()
-            return
-        broker.kill()
-        client = KazooClient(hosts=self._zookeeper)
-        client.start()
-        # Kafka does not start while its own old registration is there.
-        assert eventually(lambda: str(client.exists("/brokers/ids/1")), "None", 30) == "None"
-        client.stop()
-        client.close()
 
 
 @pytest.fixture
@@ -84,7 +77,7 @@ def life(place: Place) -> Iterator[Life]:
 def test_nothing_differs(place: Place, life: Life, is_killed: bool) -> None:
     theirs = place.theirs()
     life.fill()
-    life.compact(lambda partition: takeover.is_cleaned(place.directories, partition))
+    life.compact(lambda topic, index: takeover.is_cleaned(place.directories, topic, index))
     before = life.seen()
     place.end(theirs, is_killed)
     assert set(takeover.magics(place.directories, "formats-0")) == {0, 1, 2}

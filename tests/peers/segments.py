@@ -47,3 +47,10 @@ def batches(partition: Path, *, live: bool = False) -> Iterator[Batch]:
                 break
             assert position <= len(data), f"{segment} ends inside the batch at offset {batch.base_offset}"
             yield batch
+
+
+def cleaned_offset(data: Path, topic: str, partition: int = 0) -> int:
+    """How far a partition is clean, as the checkpoint of its data directory says; 0 before its first cleaning."""
+    path = data / "cleaner-offset-checkpoint"
+    rows = [line.split() for line in path.read_text().splitlines()[2:]] if path.exists() else []
+    return next((int(row[2]) for row in rows if row[:2] == [topic, str(partition)]), 0)
