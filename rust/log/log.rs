@@ -94,7 +94,7 @@ pub struct Log {
     pub(super) moving: AtomicBool,
     /// The log in another directory that took this one's place: appends go there.
     pub(super) successor: OnceLock<Arc<Log>>,
-    /// Set at the first append, so that a log that nothing was written to costs nothing to close.
+    /// Set at the first append or truncation, so that a log that was only read costs nothing to close.
     pub(super) changed: AtomicBool,
     /// Bytes in all segments, active one included.
     pub(super) size_bytes: AtomicU64,

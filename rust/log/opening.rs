@@ -133,7 +133,6 @@ impl Opening<'_> {
                 || end_is_start(&segments)
                 || epochs.is_some() && begins_without_epochs(&segments)?);
         let mut recovered = Recovered {
-            start_offset,
             end_offset: start_offset,
             epochs: epochs.unwrap_or_default(),
             producers: ProducerState::starting_at(start_offset),
@@ -356,12 +355,10 @@ impl Opening<'_> {
                 ));
             }
         }
-        let start_offset = self.hints.start_offset.min(base_offset);
         Ok(Recovered {
-            start_offset,
             end_offset: base_offset,
             epochs: LeaderEpochs::default(),
-            producers: load_producers(&self.folder, &before, start_offset, base_offset)?,
+            producers: load_producers(&self.folder, &before, base_offset)?,
             high_watermark: self.hints.high_watermark,
             aborted: Vec::new(),
             has_aborted: false,
@@ -403,7 +400,7 @@ impl Opening<'_> {
             // Kafka's rule for logs from before producer ids: a clean stop writes a snapshot, so there were none.
             recovered.producers.end_offset = end;
         } else if end > start {
-            recovered.producers = load_producers(&self.folder, segments, start, end)?;
+            recovered.producers = load_producers(&self.folder, segments, end)?;
         }
         Ok(())
     }

@@ -63,12 +63,7 @@ impl Opening<'_> {
                     .context("remove", &path)?;
             }
         }
-        recovered.producers = load_producers(
-            &self.folder,
-            &segments[..first],
-            recovered.start_offset.min(base_offset),
-            base_offset,
-        )?;
+        recovered.producers = load_producers(&self.folder, &segments[..first], base_offset)?;
         recovered.end_offset = base_offset;
         // The file may be older than the batches, from before a truncation: from here on they say which epoch wrote what.
         recovered.epochs.truncate_from_end(base_offset);
@@ -195,7 +190,6 @@ impl Opening<'_> {
 
 /// What recovery learns about the content.
 pub(super) struct Recovered {
-    pub start_offset: i64,
     pub end_offset: i64,
     pub epochs: LeaderEpochs,
     pub producers: ProducerState,
@@ -215,17 +209,13 @@ impl Recovered {
             self.epochs.assign(header.leader_epoch, header.base_offset);
         }
         self.end_offset = header.last_offset() + 1;
-        // Records before the log's start were deleted: they say nothing about their producers any more.
-        if self.end_offset > self.start_offset {
-            let marker = end_marker(bytes, header);
-            self.aborted
-                .extend(self.producers.aborted_by(header, marker));
-            self.producers.update(header, marker);
-            if marker.is_some() {
-                self.producers.on_high_watermark(self.high_watermark);
-            }
-        } else {
-            self.producers.end_offset = self.end_offset;
+        // Also what is before the log's start: a marker there ends a transaction that the snapshot before it calls open.
+        let marker = end_marker(bytes, header);
+        self.aborted
+            .extend(self.producers.aborted_by(header, marker));
+        self.producers.update(header, marker);
+        if marker.is_some() {
+            self.producers.on_high_watermark(self.high_watermark);
         }
     }
 }

@@ -43,18 +43,22 @@ pub fn snapshots(folder: &Folder) -> Result<Vec<i64>> {
     Ok(offsets)
 }
 
-/// The producer state at `end_offset`: the newest good snapshot before it, and the batches since.
+/// The producer state at `end_offset`: the newest good snapshot before it, and the batches since. A snapshot from before the first segment says
+/// nothing: the batches that followed it are gone, and with them the markers of the transactions that it calls open.
 pub fn load_producers(
     folder: &Arc<Folder>,
     segments: &[Arc<Segment>],
-    start_offset: i64,
     end_offset: i64,
 ) -> Result<ProducerState> {
-    let mut state = ProducerState::starting_at(start_offset);
+    let first_base = segments
+        .first()
+        .map_or(end_offset, |first| first.base_offset);
+    // Also what is before the log's start, as long as it is there: everybody who asks must get the same answer.
+    let mut state = ProducerState::starting_at(first_base);
     for offset in snapshots(folder)?
         .into_iter()
         .rev()
-        .filter(|offset| *offset <= end_offset)
+        .filter(|offset| (first_base..=end_offset).contains(offset))
     {
         let path = folder.file(offset, Kind::Snapshot, Suffix::None);
         let bytes = folder

@@ -43,6 +43,7 @@ impl Log {
 
     fn truncate_segments(&self, writer: &mut Writer, offset: i64) -> Result<()> {
         writer.epoch = -1;
+        self.changed.store(true, Ordering::Release);
         let segments = self.segments();
         let kept = segments.partition_point(|segment| segment.base_offset <= offset);
         let active = Arc::clone(&segments[kept - 1]);
@@ -81,6 +82,7 @@ impl Log {
 
     fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
         writer.epoch = -1;
+        self.changed.store(true, Ordering::Release);
         let segments = self.segments();
         self.note_truncated(offset);
         self.note_cleaned_truncated(offset);
@@ -120,12 +122,7 @@ impl Log {
             }
         }
         if writer.producers.end_offset != end_offset {
-            writer.producers = load_producers(
-                &self.folder,
-                &self.segments(),
-                self.start_offset(),
-                end_offset,
-            )?;
+            writer.producers = load_producers(&self.folder, &self.segments(), end_offset)?;
             self.note_unstable(writer);
         }
         Ok(())
