@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools soak bench lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -118,6 +118,9 @@ clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, a
 
 soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds, whole matrices
 	$(BIN)/pytest -m soak
+
+mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
+	$(BIN)/python -m tests.faults.mutants $(MUTANTS)
 
 bench: $(STAMPS)/test-tools clients-tools ## the figures of docs/benchmarks.md, on this machine
 	cargo bench --quiet --no-default-features --bench records
