@@ -4,12 +4,13 @@
     make mutants MUTANTS="log.ack-before-write broker."    these, or those whose names begin so
     .venv/bin/python -m tests.faults.mutants --list
 
-A mutant is one place in the source and what stands there instead. The runner keeps a copy of the tree in `target/mutants`, checks that
-the tests named by the mutants pass there, then puts each mutant in, runs its tests and wants one to fail. A mutant that does not
-compile is an error, not a catch. `test_mutants.py` keeps the places true in every run of the tests.
+A mutant is one place in the source and what stands there instead. The runner keeps a copy of the tree in
+`target/mutants`, checks that the tests named by the mutants pass there, then puts each mutant in, runs its tests and
+wants one to fail. A mutant that does not compile is an error, not a catch. `test_mutants.py` keeps the places true in
+every run of the tests.
 
-Add a mutant when you fix a fault that no test would have noticed: `mutants_log.py` (Rust tests), `mutants_broker.py` (pytest), and
-whatever else is called `mutants_*.py` here with a tuple `MUTANTS`.
+Add a mutant when you fix a fault that no test would have noticed: `mutants_log.py` (Rust tests), `mutants_broker.py`
+(pytest), and whatever else is called `mutants_*.py` here with a tuple `MUTANTS`.
 """
 
 import argparse
@@ -113,7 +114,7 @@ def build_module() -> tuple[int | None, str]:
 
 
 def failing(mutant: Mutant) -> tuple[str | None, str]:
-    """What went wrong in the tests of a mutant, None if nothing; and the output. Raises SystemExit if it cannot be built."""
+    """What went wrong in the tests of a mutant, None if nothing; and the output. SystemExit if it cannot be built."""
     env = environment(mutant.env)
     if mutant.cargo:
         code, output = run(cargo(["test", "--no-run"]), env)
