@@ -32,7 +32,7 @@ pub struct AppendInfo {
 
 /// What an append may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
+pub enum When {
     /// Anything: it is done when it returns.
     Now,
     /// On the loop's thread: it may not start a segment.

@@ -51,7 +51,7 @@ mod model_transactions;
 #[cfg(test)]
 mod tests;
 
-pub use append::{AppendInfo, Origin};
+pub use append::{AppendInfo, Origin, When};
 pub use config::{LogConfig, TimestampType};
 pub use directory::LogDirectory;
 pub use error::LogError;

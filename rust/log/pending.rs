@@ -37,58 +37,11 @@ fn pool() -> Option<&'static IoPool> {
 
 impl Log {
     /// [`append`](Log::append) now, or later on an I/O thread: then None, and `done` is called from there once.
+    ///
+    /// [`When::InTurn`] is for whoever ends the turn afterwards: what is appended now may be [staged](super::staged). It must not be
+    /// acknowledged before [`write_staged`](Log::write_staged), nor if that says that it was lost.
     #[allow(clippy::too_many_arguments)]
     pub fn append_or_queue<B>(
-        self: &Arc<Self>,
-        records: B,
-        leader_epoch: i32,
-        origin: Origin,
-        guard: u64,
-        now_ms: i64,
-        done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
-    ) -> Result<Option<AppendInfo>>
-    where
-        B: DerefMut<Target = [u8]> + Send + 'static,
-    {
-        self.append_when(
-            When::Quick,
-            records,
-            leader_epoch,
-            origin,
-            guard,
-            now_ms,
-            done,
-        )
-    }
-
-    /// As [`append_or_queue`](Log::append_or_queue), for whoever ends the turn afterwards: what is appended now may be
-    /// [staged](super::staged). It must not be acknowledged before [`write_staged`](Log::write_staged), nor if that says that it was lost.
-    #[allow(clippy::too_many_arguments)]
-    pub fn append_in_turn<B>(
-        self: &Arc<Self>,
-        records: B,
-        leader_epoch: i32,
-        origin: Origin,
-        guard: u64,
-        now_ms: i64,
-        done: impl FnOnce(Result<AppendInfo>) + Send + 'static,
-    ) -> Result<Option<AppendInfo>>
-    where
-        B: DerefMut<Target = [u8]> + Send + 'static,
-    {
-        self.append_when(
-            When::InTurn,
-            records,
-            leader_epoch,
-            origin,
-            guard,
-            now_ms,
-            done,
-        )
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn append_when<B>(
         self: &Arc<Self>,
         when: When,
         mut records: B,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::log::OpenMode;
 use super::opening::Hints;
-use super::{AppendInfo, Home, Log, LogConfig, Origin};
+use super::{AppendInfo, Home, Log, LogConfig, Origin, When};
 use crate::records::{BatchBuilder, BatchOptions};
 
 pub fn batch(values: &[&str], timestamp_ms: i64) -> Vec<u8> {
@@ -103,7 +103,7 @@ fn through_the_queue(
             sender.clone(),
         );
         let done = move |result| later.send((number, result)).unwrap();
-        match log.append_or_queue(records, epoch, Origin::Client, 0, 1000, done) {
+        match log.append_or_queue(When::Quick, records, epoch, Origin::Client, 0, 1000, done) {
             Ok(None) => {}
             Ok(Some(info)) => sender.send((number, Ok(info))).unwrap(),
             Err(error) => sender.send((number, Err(error))).unwrap(),

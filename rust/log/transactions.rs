@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::append::{AppendInfo, Origin};
+use super::append::{AppendInfo, Origin, When};
 use super::error::{LogError, Result};
 use super::log::{Log, Writer};
 use super::producer_state::{Producer, ProducerState};
@@ -75,6 +75,7 @@ impl Log {
     ) -> Result<Option<AppendInfo>> {
         let batch = marker.batch(producer_id, producer_epoch, now_ms)?;
         self.append_or_queue(
+            When::Quick,
             batch,
             leader_epoch,
             Origin::Coordinator,

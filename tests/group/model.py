@@ -16,8 +16,9 @@ from ottla.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from ottla.group.effects import Answer, Store
 from ottla.group.members import NEVER, JoinRequest, JoinResult, Member, SyncResult
-from ottla.group.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Answer, Group, Limits, Store
+from ottla.group.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group, Limits
 
 PARTITIONS = tuple(range(6))
 SESSION_MS = 10_000
@@ -36,6 +37,7 @@ class Client:
     instance_id: str | None
     knows_kip_394: bool
     protocols: list[tuple[str, bytes]]
+    rebalance_ms: int = REBALANCE_MS
     member_id: str = ""
     generation: int = -1
     #: the generation whose assignment it holds
@@ -123,7 +125,9 @@ class World:
             instance = self.random.choice((None, None, f"static{self.random.randrange(3)}"))
             protocols = [("range", b"a"), ("sticky", b"b")][: self.random.randrange(1, 3)]
             knows = self.random.random() < 0.5
-            self.clients.append(Client(f"c{self.new_id()}", instance, knows, protocols))
+            # Anything may be asked for; what is 0 or less must not keep the broker from all else.
+            rebalance_ms = self.random.choice((REBALANCE_MS,) * 10 + (0, -1))
+            self.clients.append(Client(f"c{self.new_id()}", instance, knows, protocols, rebalance_ms))
 
     def join(self, client: Client | None = None) -> None:
         client = client or self.some()
@@ -138,7 +142,7 @@ class World:
             client.name,
             "/127.0.0.1",
             SESSION_MS,
-            REBALANCE_MS,
+            client.rebalance_ms,
             "consumer",
             list(client.protocols),
             client.knows_kip_394 and client.instance_id is None,
@@ -336,10 +340,10 @@ class World:
         waiting = [member for member in members if member.join_token is not None]
         syncing = [member for member in members if member.sync_token is not None]
         say = self.say
-        assert group._awaiting_join == len(waiting), say("the count of joins that wait is wrong")
+        assert group._roster.awaiting_join == len(waiting), say("the count of joins that wait is wrong")
         for name in {name for member in members for name, _ in member.protocols}:
             count = sum(name in dict(member.protocols) for member in members)
-            assert group._supported[name] == count, say(f"the count of members that support {name} is wrong")
+            assert group._roster._supported[name] == count, say(f"the count of members that support {name} is wrong")
         assert all(member.member_id == name for name, member in group.members.items())
         static = {member.instance_id: member.member_id for member in members if member.instance_id is not None}
         assert group.static_members == static, say("static members are not those of the group")
@@ -351,7 +355,7 @@ class World:
             assert set(waiting) <= replaced, say(f"a join waits in {group.state}")
         if group.state in (COMPLETING, STABLE):
             assert group.leader in group.members, say("the leader is not a member")
-            assert group.protocol in group._supported
+            assert group.protocol in group._roster._supported
         for member in members:
             # Someone watches over everybody: a timer, or, while it waits, the rebalance or the leader's timer.
             watched = member.timer_ms is not None and member.timer_ms <= member.deadline_ms < NEVER

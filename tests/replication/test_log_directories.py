@@ -35,7 +35,7 @@ async def test_new_logs_go_where_the_fewest_are_and_are_found_again(tmp_path: Pa
     settings = Settings(config(a, b))
     async with LogManager.open(settings.config) as logs:
         await logs.load(settings)
-        logs.claim(1, "c")
+        logs.directories.claim(1, "c")
         made = (await logs.open_or_create("u", [0, 1, 2, 3])).logs
         assert (folders(a), folders(b)) == (["t-0", "t-1", "u-2"], ["u-0", "u-1", "u-3"])
         append(made[1], b"x")
@@ -58,10 +58,10 @@ async def test_directories_of_different_brokers_are_refused_by_file(tmp_path: Pa
     a, b = paths(tmp_path)
     for path, broker, cluster in ((a, 1, "x"), (b, 2, "x")):
         async with LogManager.open(config(path)) as logs:
-            logs.claim(broker, cluster)
+            logs.directories.claim(broker, cluster)
     async with LogManager.open(config(a, b)) as logs:
         with pytest.raises(ConfigError, match=r"a/meta\.properties has 1, \S+b/meta\.properties has 2"):
-            logs.identity()
+            logs.directories.identity()
 
 
 async def test_the_same_directory_twice_is_refused_and_all_are_given_back(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_a_directory_that_cannot_be_opened_is_left_out(tmp_path: Path) -> 
     a.write_text("no directory")
     async with LogManager.open(settings.config) as logs:
         await logs.load(settings)
-        assert [directory.path for directory in logs.offline] == [a]
+        assert [directory.path for directory in logs.directories.offline] == [a]
         # What may be in the other directory is not made anew; what is new is.
         places = await logs.open_or_create("t", [0, 1], new=[1])
         assert (list(places.logs), list(places.errors)) == ([1], [0])
@@ -98,19 +98,19 @@ async def test_a_directory_that_cannot_be_opened_is_left_out(tmp_path: Path) -> 
 async def test_the_tree_stays_in_its_directory(tmp_path: Path) -> None:
     a, b = paths(tmp_path)
     async with LogManager.open(config(a, b)) as logs:
-        assert logs.directory_with("tree.db") == a
+        assert logs.directories.directory_with("tree.db") == a
         (b / "tree.db").touch()
-        assert logs.directory_with("tree.db") == b
+        assert logs.directories.directory_with("tree.db") == b
         (a / "tree.db").touch()
         with pytest.raises(ConfigError, match="several"):
-            logs.directory_with("tree.db")
+            logs.directories.directory_with("tree.db")
         (a / "tree.db").unlink()
     b.rename(tmp_path / "away")
     b.write_text("no directory")
     async with LogManager.open(config(a, b)) as logs:
         # Starting anew with an empty tree would be another cluster.
         with pytest.raises(ConfigError, match=r"tree\.db is in no directory"):
-            logs.directory_with("tree.db")
+            logs.directories.directory_with("tree.db")
 
 
 async def test_a_partition_in_two_directories_is_not_served(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import trio
 from ottla import _core
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import KafkaError
+from ottla.replication import upkeep
 from ottla.replication.log_manager import LogManager
 
 
@@ -33,23 +34,28 @@ def append(log: _core.Log, value: bytes) -> None:
 @pytest.mark.trio
 async def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
     async with LogManager.open(config(tmp_path)) as logs:
-        assert logs.identity() == {}
-        logs.claim(7, "cluster-a")
-        logs.claim(7, "cluster-a")
+        assert logs.directories.identity() == {}
+        logs.directories.claim(7, "cluster-a")
+        logs.directories.claim(7, "cluster-a")
     async with LogManager.open(config(tmp_path)) as logs:
-        assert logs.identity() == {"version": "0", "broker.id": "7", "cluster.id": "cluster-a"}
+        assert logs.directories.identity() == {"version": "0", "broker.id": "7", "cluster.id": "cluster-a"}
         with pytest.raises(ConfigError, match="cluster-b"):
-            logs.claim(7, "cluster-b")
+            logs.directories.claim(7, "cluster-b")
         with pytest.raises(ConfigError, match=r"broker\.id"):
-            logs.claim(8, "cluster-a")
+            logs.directories.claim(8, "cluster-a")
 
 
 @pytest.mark.trio
 async def test_what_kafka_wrote_into_meta_properties_stays(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("#\n#Sat Nov 21 10:00:00 UTC\nversion=0\nbroker.id=1\nsomething.new=x\n")
     async with LogManager.open(config(tmp_path)) as logs:
-        logs.claim(1, "c")
-        assert logs.identity() == {"version": "0", "broker.id": "1", "something.new": "x", "cluster.id": "c"}
+        logs.directories.claim(1, "c")
+        assert logs.directories.identity() == {
+            "version": "0",
+            "broker.id": "1",
+            "something.new": "x",
+            "cluster.id": "c",
+        }
 
 
 @pytest.mark.trio
@@ -86,7 +92,7 @@ async def test_retention_and_changed_settings_reach_the_logs(tmp_path: Path) -> 
             append(log, value)
             log.roll()
         log.high_watermark = log.end_offset
-        logs._delete_old()
+        upkeep.delete_old_segments(logs.directories)
         # Records of 1970 are older than the default of seven days.
         assert log.start_offset == 3
         append(log, b"d")
@@ -94,7 +100,7 @@ async def test_retention_and_changed_settings_reach_the_logs(tmp_path: Path) -> 
         log.high_watermark = log.end_offset
         settings.topics["t"] = {"retention.ms": "-1"}
         logs.topic_config_changed("t")
-        logs._delete_old()
+        upkeep.delete_old_segments(logs.directories)
         assert log.start_offset == 3
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from ottla import _core
 from ottla.errors import StorageError
-from ottla.replication.log_manager import LogManager, is_beginning_of
+from ottla.replication.log_manager import LogManager
+from ottla.replication.moves import is_beginning_of
 from tests.broker.conftest import batch
 from tests.replication.test_log_directories import config, folders
 from tests.replication.test_log_manager import Settings
@@ -48,7 +49,7 @@ class Made:
         return log
 
     async def start_move(self, logs: LogManager) -> _core.Log:
-        (other,) = [directory for directory in logs.online if directory is not logs.directory_of("t", 0)]
+        (other,) = [directory for directory in logs.directories.online if directory is not logs.directory_of("t", 0)]
         await logs.create_future("t", 0, other)
         return logs.futures["t", 0]
 

@@ -104,10 +104,10 @@ class Broker:
     async def start(cls, config: BrokerConfig) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end."""
         async with LogManager.open(config) as logs, identity.open_tree(config, logs) as tree:
-            known = logs.identity()
+            known = logs.directories.identity()
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
             broker_id = await identity.broker_id(tree, config, known.get("broker.id"))
-            logs.claim(broker_id, cluster_id)
+            logs.directories.claim(broker_id, cluster_id)
             settings = Settings(tree, config, broker_id)
             await settings.load()
             await logs.load(settings)

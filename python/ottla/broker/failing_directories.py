@@ -32,11 +32,11 @@ class FailingDirectories:
         """Until cancelled. Raises StorageError when the broker cannot go on."""
         async with trio.open_nursery() as nursery:
             async for directory in self._failed:
-                reason = self._logs.cannot_go_on
+                reason = self._logs.directories.cannot_go_on
                 if reason is not None:
                     raise StorageError(f"{reason}: {directory}: {directory.failure}")
                 # A disk that hangs must not keep anybody from hearing of it.
-                nursery.start_soon(self._logs.close_failed, directory)
+                nursery.start_soon(self._logs.directories.close_failed, directory)
                 await self._notify()
 
     async def _notify(self) -> None:

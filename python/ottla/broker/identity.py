@@ -34,8 +34,8 @@ async def open_tree(config: BrokerConfig, logs: LogManager) -> AsyncIterator[Tre
     else:
         from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 
-        directory = logs.directory_with(TREE_FILE)
-        logs.keeps_tree(directory)
+        directory = logs.directories.directory_with(TREE_FILE)
+        logs.directories.keeps_tree(directory)
         tree = await EmbeddedTree.open(str(directory / TREE_FILE))
     async with tree:
         await prepare(tree)

@@ -32,12 +32,13 @@ from ottla.errors import (
 )
 from ottla.group import records
 from ottla.group.append_errors import commit_error, store_error
+from ottla.group.effects import Answer, Store
 from ottla.group.hosted import Alarm, GroupSettings, Hosted
 from ottla.group.loading import LoadedGroup, Replay, restore, to_store
 from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
 from ottla.group.offsets import Commits
 from ottla.group.removal import Removal
-from ottla.group.state import DEAD, Answer, Group, State, Store
+from ottla.group.state import DEAD, Group, State
 
 if TYPE_CHECKING:
     from ottla.replication.delayed import Deadlines

@@ -17,8 +17,8 @@ from ottla.group.append_errors import commit_error
 from ottla.group.hosted import Hosted
 from ottla.group.offsets import TopicPartition
 from ottla.group.records import NO_TIMESTAMP
-from ottla.group.state import EMPTY, subscribed_topics
-from ottla.group.subscription import subscribed
+from ottla.group.state import EMPTY
+from ottla.group.subscription import subscribed, subscribed_topics
 
 if TYPE_CHECKING:
     from ottla.group.coordinator import Done, GroupCoordinator

@@ -9,7 +9,8 @@ and one of them, the leader, with everybody's metadata. A sync waits in Completi
 carries what each member shall read. That is stored before anybody hears of it. `Dead` is a group that was deleted, or
 whose coordinator is another broker now.
 
-Everything that affects these transitions is in this file. Calls append to `effects` what has to be done:
+Everything that affects these transitions is in this file; `ottla.group.roster` keeps who is in the group. Calls append
+to `effects` what has to be done:
 
 * `Answer`: someone who waited (or asked just now) gets a result. Each token is answered exactly once.
 * `Store`: the group has to be written; `stored` is called with the outcome.
@@ -24,13 +25,10 @@ superseded (a client that joins or syncs again while it waits) or whose member i
 
 from __future__ import annotations
 
-import heapq
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
 
 from ottla.errors import (
     CoordinatorNotAvailable,
@@ -44,14 +42,21 @@ from ottla.errors import (
     UnknownMemberId,
     UnknownServerError,
 )
-from ottla.group.members import NEVER, JoinedMember, JoinRequest, JoinResult, Member, Protocols, SyncResult, Token
+from ottla.group.effects import Answer, Effect, Replacement, Store
+from ottla.group.members import JoinedMember, JoinRequest, JoinResult, Member, Protocols, SyncResult, Token
 from ottla.group.offsets import GroupOffsets
+from ottla.group.roster import Roster
+from ottla.group.timers import Timers
 
 logger = logging.getLogger("ottla.group")
 
 #: How long a new member may wait for the answer to its first join. Nobody hears of it meanwhile, and if its client has
 #: given up it must not hold up the group for ever (Kafka's NewMemberJoinTimeoutMs).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+#: Static members are waited for again and again until their sessions end; a client may name a rebalance timeout of 0 or
+#: less, and the broker must not do nothing else meanwhile.
+STATIC_MEMBERS_WAIT_MS_MIN = 100
 
 
 class State(Enum):
@@ -83,35 +88,6 @@ class Limits:
     members_max: int = (1 << 31) - 1
 
 
-@dataclass(slots=True, frozen=True)
-class Answer:
-    token: Token
-    result: JoinResult | SyncResult
-
-
-@dataclass(slots=True, frozen=True)
-class Replacement:
-    """A static member has a new id; its join is answered with the leader of before."""
-
-    member: Member
-    old_id: str
-    new_id: str
-    leader_before: str
-
-
-@dataclass(slots=True, frozen=True)
-class Store:
-    """The group has to be written with these assignments, as it is now; then `group.stored(now, self, error)`."""
-
-    generation: int
-    assignments: Mapping[str, bytes]
-    #: where a static member came back
-    replacement: Replacement | None = None
-
-
-Effect: TypeAlias = Answer | Store
-
-
 @dataclass(slots=True)
 class _PendingMember:
     """An id that was given out, and nobody has joined with it yet (KIP-394)."""
@@ -137,59 +113,51 @@ class Group:
         self.group_id = group_id
         self.state = EMPTY
         self.generation = 0
-        self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self._roster = Roster()
+        self.members = self._roster.members
         self.pending_members: dict[str, _PendingMember] = {}
         self.offsets = GroupOffsets()
         self.effects: list[Effect] = []
         self._limits = limits
         self._new_id = new_id
-        self._static: dict[str, str] = {}
-        self._supported: Counter[str] = Counter()
-        self._awaiting_join = 0
         self._has_new_member = False
         self._rebalance: _Rebalance | None = None
-        self._timers: list[tuple[int, int, Member | _PendingMember | _Rebalance]] = []
-        self._timer_count = 0
+        self._timers: Timers[Member | _PendingMember | _Rebalance] = Timers()
 
     def __repr__(self) -> str:
         return self.group_id
 
     # --- who is in it ---
 
+    @property
+    def leader(self) -> str | None:
+        return self._roster.leader
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._roster.protocol_type
+
     def is_leader(self, member_id: str) -> bool:
         return self.leader == member_id
-
-    def is_fenced(self, member_id: str, instance_id: str | None) -> bool:
-        """Whether a static member's place was taken by another process with the same instance id (KIP-345)."""
-        if instance_id is None:
-            return False
-        known = self._static.get(instance_id)
-        return known is not None and known != member_id
 
     @property
     def static_members(self) -> Mapping[str, str]:
         """Instance id to member id."""
-        return self._static
+        return self._roster.static
 
     @property
     def all_have_joined(self) -> bool:
-        return len(self.members) == self._awaiting_join and not self.pending_members
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return len(self.members) == self._roster.awaiting_join and not self.pending_members
 
     def restore(self, members: Iterable[Member], protocol_type: str | None, leader: str | None) -> None:
         """Members as the log has them, who have joined and been assigned."""
         for member in members:
-            self._add(member, protocol_type or "")
+            self._roster.add(member, protocol_type or "")
             if member.instance_id is not None:
-                self._static[member.instance_id] = member.member_id
-        self.leader = leader
-        self.protocol_type = protocol_type
+                self._roster.static[member.instance_id] = member.member_id
+        self._roster.leader = leader
+        self._roster.protocol_type = protocol_type
         self.state = STABLE if self.members else EMPTY
 
     # --- joining ---
@@ -209,18 +177,17 @@ class Group:
         if self.state is PREPARING:
             # Not by the group's size: the limit may have been lowered, and the last to join again are to go.
             member = self.members.get(request.member_id)
-            return (member is not None and member.join_token is not None) or self._awaiting_join < members_max
+            return (member is not None and member.join_token is not None) or self._roster.awaiting_join < members_max
         if self.state in (COMPLETING, STABLE):
             # Unlike in Kafka 2.7 a static member that comes back finds its place in a full group, too.
-            has_place = request.member_id in self.members or request.instance_id in self._static
+            has_place = request.member_id in self.members or request.instance_id in self._roster.static
             return has_place or len(self.members) < members_max
         return True
 
     def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
-        size = len(self.members)
-        return self.protocol_type == protocol_type and any(self._supported[name] == size for name, _ in protocols)
+        return self._roster.supports(protocol_type, protocols)
 
     def _join_unknown(self, now: int, token: Token, request: JoinRequest) -> None:
         if self.state is DEAD:
@@ -229,11 +196,11 @@ class Group:
             return self._answer(token, JoinResult("", InconsistentGroupProtocol.code))
         # The prefix is what some clients look at to tell whether they lead.
         member_id = f"{request.client_id if request.instance_id is None else request.instance_id}-{self._new_id()}"
-        if request.instance_id is not None and request.instance_id in self._static:
+        if request.instance_id is not None and request.instance_id in self._roster.static:
             return self._replace_static(now, token, request, member_id)
         if request.must_know_its_id:
             pending = self.pending_members[member_id] = _PendingMember(member_id, now + request.session_timeout_ms)
-            self._start_timer(pending.deadline_ms, pending)
+            self._timers.start(pending.deadline_ms, pending)
             return self._answer(token, JoinResult(member_id, MemberIdRequired.code))
         return self._add_and_rebalance(now, token, request, member_id)
 
@@ -248,10 +215,10 @@ class Group:
                 # Ids are given out ahead only to members that are not static.
                 return self._answer(token, JoinResult(member_id, UnknownServerError.code))
             return self._add_and_rebalance(now, token, request, member_id)
-        if self.is_fenced(member_id, request.instance_id):
+        if self._roster.is_fenced(member_id, request.instance_id):
             return self._answer(token, JoinResult(member_id, FencedInstanceId.code))
         member = self.members.get(member_id)
-        if member is None or (request.instance_id is not None and request.instance_id not in self._static):
+        if member is None or (request.instance_id is not None and request.instance_id not in self._roster.static):
             return self._answer(token, JoinResult(member_id, UnknownMemberId.code))
         is_unchanged = member.protocols == request.protocols
         if self.state is COMPLETING and is_unchanged:
@@ -278,11 +245,11 @@ class Group:
         member.is_new = True
         if self.state is PREPARING and self.generation == 0:
             self._has_new_member = True
-        self._add(member, request.protocol_type)
+        self._roster.add(member, request.protocol_type)
         self._await_join(member, token)
         self._give_until(member, now + NEW_MEMBER_JOIN_TIMEOUT_MS)
         if member.instance_id is not None:
-            self._static[member.instance_id] = member_id
+            self._roster.static[member.instance_id] = member_id
         else:
             self.pending_members.pop(member_id, None)
         self._maybe_prepare(now, f"member {member_id} is new")
@@ -290,14 +257,14 @@ class Group:
     def _replace_static(self, now: int, token: Token, request: JoinRequest, member_id: str) -> None:
         """A process came back: it gets the place, and what was assigned, of the one before it."""
         assert request.instance_id is not None
-        old_id = self._static[request.instance_id]
+        old_id = self._roster.static[request.instance_id]
         leader_before = self.leader or ""
         member = self.members[old_id]
         self._rename(member, member_id)
         self._give_until(member, now + member.session_timeout_ms)
         self._update(member, request.protocols, token)
         if self.state is STABLE:
-            if self._select_protocol() != self.protocol:
+            if self._roster.select_protocol() != self.protocol:
                 return self._maybe_prepare(now, f"static member {request.instance_id} changed its protocols")
             # With the leader of before, who then does not take itself for the leader and assign again.
             assignments = {other.member_id: other.assignment for other in self.members.values()}
@@ -331,10 +298,10 @@ class Group:
             self._fail_syncs(now, RebalanceInProgress.code)
         if self.state is EMPTY:
             delay_ms = self._limits.initial_rebalance_delay_ms
-            remaining_ms = max(self.rebalance_timeout_ms - delay_ms, 0)
+            remaining_ms = max(self._roster.rebalance_timeout_ms - delay_ms, 0)
             rebalance = _Rebalance(now + delay_ms, True, delay_ms, remaining_ms)
         else:
-            rebalance = _Rebalance(now + self.rebalance_timeout_ms)
+            rebalance = _Rebalance(now + self._roster.rebalance_timeout_ms)
         self._become(PREPARING)
         logger.info("group %s rebalances after generation %d: %s", self, self.generation, reason)
         self._wait_for_joins(rebalance)
@@ -342,7 +309,7 @@ class Group:
 
     def _wait_for_joins(self, rebalance: _Rebalance) -> None:
         self._rebalance = rebalance
-        self._start_timer(rebalance.deadline_ms, rebalance)
+        self._timers.start(rebalance.deadline_ms, rebalance)
 
     def _maybe_complete_join(self, now: int) -> None:
         if self._rebalance is not None and not self._rebalance.is_initial and self.all_have_joined:
@@ -364,9 +331,10 @@ class Group:
             if not member.is_static:
                 logger.info("group %s: member %s did not join again", self, member)
                 self._remove(member.member_id)
-        if self.members and not self._elect_leader():
+        if self.members and not self._roster.elect_leader():
             # Only static members, and none of them has come: they have until their session ends.
-            return self._wait_for_joins(_Rebalance(now + self.rebalance_timeout_ms))
+            delay_ms = max(self._roster.rebalance_timeout_ms, STATIC_MEMBERS_WAIT_MS_MIN)
+            return self._wait_for_joins(_Rebalance(now + delay_ms))
         self.generation += 1
         if not self.members:
             self.protocol = None
@@ -374,7 +342,7 @@ class Group:
             logger.info("group %s is empty in generation %d", self, self.generation)
             self.effects.append(Store(self.generation, {}))
             return None
-        self.protocol = self._select_protocol()
+        self.protocol = self._roster.select_protocol()
         self._become(COMPLETING)
         logger.info("group %s has %d members in generation %d", self, len(self.members), self.generation)
         for member in self.members.values():
@@ -382,24 +350,6 @@ class Group:
             self._give_until(member, now + member.session_timeout_ms)
             member.is_new = False
         return None
-
-    def _elect_leader(self) -> bool:
-        """The leader must be one who has joined; False if nobody has."""
-        leader = self.members.get(self.leader or "")
-        if leader is not None and leader.join_token is not None:
-            return True
-        for member in self.members.values():
-            if member.join_token is not None:
-                self.leader = member.member_id
-                return True
-        return False
-
-    def _select_protocol(self) -> str:
-        """The one with the most votes among those that all members support."""
-        size = len(self.members)
-        candidates = {name for name, count in self._supported.items() if count == size}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
 
     # --- syncing ---
 
@@ -435,7 +385,7 @@ class Group:
     ) -> int:
         if self.state is DEAD:
             return CoordinatorNotAvailable.code
-        if self.is_fenced(member_id, instance_id):
+        if self._roster.is_fenced(member_id, instance_id):
             return FencedInstanceId.code
         if member_id not in self.members:
             return UnknownMemberId.code
@@ -501,7 +451,7 @@ class Group:
     def heartbeat(self, now: int, member_id: str, instance_id: str | None, generation: int) -> int:
         if self.state is DEAD:
             return CoordinatorNotAvailable.code
-        if instance_id is not None and self.is_fenced(member_id, instance_id):
+        if instance_id is not None and self._roster.is_fenced(member_id, instance_id):
             return FencedInstanceId.code
         member = self.members.get(member_id)
         if member is None:
@@ -518,7 +468,7 @@ class Group:
         """
         if self.state is DEAD:
             return CoordinatorNotAvailable.code
-        if self.is_fenced(member_id, instance_id):
+        if self._roster.is_fenced(member_id, instance_id):
             return FencedInstanceId.code
         if generation < 0 and self.state is EMPTY:
             return 0
@@ -537,7 +487,7 @@ class Group:
         """The same for a transaction: member and generation are checked if they are given (KIP-447)."""
         if self.state is DEAD:
             return CoordinatorNotAvailable.code
-        if self.is_fenced(member_id, instance_id):
+        if self._roster.is_fenced(member_id, instance_id):
             return FencedInstanceId.code
         if member_id and member_id not in self.members:
             return UnknownMemberId.code
@@ -549,14 +499,14 @@ class Group:
         """A member leaves, or is made to (then by its instance id, without a member id)."""
         if self.state is DEAD:
             return CoordinatorNotAvailable.code
-        if member_id and self.is_fenced(member_id, instance_id):
+        if member_id and self._roster.is_fenced(member_id, instance_id):
             return FencedInstanceId.code
         if member_id in self.pending_members and member_id not in self.members:
             if instance_id is not None:
                 return UnknownServerError.code
             self._remove_pending(now, member_id)
             return 0
-        known = self._static.get(instance_id) if instance_id is not None else None
+        known = self._roster.static.get(instance_id) if instance_id is not None else None
         member = self.members.get(known or member_id)
         if member is None:
             return UnknownMemberId.code
@@ -586,10 +536,7 @@ class Group:
         """The group is deleted, or another broker's. Whoever waits gets `error`."""
         self._rebalance = None
         for member in self.members.values():
-            self._answer_join(member, JoinResult(member.member_id, error))
-            if member.sync_token is not None:
-                self._answer(member.sync_token, SyncResult(error))
-                member.sync_token = None
+            self._release(member, error, member.member_id)
         self._timers.clear()
         self.state = DEAD
 
@@ -598,12 +545,11 @@ class Group:
     @property
     def next_timer_ms(self) -> int:
         """When `tick` is to be called at the latest."""
-        return self._timers[0][0] if self._timers else NEVER
+        return self._timers.next_ms
 
     def tick(self, now: int) -> None:
         """Does what is due."""
-        while self._timers and self._timers[0][0] <= now:
-            at, _, subject = heapq.heappop(self._timers)
+        for at, subject in self._timers.due(now):
             if isinstance(subject, Member):
                 if subject.timer_ms != at or self.members.get(subject.member_id) is not subject:
                     continue
@@ -626,11 +572,7 @@ class Group:
         timer_ms = member.timer_ms
         if timer_ms is None or timer_ms > deadline_ms:
             member.timer_ms = deadline_ms
-            self._start_timer(deadline_ms, member)
-
-    def _start_timer(self, at_ms: int, subject: Member | _PendingMember | _Rebalance) -> None:
-        self._timer_count += 1
-        heapq.heappush(self._timers, (at_ms, self._timer_count, subject))
+            self._timers.start(deadline_ms, member)
 
     # --- details ---
 
@@ -642,10 +584,9 @@ class Group:
         self.effects.append(Answer(token, result))
 
     def _answer_join(self, member: Member, result: JoinResult) -> None:
-        if member.join_token is not None:
-            self._answer(member.join_token, result)
-            member.join_token = None
-            self._awaiting_join -= 1
+        token = self._roster.end_join(member)
+        if token is not None:
+            self._answer(token, result)
 
     def _answer_sync(self, now: int, member: Member, result: SyncResult) -> None:
         if member.sync_token is not None:
@@ -654,72 +595,28 @@ class Group:
             self._give_until(member, now + member.session_timeout_ms)
 
     def _await_join(self, member: Member, token: Token) -> None:
-        if member.join_token is not None:
+        superseded = self._roster.await_join(member, token)
+        if superseded is not None:
             # The same client over another connection; the first one is of no use to it any more.
-            self._answer(member.join_token, JoinResult(member.member_id, RebalanceInProgress.code))
-        else:
-            self._awaiting_join += 1
-        member.join_token = token
-
-    def _add(self, member: Member, protocol_type: str) -> None:
-        if not self.members:
-            self.protocol_type = protocol_type
-        if self.leader is None:
-            self.leader = member.member_id
-        self.members[member.member_id] = member
-        self._supported.update(name for name, _ in member.protocols)
+            self._answer(superseded, JoinResult(member.member_id, RebalanceInProgress.code))
 
     def _update(self, member: Member, protocols: Protocols, token: Token) -> None:
-        self._supported.subtract(name for name, _ in member.protocols)
-        self._supported.update(name for name, _ in protocols)
-        member.protocols = protocols
+        self._roster.change_protocols(member, protocols)
         self._await_join(member, token)
 
+    def _release(self, member: Member, error: int, member_id: str = "") -> None:
+        """Whoever waits as this member learns why that is of no use."""
+        self._answer_join(member, JoinResult(member_id, error))
+        if member.sync_token is not None:
+            self._answer(member.sync_token, SyncResult(error))
+            member.sync_token = None
+
     def _remove(self, member_id: str) -> None:
-        member = self.members.pop(member_id, None)
+        member = self._roster.remove(member_id)
         if member is not None:
-            self._supported.subtract(name for name, _ in member.protocols)
-            if member.instance_id is not None:
-                del self._static[member.instance_id]
-            self._answer_join(member, JoinResult("", UnknownMemberId.code))
-            if member.sync_token is not None:
-                self._answer(member.sync_token, SyncResult(UnknownMemberId.code))
-                member.sync_token = None
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+            self._release(member, UnknownMemberId.code)
 
     def _rename(self, member: Member, member_id: str) -> None:
         """A static member's new process has the place; the old one, if it waits, learns that it is fenced."""
-        old_id = member.member_id
-        del self.members[old_id]
-        self._answer_join(member, JoinResult(old_id, FencedInstanceId.code))
-        if member.sync_token is not None:
-            self._answer(member.sync_token, SyncResult(FencedInstanceId.code))
-            member.sync_token = None
-        member.member_id = member_id
-        self.members[member_id] = member
-        if self.leader == old_id:
-            self.leader = member_id
-        assert member.instance_id is not None
-        self._static[member.instance_id] = member_id
-
-
-def subscribed_topics(group: Group, read: Callable[[bytes], Sequence[str] | None]) -> frozenset[str] | None:
-    """The topics that members of a group of consumers read; None if that cannot be told.
-
-    `read` takes a member's metadata apart; it returns None for what it does not understand.
-    """
-    if group.protocol_type != "consumer":
-        return None
-    if not group.members:
-        return frozenset()
-    if group.protocol is None:
-        return None
-    topics: set[str] = set()
-    for member in group.members.values():
-        metadata = next((metadata for name, metadata in member.protocols if name == group.protocol), None)
-        named = read(metadata) if metadata is not None else None
-        if named is None:
-            return None
-        topics.update(named)
-    return frozenset(topics)
+        self._release(member, FencedInstanceId.code, member.member_id)
+        self._roster.rename(member, member_id)

@@ -7,7 +7,12 @@ All versions begin like version 0 (ConsumerProtocol in Kafka's clients): version
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from struct import Struct, error, unpack_from
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.group.state import Group
 
 _HEAD = Struct(">hi")
 _LENGTH = Struct(">h")
@@ -44,6 +49,27 @@ def assigned(assignment: bytes) -> list[tuple[str, int]] | None:
     except (error, ValueError):
         return None
     return partitions
+
+
+def subscribed_topics(group: Group, read: Callable[[bytes], Sequence[str] | None]) -> frozenset[str] | None:
+    """The topics that members of a group of consumers read; None if that cannot be told.
+
+    `read` takes a member's metadata apart; it returns None for what it does not understand.
+    """
+    if group.protocol_type != "consumer":
+        return None
+    if not group.members:
+        return frozenset()
+    if group.protocol is None:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        metadata = next((metadata for name, metadata in member.protocols if name == group.protocol), None)
+        named = read(metadata) if metadata is not None else None
+        if named is None:
+            return None
+        topics.update(named)
+    return frozenset(topics)
 
 
 def _count(data: bytes) -> int:

@@ -1,38 +1,28 @@
-"""This broker's logs: in which data directory each is, and the work that logs need from time to time."""
+"""This broker's logs: which there are, in which data directory each is, and with which settings."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import trio
 
-from ottla._core import LogConfig, LogDirectory
-from ottla.config import BrokerConfig, ConfigError, TopicConfig
-from ottla.config.topic import record_format
-from ottla.errors import KafkaError, LogDirNotFound, StorageError
-from ottla.replication.data_directory import DataDirectory, common_identity, open_all
+from ottla.config import BrokerConfig, TopicConfig
+from ottla.errors import KafkaError, StorageError
+from ottla.replication import upkeep
+from ottla.replication.data_directories import DataDirectories
+from ottla.replication.log_settings import SettingsSource, native_config, topic_config
+from ottla.replication.moves import is_beginning_of
 
 if TYPE_CHECKING:
-    from ottla._core import Cleanable, Log
-    from ottla.net import Server
+    from ottla._core import Cleanable, Log, LogConfig, LogDirectory
+    from ottla.replication.data_directory import DataDirectory
 
 logger = logging.getLogger("ottla.log_manager")
-
-
-class SettingsSource(Protocol):
-    """Where settings come from; they may change while the logs are open."""
-
-    config: BrokerConfig
-    topics: dict[str, dict[str, str]]
-
-    async def load_topic(self, topic: str) -> None: ...
 
 
 class Places:
@@ -48,8 +38,7 @@ class LogManager:
     release the interpreter there.
     """
 
-    def __init__(self, directories: list[DataDirectory]) -> None:
-        #: those of `log.dirs`, in order, also those that are out of use
+    def __init__(self, directories: DataDirectories) -> None:
         self.directories = directories
         self.logs: dict[tuple[str, int], Log] = {}
         #: partitions whose logs could not be opened, with the reason
@@ -60,7 +49,6 @@ class LogManager:
         self._future_homes: dict[tuple[str, int], DataDirectory] = {}
         #: where AlterReplicaLogDirs wants partitions that are not there yet
         self._preferred: dict[tuple[str, int], DataDirectory] = {}
-        self._tree_path: Path | None = None
         self._settings: SettingsSource
 
     @classmethod
@@ -71,91 +59,15 @@ class LogManager:
 
         Raises ConfigError, OSError, and KafkaError if another process has a directory.
         """
-        interval_ms = config.get_int("replica.high.watermark.checkpoint.interval.ms")
-        directories = open_all(config.data_directories, high_watermark_checkpoint_interval_ms=interval_ms)
-        if config.zookeeper:
-            # Another broker may lead instead. Where there is no other, a full disk fails requests until it has space.
-            for directory in directories:
-                if directory.native is not None:
-                    directory.native.fail_when_full()
+        directories = DataDirectories.open(config)
         manager = cls(directories)
         try:
             yield manager
         except BaseException:
             with trio.CancelScope(shield=True):
-                await manager._close()
+                await directories.close()
             raise
-        await manager._close()
-
-    async def _close(self) -> None:
-        problems: list[StorageError] = []
-        directories = self.online
-
-        async def close(native: LogDirectory) -> None:
-            clean = native.failure is None
-            try:
-                await trio.to_thread.run_sync(lambda: native.close(clean=clean))
-            except StorageError as error:
-                logger.error("a log directory is not left clean, the next start recovers it: %s", error)
-                problems.append(error)
-
-        async with trio.open_nursery() as nursery:
-            for directory in directories:
-                nursery.start_soon(close, directory.open_native)
-        if problems and len(problems) == len(directories):
-            raise problems[0]
-
-    # --- the directories ---
-
-    @property
-    def online(self) -> list[DataDirectory]:
-        """The directories that work."""
-        return [directory for directory in self.directories if directory.is_online]
-
-    @property
-    def offline(self) -> list[DataDirectory]:
-        return [directory for directory in self.directories if not directory.is_online]
-
-    def identity(self) -> dict[str, str]:
-        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in new directories. Raises ConfigError if they
-        differ between directories.
-        """
-        return common_identity(self.online)
-
-    def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Writes meta.properties into every directory. Raises ConfigError if one belongs to another broker or
-        cluster.
-        """
-        for directory in self.online:
-            directory.claim(broker_id, cluster_id)
-
-    def directory_with(self, file: str) -> Path:
-        """Where a file that there is once in a broker lies, or would be made: the first directory.
-
-        Raises ConfigError if that cannot be known, because a directory is out of use or several have the file.
-        """
-        having = [directory for directory in self.online if (directory.path / file).exists()]
-        if len(having) > 1:
-            raise ConfigError("log.dirs", f"{file} is in several directories: {', '.join(map(str, having))}; keep one")
-        if not having and self.offline:
-            broken = self.offline[0]
-            raise ConfigError(
-                "log.dirs", f"{file} is in no directory that can be opened, and {broken}: {broken.failure}"
-            )
-        return (having or self.directories)[0].path
-
-    def keeps_tree(self, path: Path) -> None:
-        """The broker cannot go on without this directory: the coordination tree is in it."""
-        self._tree_path = path
-
-    @property
-    def cannot_go_on(self) -> str | None:
-        """Why the broker must end after directories failed; None while it can go on."""
-        if not self.online:
-            return "no log directory can be used any more"
-        if any(directory.path == self._tree_path for directory in self.offline):
-            return "the log directory with the coordination tree cannot be used any more"
-        return None
+        await directories.close()
 
     def directory_of(self, topic: str, index: int) -> DataDirectory | None:
         """The directory with the log of a partition."""
@@ -187,24 +99,6 @@ class LogManager:
         directory.go_offline(reason)
         return gone
 
-    async def close_failed(self, directory: DataDirectory) -> None:
-        """Gives back the lock and the descriptors of a directory that failed."""
-        native, directory.failing = directory.failing, None
-        if native is not None:
-            try:
-                await trio.to_thread.run_sync(lambda: native.close(clean=False))
-            except StorageError as error:
-                logger.warning("closing the log directory %s: %s", directory, error)
-
-    def report_to(self, server: Server, failed: Callable[[Any, BaseException | None], None]) -> None:
-        """Appends that may wait for a disk run on Rust threads from now on, and report to the server's loop; so does a
-        directory that fails.
-        """
-        for directory in self.online:
-            native = directory.open_native
-            native.report_to(server.hub.completions)
-            native.report_failure_to(server.hub.completions, server.expect(failed))
-
     # --- logs ---
 
     async def load(self, settings: SettingsSource) -> None:
@@ -222,9 +116,9 @@ class LogManager:
             opened[directory] = await trio.to_thread.run_sync(load_all)
 
         async with trio.open_nursery() as nursery:
-            for directory in self.online:
+            for directory in self.directories.online:
                 nursery.start_soon(load_one, directory)
-        for directory in self.online:
+        for directory in self.directories.online:
             logs, failures = opened[directory]
             for topic, index, error in failures:
                 logger.error("the log of %s-%d cannot be opened, the partition stays offline: %s", topic, index, error)
@@ -270,16 +164,6 @@ class LogManager:
         """How many partitions move at a time."""
         return cast("int | None", self.config.get("num.replica.alter.log.dirs.threads")) or len(self.directories)
 
-    def directory_at(self, path: str) -> DataDirectory:
-        """The directory that `log.dirs` has under this absolute path. Raises LogDirNotFound, and StorageError if it is
-        out of use.
-        """
-        for directory in self.directories:
-            if str(directory) == path:
-                directory.open_native  # noqa: B018 - for its error
-                return directory
-        raise LogDirNotFound(f"{path} is none of this broker's log directories")
-
     def future_directory_of(self, topic: str, index: int) -> DataDirectory | None:
         """The directory into which a partition moves."""
         return self._future_homes.get((topic, index))
@@ -294,8 +178,8 @@ class LogManager:
         since the partition's future log may be there.
         """
         self._preferred.pop((topic, index), None)
-        if self.offline:
-            raise StorageError(f"nothing is moved while a log directory is out of use: {self.offline[0]}")
+        if self.directories.offline:
+            raise StorageError(f"nothing is moved while a log directory is out of use: {self.directories.offline[0]}")
         create = directory.open_native.create_future
         log = await trio.to_thread.run_sync(create, topic, index, self._native_config(topic))
         await self._add(directory, log)
@@ -337,12 +221,15 @@ class LogManager:
         for index in partitions:
             if (topic, index) in self.logs:
                 continue
-            if self.offline and index not in new:
+            if self.directories.offline and index not in new:
+                offline = ", ".join(map(str, self.directories.offline))
                 places.errors[index] = StorageError(
-                    f"{topic}-{index} may be in a log directory that is out of use: {', '.join(map(str, self.offline))}"
+                    f"{topic}-{index} may be in a log directory that is out of use: {offline}"
                 )
                 continue
-            directory = self._preferred.pop((topic, index), None) or min(self.online, key=counts.__getitem__)
+            directory = self._preferred.pop((topic, index), None) or min(
+                self.directories.online, key=counts.__getitem__
+            )
             counts[directory] += 1
             missing.setdefault(directory, []).append(index)
         if missing:
@@ -377,14 +264,7 @@ class LogManager:
 
     def topic_config(self, topic: str | None) -> TopicConfig:
         """The settings that hold for a topic now (None: for one without settings of its own)."""
-        own = self._settings.topics.get(topic, {}) if topic is not None else {}
-        try:
-            return TopicConfig.from_broker(self._settings.config, own)
-        except ConfigError as error:
-            # Someone wrote it past every check, into the tree itself: serve the topic with the broker's settings, and
-            # say so.
-            logger.error("settings of topic %s are not taken: %s", topic, error)
-            return TopicConfig.from_broker(self._settings.config, {})
+        return topic_config(self._settings, topic)
 
     def _native_config(self, topic: str | None) -> LogConfig:
         return native_config(self.topic_config(topic), self._settings.config)
@@ -414,8 +294,10 @@ class LogManager:
         if directory is not None:
             del self.logs[topic, index]
             await trio.to_thread.run_sync(directory.open_native.delete, topic, index)
-        elif self.offline:
-            raise StorageError(f"{topic}-{index} may be in a log directory that is out of use: {self.offline[0]}")
+        elif self.directories.offline:
+            raise StorageError(
+                f"{topic}-{index} may be in a log directory that is out of use: {self.directories.offline[0]}"
+            )
 
     async def delete_records(self, starts: Sequence[tuple[Log, int]]) -> list[KafkaError | None]:
         """Moves the starts of logs up to offsets (those that are there already stay), and returns when that would
@@ -440,97 +322,16 @@ class LogManager:
                 failures[home] = failure
         return [error or failures.get(home) for error, home in zip(errors, homes, strict=True)]
 
+    def cleanable(self, now_ms: int) -> dict[Cleanable, LogDirectory]:
+        """The compacted logs with what there is to clean in them, and where they are."""
+        found: dict[Cleanable, LogDirectory] = {}
+        self.directories.in_each(lambda native: found.update(dict.fromkeys(native.cleanable(now_ms), native)))
+        return found
+
     @property
     def flush_on_acks_all(self) -> bool:
         return self._settings.config.get_bool("log.flush.on.acks.all")
 
-    # --- time ---
-
     async def run(self) -> None:
         """Retention and checkpoints, until cancelled."""
-        config = self._settings.config
-        async with trio.open_nursery() as nursery:
-            every = nursery.start_soon
-            every(_every, config.get_int("log.retention.check.interval.ms"), self._delete_old)
-            every(_every, config.get_int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint_recovery_points)
-            every(
-                _every,
-                config.get_int("log.flush.start.offset.checkpoint.interval.ms"),
-                self._checkpoint_start_offsets,
-            )
-
-    def cleanable(self, now_ms: int) -> dict[Cleanable, LogDirectory]:
-        """The compacted logs with what there is to clean in them, and where they are."""
-        found: dict[Cleanable, LogDirectory] = {}
-        self._in_each(lambda native: found.update(dict.fromkeys(native.cleanable(now_ms), native)))
-        return found
-
-    def _delete_old(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        self._in_each(lambda native: native.delete_old_segments(now_ms))
-
-    def _checkpoint_recovery_points(self) -> None:
-        self._in_each(lambda native: native.checkpoint_recovery_points())
-
-    def _checkpoint_start_offsets(self) -> None:
-        self._in_each(lambda native: native.checkpoint_start_offsets())
-
-    def _in_each(self, work: Callable[[LogDirectory], object]) -> None:
-        """In every directory that works; one that fails does not keep the others from it."""
-        problem: KafkaError | None = None
-        for directory in self.online:
-            native = directory.native
-            if native is not None and native.failure is None:
-                try:
-                    work(native)
-                except KafkaError as error:
-                    problem = error
-        if problem is not None:
-            raise problem
-
-
-async def _every(interval_ms: int, work: Callable[[], Any]) -> None:
-    while True:
-        await trio.sleep(interval_ms / 1000)
-        try:
-            await trio.to_thread.run_sync(work)
-        except Exception:
-            logger.exception("%s failed; it is tried again in %d ms", work.__name__, interval_ms)
-
-
-def is_beginning_of(log: Log, other: Log) -> bool:
-    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows."""
-    end = log.end_offset
-    epochs = [(epoch, start) for epoch, start in log.leader_epochs if start < end]
-    others = [(epoch, start) for epoch, start in other.leader_epochs if start < end]
-    if end == log.start_offset:
-        return True
-    return end <= other.end_offset and bool(epochs) and epochs[-1] in others and len(others) <= len(epochs)
-
-
-def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
-    """A topic's settings as the data plane takes them."""
-    return LogConfig(
-        segment_bytes=topic.get_int("segment.bytes"),
-        segment_ms=topic.get_int("segment.ms"),
-        segment_jitter_ms=topic.get_int("segment.jitter.ms"),
-        segment_index_bytes=topic.get_int("segment.index.bytes"),
-        index_interval_bytes=topic.get_int("index.interval.bytes"),
-        flush_messages=topic.get_int("flush.messages"),
-        flush_ms=topic.get_int("flush.ms"),
-        retention_bytes=topic.get_int("retention.bytes"),
-        retention_ms=topic.get_int("retention.ms"),
-        max_message_bytes=topic.get_int("max.message.bytes"),
-        message_format=record_format(topic.get_str("message.format.version")),
-        compression_type=topic.get_str("compression.type"),
-        message_timestamp_type=topic.get_str("message.timestamp.type"),
-        message_timestamp_difference_max_ms=topic.get_int("message.timestamp.difference.max.ms"),
-        file_delete_delay_ms=topic.get_int("file.delete.delay.ms"),
-        cleanup_policy=",".join(topic.get_list("cleanup.policy")),
-        max_compaction_lag_ms=topic.get_int("max.compaction.lag.ms"),
-        min_compaction_lag_ms=topic.get_int("min.compaction.lag.ms"),
-        min_cleanable_dirty_ratio=topic.get_float("min.cleanable.dirty.ratio"),
-        delete_retention_ms=topic.get_int("delete.retention.ms"),
-        verify_transactions=True,
-        producer_id_expiration_ms=broker.get_int("transactional.id.expiration.ms"),
-    )
+        await upkeep.run(self.directories, self._settings.config)

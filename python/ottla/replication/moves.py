@@ -16,6 +16,7 @@ import trio
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
+    from ottla._core import Log
     from ottla.replication.log_manager import LogManager
     from ottla.replication.replicas import Replicas
 
@@ -94,3 +95,13 @@ class Moves:
         self._free_at = max(now, self._free_at) + copied / max(1, self._rate)
         if self._free_at > now:
             await trio.sleep_until(self._free_at)
+
+
+def is_beginning_of(log: Log, other: Log) -> bool:
+    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows."""
+    end = log.end_offset
+    epochs = [(epoch, start) for epoch, start in log.leader_epochs if start < end]
+    others = [(epoch, start) for epoch, start in other.leader_epochs if start < end]
+    if end == log.start_offset:
+        return True
+    return end <= other.end_offset and bool(epochs) and epochs[-1] in others and len(others) <= len(epochs)

@@ -45,7 +45,7 @@ class Replicas:
         self._changing = trio.Lock()
         self._completions = server.hub.completions
         self.moves = Moves(self, logs)
-        logs.report_to(server, self._failure_reported)
+        logs.directories.report_to(server, self._failure_reported)
 
     async def apply(
         self, topic: str, states: dict[int, PartitionState], new: Collection[int] = ()
@@ -78,7 +78,7 @@ class Replicas:
                 self._role_changed(partition, was_leader)
             if (topic, index) in self._logs.futures:
                 self.moves.start(topic, index)
-        if self._logs.offline:
+        if self._logs.directories.offline:
             for index in errors:
                 self.mark_offline(topic, index)
         return errors
@@ -217,7 +217,9 @@ class Replicas:
 
     def check_directories(self) -> bool:
         """Takes the partitions of log directories that failed offline. False if there is none that is news."""
-        failed = [(directory, failure) for directory in self._logs.online if (failure := directory.native_failure)]
+        failed = [
+            (directory, failure) for directory in self._logs.directories.online if (failure := directory.native_failure)
+        ]
         for directory, failure in failed:
             keys = self._logs.take_offline(directory, failure)
             for topic, index in keys:

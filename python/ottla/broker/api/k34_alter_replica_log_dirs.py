@@ -47,7 +47,7 @@ async def _move(broker: Broker, topic: str, index: int, path: str) -> int:
     try:
         if len(topic) + len(str(index)) + FUTURE_NAME_BYTES > FILE_NAME_BYTES_MAX:
             raise InvalidTopic(f"the name of topic {topic} is too long for a move")
-        await broker.replicas.move(topic, index, broker.logs.directory_at(path))
+        await broker.replicas.move(topic, index, broker.logs.directories.at(path))
     except KafkaError as error:
         broker.log.warning("%s-%d is not moved into %s: %s", topic, index, path, error)
         return error.code

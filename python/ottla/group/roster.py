@@ -1,0 +1,117 @@
+"""Who is in a group: its members, which of them leads, which are static, and which protocols all of them support.
+
+No rules of when somebody may come or go, and nobody is answered here: that is the state machine's
+(`ottla.group.state`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.group.members import Member, Protocols, Token
+
+
+class Roster:
+    """Counts are kept while members come and go: no request walks over all members, except where a rebalance ends."""
+
+    def __init__(self) -> None:
+        #: by member id, in the order in which they came
+        self.members: dict[str, Member] = {}
+        #: instance id to member id
+        self.static: dict[str, str] = {}
+        self.leader: str | None = None
+        self.protocol_type: str | None = None
+        #: how many members wait for the answer to their join
+        self.awaiting_join = 0
+        self._supported: Counter[str] = Counter()
+
+    def is_fenced(self, member_id: str, instance_id: str | None) -> bool:
+        """Whether a static member's place was taken by another process with the same instance id (KIP-345)."""
+        if instance_id is None:
+            return False
+        known = self.static.get(instance_id)
+        return known is not None and known != member_id
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # --- protocols ---
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether one of these protocols is supported by all members."""
+        size = len(self.members)
+        return self.protocol_type == protocol_type and any(self._supported[name] == size for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The one with the most votes among those that all members support."""
+        size = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == size}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        self._supported.subtract(name for name, _ in member.protocols)
+        self._supported.update(name for name, _ in protocols)
+        member.protocols = protocols
+
+    # --- coming and going ---
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """The first one leads, and its protocol type is the group's."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._supported.update(name for name, _ in member.protocols)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Somebody else leads if this member did."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._supported.subtract(name for name, _ in member.protocols)
+            if member.instance_id is not None:
+                del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member's new process has the place, and leads if the one before did."""
+        assert member.instance_id is not None
+        del self.members[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        member.member_id = member_id
+        self.members[member_id] = member
+        self.static[member.instance_id] = member_id
+
+    def elect_leader(self) -> bool:
+        """The leader must be one who has joined; False if nobody has."""
+        leader = self.members.get(self.leader or "")
+        if leader is not None and leader.join_token is not None:
+            return True
+        for member in self.members.values():
+            if member.join_token is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    # --- who waits ---
+
+    def await_join(self, member: Member, token: Token) -> Token | None:
+        """The member waits under this token; returns the one under which it did before."""
+        superseded = member.join_token
+        if superseded is None:
+            self.awaiting_join += 1
+        member.join_token = token
+        return superseded
+
+    def end_join(self, member: Member) -> Token | None:
+        """Whom to answer, if the member waits."""
+        token = member.join_token
+        if token is not None:
+            member.join_token = None
+            self.awaiting_join -= 1
+        return token

@@ -1,0 +1,235 @@
+//! A data directory for Python: opening it, and all its logs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use super::{Log, LogConfig, Reports};
+use crate::log::names::TopicPartition;
+use crate::log::{self, Home, LogError, home};
+use crate::py::cleaner::Cleanable;
+use crate::py::net::Completions;
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct LogDirectory {
+    directory: Arc<log::LogDirectory>,
+    reports: Reports,
+}
+
+impl LogDirectory {
+    pub(in crate::py) fn native(&self) -> Arc<log::LogDirectory> {
+        Arc::clone(&self.directory)
+    }
+
+    fn log(&self, log: Arc<log::Log>) -> Log {
+        Log {
+            log,
+            reports: Arc::clone(&self.reports),
+            share: Mutex::new(None),
+        }
+    }
+}
+
+/// Topic, partition, why.
+type NotOpened = (String, i32, PyErr);
+
+/// For names of folders that must not be there yet.
+fn unique_id() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    let part = |salt: i64| u128::from(RandomState::new().hash_one(home::now_ms() ^ salt));
+    part(0) << 64 | part(1)
+}
+
+/// For work that waits for the disk more than it computes.
+fn threads() -> usize {
+    16
+}
+
+#[pymethods]
+impl LogDirectory {
+    #[staticmethod]
+    #[pyo3(signature = (path, *, high_watermark_checkpoint_interval_ms=200, raise_descriptor_limit=false))]
+    fn open(
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        high_watermark_checkpoint_interval_ms: u64,
+        raise_descriptor_limit: bool,
+    ) -> PyResult<Self> {
+        if raise_descriptor_limit {
+            log::files::FileCache::raise_descriptor_limit();
+        }
+        let interval = Duration::from_millis(high_watermark_checkpoint_interval_ms);
+        let directory = py.detach(|| log::LogDirectory::open(Home::real(&path), interval))?;
+        Ok(Self {
+            directory,
+            reports: Reports::default(),
+        })
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.directory.path().display().to_string()
+    }
+
+    fn report_to(&self, completions: &Completions) {
+        let _ = self.reports.set(completions.queue());
+    }
+
+    fn report_failure_to(&self, completions: &Completions, token: u64) {
+        let queue = completions.queue();
+        self.directory
+            .on_failure(move || queue.push(token, Box::new(|py| Ok(py.None()))));
+    }
+
+    fn fail_when_full(&self) {
+        self.directory.fail_when_full();
+    }
+
+    #[getter]
+    fn was_clean(&self) -> bool {
+        self.directory.was_clean()
+    }
+
+    #[getter]
+    fn failure(&self) -> Option<String> {
+        self.directory.failure()
+    }
+
+    #[getter]
+    fn other_folders(&self) -> PyResult<Vec<String>> {
+        Ok(self.directory.contents()?.others)
+    }
+
+    #[pyo3(signature = (configs, default, *, threads=None))]
+    fn load_all(
+        &self,
+        py: Python<'_>,
+        configs: std::collections::HashMap<String, Py<LogConfig>>,
+        default: &LogConfig,
+        threads: Option<usize>,
+    ) -> PyResult<(Vec<Log>, Vec<NotOpened>)> {
+        let configs: std::collections::HashMap<String, log::LogConfig> = configs
+            .into_iter()
+            .map(|(topic, config)| (topic, config.get().0.clone()))
+            .collect();
+        let config = |topic: &str| configs.get(topic).unwrap_or(&default.0).clone();
+        let threads = threads.unwrap_or_else(self::threads);
+        let (logs, failures) = py.detach(|| self.directory.load_all(threads, config))?;
+        let failures = failures
+            .into_iter()
+            .map(|(partition, error)| (partition.topic, partition.partition, error.into()));
+        Ok((
+            logs.into_iter().map(|log| self.log(log)).collect(),
+            failures.collect(),
+        ))
+    }
+
+    fn load(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        partition: i32,
+        config: &LogConfig,
+    ) -> PyResult<Log> {
+        let partition = TopicPartition { topic, partition };
+        Ok(self.log(py.detach(|| self.directory.load(&partition, config.0.clone()))?))
+    }
+
+    #[staticmethod]
+    fn is_locked(path: std::path::PathBuf) -> bool {
+        matches!(
+            log::lock::DirectoryLock::take(&path),
+            Err(LogError::Locked(_))
+        )
+    }
+
+    fn create(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partitions: Vec<i32>,
+        config: &LogConfig,
+    ) -> PyResult<Vec<Log>> {
+        let partitions: Vec<_> = partitions
+            .into_iter()
+            .map(|number| TopicPartition::new(topic, number))
+            .collect();
+        let logs = py.detach(|| self.directory.create(&partitions, &config.0, 2))?;
+        Ok(logs.into_iter().map(|log| self.log(log)).collect())
+    }
+
+    fn create_future(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        partition: i32,
+        config: &LogConfig,
+    ) -> PyResult<Log> {
+        let partition = TopicPartition { topic, partition };
+        let create = || {
+            self.directory
+                .create_future(&partition, config.0.clone(), unique_id())
+        };
+        Ok(self.log(py.detach(create)?))
+    }
+
+    fn replace(
+        &self,
+        py: Python<'_>,
+        current: &Log,
+        future: &Log,
+        to: &LogDirectory,
+    ) -> PyResult<bool> {
+        Ok(py.detach(|| {
+            log::moving::replace(
+                &current.log,
+                &self.directory,
+                &future.log,
+                &to.directory,
+                unique_id(),
+            )
+        })?)
+    }
+
+    fn begin_epochs(&self, py: Python<'_>, topic: &str, epochs: Vec<(i32, i32)>) -> PyResult<()> {
+        let epochs: Vec<_> = epochs
+            .into_iter()
+            .map(|(number, epoch)| (TopicPartition::new(topic, number), epoch))
+            .collect();
+        Ok(py.detach(|| self.directory.begin_epochs(&epochs, threads()))?)
+    }
+
+    fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
+        let partition = TopicPartition { topic, partition };
+        Ok(py.detach(|| self.directory.delete(&partition, unique_id()))?)
+    }
+
+    fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
+        Ok(py.detach(|| self.directory.delete_old_segments(now_ms))?)
+    }
+
+    fn cleanable(&self, py: Python<'_>, now_ms: i64) -> Vec<Cleanable> {
+        let logs = py.detach(|| self.directory.cleanable(now_ms));
+        logs.into_iter().map(Cleanable::from).collect()
+    }
+
+    fn checkpoint_recovery_points(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.directory.checkpoint_recovery_points())?)
+    }
+
+    fn checkpoint_start_offsets(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.directory.checkpoint_start_offsets())?)
+    }
+
+    fn checkpoint_high_watermarks(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(py.detach(|| self.directory.checkpoint_high_watermarks())?)
+    }
+
+    #[pyo3(signature = (*, clean=true, threads=None))]
+    fn close(&self, py: Python<'_>, clean: bool, threads: Option<usize>) -> PyResult<()> {
+        let threads = threads.unwrap_or_else(self::threads);
+        Ok(py.detach(|| self.directory.close(clean, threads))?)
+    }
+}

@@ -1,0 +1,135 @@
+//! Single files of logs and whole folders, without a broker: for tools.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::LogConfig;
+use crate::log;
+use crate::py::buffer::Input;
+use crate::py::records::BatchInfo;
+use crate::storage::{RealStorage, Storage};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(verify_log, module)?)?;
+    module.add_function(wrap_pyfunction!(repair_log, module)?)?;
+    module.add_function(wrap_pyfunction!(scan_segment, module)?)?;
+    module.add_function(wrap_pyfunction!(read_index, module)?)?;
+    module.add_function(wrap_pyfunction!(read_transaction_index, module)?)?;
+    module.add_function(wrap_pyfunction!(read_producer_snapshot, module)?)
+}
+
+/// Path, position in bytes, problem.
+type Damage = (String, u64, String);
+/// Segments, batches, records, bytes, first and next offset.
+type Counts = (u64, u64, u64, u64, Option<(i64, i64)>);
+
+#[pyfunction]
+fn verify_log(py: Python<'_>, path: std::path::PathBuf) -> PyResult<(Vec<Damage>, Counts)> {
+    let storage: Arc<dyn Storage> = Arc::new(RealStorage);
+    let report = py.detach(|| log::verify::verify(&storage, &path))?;
+    let damage = report.damage.into_iter();
+    let damage = damage.map(|found| {
+        (
+            found.path.display().to_string(),
+            found.position,
+            found.problem,
+        )
+    });
+    let counts = (
+        report.segments,
+        report.batches,
+        report.records,
+        report.bytes,
+        report.offsets,
+    );
+    Ok((damage.collect(), counts))
+}
+
+#[pyfunction]
+fn read_index(
+    data: Input,
+    py: Python<'_>,
+    base_offset: i64,
+    kind: &str,
+) -> PyResult<Vec<(i64, i64)>> {
+    match kind {
+        "offset" => Ok(log::offset_index::entries(data.bytes(py), base_offset)),
+        "time" => Ok(log::time_index::entries(data.bytes(py), base_offset)),
+        other => Err(PyValueError::new_err(format!(
+            "kind {other:?}: offset or time"
+        ))),
+    }
+}
+
+/// Producer id, epoch, first and last sequence of its last batch, its last offset, last timestamp, coordinator epoch, start of its transaction
+/// or -1.
+type SnapshotRow = (i64, i16, i32, i32, i64, i64, i32, i64);
+
+/// Producer id, first, last and last stable offset of each aborted transaction, and where the first is that cannot be read.
+type AbortedRows = (Vec<(i64, i64, i64, i64)>, Option<usize>);
+
+#[pyfunction]
+fn read_transaction_index(data: Input, py: Python<'_>) -> AbortedRows {
+    let (entries, unread) = log::transaction_index::entries(data.bytes(py));
+    let rows = entries.iter().map(|entry| {
+        (
+            entry.producer_id,
+            entry.first_offset,
+            entry.last_offset,
+            entry.last_stable_offset,
+        )
+    });
+    (rows.collect(), unread)
+}
+
+#[pyfunction]
+fn read_producer_snapshot(data: Input, py: Python<'_>) -> PyResult<Vec<SnapshotRow>> {
+    let state = log::producer_state::ProducerState::from_snapshot(data.bytes(py), 0)
+        .ok_or_else(|| PyValueError::new_err("not a producer snapshot, or a damaged one"))?;
+    let mut rows: Vec<SnapshotRow> = state
+        .producers()
+        .map(|(id, producer)| {
+            let last = producer.last_batch();
+            (
+                id,
+                producer.epoch,
+                last.map_or(-1, |last| last.first_sequence()),
+                last.map_or(-1, |last| last.last_sequence),
+                last.map_or(-1, |last| last.last_offset),
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                producer.transaction_start.unwrap_or(-1),
+            )
+        })
+        .collect();
+    rows.sort_unstable();
+    Ok(rows)
+}
+
+#[pyfunction]
+fn repair_log(
+    py: Python<'_>,
+    path: std::path::PathBuf,
+    config: &LogConfig,
+) -> PyResult<(i64, i64)> {
+    let config = config.0.clone();
+    Ok(py.detach(|| log::share::repair(&path, config))?)
+}
+
+/// Up to `batches_max` batches of a `.log` from `position` on, by their headers; and what ended them, if it was damage.
+#[pyfunction]
+fn scan_segment(
+    py: Python<'_>,
+    path: std::path::PathBuf,
+    position: u64,
+    batches_max: usize,
+) -> PyResult<(Vec<BatchInfo>, Option<String>)> {
+    let (found, damage) =
+        py.detach(|| log::scan::headers(&RealStorage, &path, position, batches_max))?;
+    let infos = found
+        .into_iter()
+        .map(|batch| BatchInfo::new(batch.header, batch.position as usize));
+    Ok((infos.collect(), damage))
+}

@@ -1,0 +1,119 @@
+//! What appends and reads of a log give back.
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::log;
+
+#[pyclass(frozen, get_all, freelist = 64, module = "ottla._core")]
+pub struct AppendInfo {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    pub append_time_ms: i64,
+    pub log_start_offset: i64,
+    pub is_duplicate: bool,
+    pub flush_due: bool,
+}
+
+impl From<log::AppendInfo> for AppendInfo {
+    fn from(info: log::AppendInfo) -> Self {
+        let log::AppendInfo {
+            base_offset,
+            last_offset,
+            append_time_ms,
+            log_start_offset,
+            is_duplicate,
+            flush_due,
+        } = info;
+        Self {
+            base_offset,
+            last_offset,
+            append_time_ms,
+            log_start_offset,
+            is_duplicate,
+            flush_due,
+        }
+    }
+}
+
+#[pymethods]
+impl AppendInfo {
+    fn __repr__(&self) -> String {
+        let Self {
+            base_offset,
+            last_offset,
+            append_time_ms,
+            log_start_offset,
+            is_duplicate,
+            flush_due,
+        } = self;
+        let python = |value: &bool| if *value { "True" } else { "False" };
+        let (is_duplicate, flush_due) = (python(is_duplicate), python(flush_due));
+        format!(
+            "AppendInfo(base_offset={base_offset}, last_offset={last_offset}, append_time_ms={append_time_ms}, \
+             log_start_offset={log_start_offset}, is_duplicate={is_duplicate}, flush_due={flush_due})"
+        )
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct FileSlice(pub log::FileSlice);
+
+#[pymethods]
+impl FileSlice {
+    #[getter]
+    fn position(&self) -> u64 {
+        self.0.position
+    }
+
+    #[getter]
+    fn length(&self) -> u64 {
+        self.0.length
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.0.file.path().display().to_string()
+    }
+
+    fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| self.0.read())?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct ReadInfo(pub log::ReadInfo);
+
+#[pymethods]
+impl ReadInfo {
+    #[getter]
+    fn slice(&self) -> Option<FileSlice> {
+        self.0.slice.clone().map(FileSlice)
+    }
+
+    #[getter]
+    fn length(&self) -> u64 {
+        self.0.slice.as_ref().map_or(0, |slice| slice.length)
+    }
+
+    #[getter]
+    fn segment(&self) -> i64 {
+        self.0.segment
+    }
+
+    #[getter]
+    fn position(&self) -> u64 {
+        self.0.position
+    }
+
+    #[getter]
+    fn start_offset(&self) -> i64 {
+        self.0.start_offset
+    }
+
+    #[getter]
+    fn end_offset(&self) -> i64 {
+        self.0.end_offset
+    }
+}
