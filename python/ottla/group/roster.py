@@ -51,8 +51,8 @@ class Roster:
         return votes.most_common(1)[0][0]
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        self._supported.subtract(name for name, _ in member.protocols)
-        self._supported.update(name for name, _ in protocols)
+        self._supported.subtract({name for name, _ in member.protocols})
+        self._supported.update({name for name, _ in protocols})
         member.protocols = protocols
 
     # --- coming and going ---
@@ -64,13 +64,13 @@ class Roster:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._supported.update(name for name, _ in member.protocols)
+        self._supported.update({name for name, _ in member.protocols})
 
     def remove(self, member_id: str) -> Member | None:
         """Somebody else leads if this member did."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._supported.subtract(name for name, _ in member.protocols)
+            self._supported.subtract({name for name, _ in member.protocols})
             if member.instance_id is not None:
                 del self.static[member.instance_id]
         if self.leader == member_id:

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
-from ottla.coordination.tree import Node, NodeExists, NoNode, Tree, get_or_none, parent_of
+from ottla.coordination.tree import Node, NodeExists, NoNode, Tree, check_path, get_or_none, parent_of
 from ottla.errors import InvalidGroupId
 
 
 def path(group_id: str, topic: str, partition: int) -> str:
     """Raises InvalidGroupId for a group whose name cannot be one of the tree."""
-    if not group_id or "/" in group_id or group_id in (".", ".."):
+    found = f"/consumers/{group_id}/offsets/{topic}/{partition}"
+    try:
+        if "/" in group_id:
+            raise ValueError
+        check_path(found)
+    except ValueError:
         raise InvalidGroupId(
             f"The group {group_id!r} cannot keep offsets in the coordination tree: it must be a name without '/'."
-        )
-    return f"/consumers/{group_id}/offsets/{topic}/{partition}"
+        ) from None
+    return found
 
 
 async def put(tree: Tree, group_id: str, topic: str, partition: int, offset: int) -> None:

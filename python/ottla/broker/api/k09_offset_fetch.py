@@ -92,8 +92,10 @@ async def _fetch_from_tree(broker: Broker, request: Request, asked: OffsetFetchR
         for index in topic.partition_indexes:
             row = OffsetFetchResponsePartition(index, -1)
             try:
-                offset = await tree_offsets.get(broker.tree, asked.group_id, topic.name, index)
-                if offset is None or index not in broker.metadata.topics.get(topic.name, ()):
+                # A name that no topic has may be none that the tree takes.
+                known = index in broker.metadata.topics.get(topic.name, ())
+                offset = await tree_offsets.get(broker.tree, asked.group_id, topic.name, index) if known else None
+                if offset is None:
                     row.error_code = UnknownTopicOrPartition.code
                 else:
                     row.committed_offset = offset

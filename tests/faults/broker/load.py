@@ -1,0 +1,387 @@
+"""What somebody else's clients do while a broker is killed, and the history of it: each client is a thread.
+
+It runs until its `stop` is set, then finishes what it has begun; an exception in it is kept in `failure`. Records hold
+unique numbers, written as text.
+"""
+
+import queue
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import confluent_kafka as ck
+
+from tests.faults.checker import Operation, Outcome, Poll, Send
+
+PLAIN, COPIED, COMPACTED = "plain", "copied", "compacted"
+PARTITIONS = 2
+CALL_S = 15.0
+SHIFT = 40  # bits of a value below the number of the transaction that copied it
+Partition = tuple[str, int]
+T = TypeVar("T")
+
+#: What librdkafka needs to come back at once instead of after seconds, and to try for as long as a run lasts.
+CLIENT = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "socket.timeout.ms": 10_000,
+    "topic.metadata.refresh.interval.ms": 5_000,
+    "log_level": 0,
+}
+CONSUMER = {
+    "enable.auto.commit": False,
+    "fetch.wait.max.ms": 50,
+    "fetch.error.backoff.ms": 20,
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 500,
+    "auto.offset.reset": "earliest",
+}
+PRODUCER = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 300_000}
+
+
+def persist(call: Callable[..., T], *arguments: Any) -> T:
+    """Calls again while librdkafka says that calling again is right."""
+    for _ in range(1000):
+        try:
+            return call(*arguments)
+        except ck.KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+    raise AssertionError(f"{call} could be retried a thousand times")
+
+
+class Stuck(Exception):
+    """A call of the client library that does not come back."""
+
+
+def within(seconds: float, call: Callable[..., T], *arguments: Any) -> T:
+    """The call's result, or Stuck: librdkafka's send_offsets_to_transaction may wait for ever where the connection to
+    the group's coordinator is lost just when it is about to be used, whatever time limit it is given.
+    """
+    results: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            results.put(call(*arguments))
+        except BaseException as error:
+            results.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        result = results.get(timeout=seconds)
+    except queue.Empty:
+        raise Stuck(f"{call}") from None
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def by_partition(messages: list[Any], *, committed: bool) -> tuple[Poll, ...]:
+    rows: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    for message in messages:
+        rows[message.topic(), message.partition()].append((message.offset(), int(message.value())))
+    return tuple(Poll(partition, tuple(records), committed) for partition, records in rows.items())
+
+
+class Client(threading.Thread):
+    def __init__(self, name: str, bootstrap: str, seed: int) -> None:
+        super().__init__(name=name, daemon=True)
+        self.bootstrap = bootstrap
+        self.chance = random.Random(f"{seed} {name}")
+        self.stop = threading.Event()
+        self.history: list[Operation] = []
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.live()
+        except BaseException as error:
+            self.failure = error
+
+    def live(self) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Tells it to stop, waits, and raises what it died of."""
+        self.stop.set()
+        self.join(120)
+        if self.failure is not None:
+            raise AssertionError(f"{self.name} failed: {self.failure!r}") from self.failure
+        assert not self.is_alive(), f"{self.name} did not come to an end"
+
+    def producer(self, **options: object) -> ck.Producer:
+        return ck.Producer({"bootstrap.servers": self.bootstrap, **CLIENT, **PRODUCER, **options})
+
+    def transactional(self) -> ck.Producer:
+        """By this client's name: whatever an earlier one of that name left open is aborted now."""
+        times = {"transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000}
+        producer = self.producer(**{"transactional.id": self.name, **times})
+        persist(producer.init_transactions, CALL_S)
+        return producer
+
+    def consumer(self, **options: object) -> ck.Consumer:
+        return ck.Consumer(
+            {"bootstrap.servers": self.bootstrap, **CLIENT, **CONSUMER, "group.id": self.name, **options}
+        )
+
+    def consumed(self, consumer: ck.Consumer, most: int = 500, timeout_s: float = 0.2) -> list[Any]:
+        """What has come. An offset that is out of range is no passing trouble, but lost data."""
+        messages = consumer.consume(most, timeout_s)
+        for message in messages:
+            if message.error() is not None:
+                assert message.error().retriable() or message.error().code() in PASSING, message.error()
+        return [message for message in messages if message.error() is None]
+
+
+PASSING = {
+    ck.KafkaError._PARTITION_EOF,
+    ck.KafkaError._TRANSPORT,
+    ck.KafkaError._ALL_BROKERS_DOWN,
+    ck.KafkaError._TIMED_OUT,
+    ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    ck.KafkaError.NOT_COORDINATOR,
+    ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+
+
+class Writer(Client):
+    """An idempotent producer, acks=all, to one topic; what it was told of each record, in the order of sending."""
+
+    def __init__(self, name: str, bootstrap: str, seed: int, *, first: int, per_round: int) -> None:
+        super().__init__(name, bootstrap, seed)
+        self.next_value, self.per_round = first, per_round
+
+    def live(self) -> None:
+        producer = self.producer()
+        told: list[tuple[Outcome, Send]] = []
+
+        def send(value: int) -> None:
+            partition, place = self.chance.randrange(PARTITIONS), len(told)
+            told.append((Outcome.UNKNOWN, Send((PLAIN, partition), value)))
+
+            def delivered(error: Any, message: Any) -> None:
+                if error is None:
+                    offset = message.offset()
+                    told[place] = (Outcome.OK, Send((PLAIN, partition), value, offset if offset >= 0 else None))
+
+            producer.produce(PLAIN, str(value), partition=partition, on_delivery=delivered)
+
+        while not self.stop.is_set():
+            for _ in range(self.per_round):
+                send(self.next_value)
+                self.next_value += 1
+            producer.poll(0.02)
+            self.stop.wait(0.02)
+        left = producer.flush(90)
+        self.history = [Operation(self.name, outcome, (sent,)) for outcome, sent in told]
+        assert left == 0, f"{left} records were not answered 90 s after the last fault"
+
+
+class Copier(Client):
+    """Transactions that consume, transform and produce, some of them aborted; begins anew whenever it is thrown out.
+
+    What it writes names the transaction too, since one that is aborted is written again: `original` takes that away.
+    """
+
+    def __init__(self, name: str, bootstrap: str, seed: int) -> None:
+        super().__init__(name, bootstrap, seed)
+        self.transactions = 0
+        self.thrown_out: list[str] = []
+        self.fatal: list[str] = []
+
+    def live(self) -> None:
+        while not self.stop.is_set():
+            consumer = self.consumer(**{"isolation.level": "read_committed"})
+            consumer.subscribe([PLAIN])
+            try:
+                self.copy(self.transactional(), consumer)
+            except Stuck as error:
+                self.thrown_out.append(str(error))
+            except ck.KafkaException as error:
+                self.thrown_out.append(str(error))
+                if error.args[0].fatal():
+                    self.fatal.append(str(error))
+            finally:
+                consumer.close()
+
+    def copy(self, producer: ck.Producer, consumer: ck.Consumer) -> None:
+        while not self.stop.is_set():
+            if messages := self.consumed(consumer, 200):
+                self.transactions += 1
+                self.copy_once(producer, consumer, messages)
+
+    def copy_once(self, producer: ck.Producer, consumer: ck.Consumer, messages: list[Any]) -> None:
+        steps: list[Send | Poll] = list(by_partition(messages, committed=True))
+        outcome = Outcome.FAIL
+        try:
+            producer.begin_transaction()
+            for message in messages:
+                self.send(producer, int(message.value()) + (self.transactions << SHIFT), message.partition(), steps)
+            ends = {message.partition(): message.offset() + 1 for message in messages}
+            positions = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
+            group = consumer.consumer_group_metadata()
+            within(10, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
+            if self.chance.random() < 0.15:
+                persist(producer.flush, CALL_S)
+                persist(producer.abort_transaction, CALL_S)
+                self.rewind(consumer)
+            else:
+                outcome = Outcome.UNKNOWN
+                persist(producer.commit_transaction, CALL_S)
+                outcome = Outcome.OK
+        except ck.KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            outcome = Outcome.FAIL
+            persist(producer.abort_transaction, CALL_S)
+            self.rewind(consumer)
+        finally:
+            # Its group can give it other partitions at any time, so its polls need not continue.
+            self.history.append(Operation(self.name, outcome, tuple(steps), moved=True, transaction=True))
+
+    def send(self, producer: ck.Producer, value: int, partition: int, steps: list[Send | Poll]) -> None:
+        place = len(steps)
+        steps.append(Send((COPIED, partition), value))
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None and message.offset() >= 0:
+                steps[place] = Send((COPIED, partition), value, message.offset())
+
+        producer.produce(COPIED, str(value), partition=partition, on_delivery=delivered)
+
+    @staticmethod
+    def original(value: int) -> int:
+        return value & ((1 << SHIFT) - 1)
+
+    @staticmethod
+    def rewind(consumer: ck.Consumer) -> None:
+        for place in persist(consumer.committed, consumer.assignment(), CALL_S):
+            place.offset = place.offset if place.offset >= 0 else ck.OFFSET_BEGINNING
+            consumer.seek(place)
+
+
+class Reader(Client):
+    """Reads both topics from their beginnings, every partition, at one isolation level."""
+
+    def __init__(self, name: str, bootstrap: str, seed: int, *, committed: bool) -> None:
+        super().__init__(name, bootstrap, seed)
+        self.committed = committed
+        self.seen: set[tuple[Partition, int]] = set()
+        self.position: dict[Partition, int] = {}
+
+    def live(self) -> None:
+        level = "read_committed" if self.committed else "read_uncommitted"
+        consumer = self.consumer(**{"isolation.level": level, "auto.offset.reset": "error"})
+        consumer.assign([ck.TopicPartition(topic, partition, 0) for topic, partition in all_partitions()])
+        while not self.stop.is_set():
+            if messages := self.consumed(consumer):
+                polls = by_partition(messages, committed=self.committed)
+                self.history.append(Operation(self.name, Outcome.OK, polls))
+            places = consumer.position([ck.TopicPartition(*one) for one in all_partitions()])
+            self.position = {(place.topic, place.partition): place.offset for place in places}
+        consumer.close()
+
+    def reached(self, ends: dict[Partition, int]) -> bool:
+        """Whether it has read to these offsets. A marker at the end is passed without a message."""
+        return all(self.position.get(partition, -1) >= end for partition, end in ends.items())
+
+
+def all_partitions() -> Iterator[Partition]:
+    return ((topic, partition) for topic in (PLAIN, COPIED) for partition in range(PARTITIONS))
+
+
+class Committer(Client):
+    """A member of a group that commits what it has read, and asks what is committed: never less than it was told."""
+
+    def live(self) -> None:
+        consumer = self.consumer()
+        consumer.subscribe([PLAIN])
+        self.acknowledged: dict[int, int] = {}
+        self.asked: dict[int, int] = {}
+        self.backwards: list[str] = []
+        self.commits = 0
+        while not self.stop.is_set():
+            ends = {message.partition(): message.offset() + 1 for message in self.consumed(consumer)}
+            offsets = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
+            try:
+                if offsets:
+                    self.asked |= {index: max(end, self.asked.get(index, -1)) for index, end in ends.items()}
+                    consumer.commit(offsets=offsets, asynchronous=False)
+                    self.acknowledged |= ends
+                    self.commits += 1
+                self.look(consumer)
+            except ck.KafkaException:
+                continue  # not told: the commit may have happened or not
+        consumer.close()
+
+    def look(self, consumer: ck.Consumer) -> None:
+        for place in consumer.committed([ck.TopicPartition(PLAIN, index) for index in range(PARTITIONS)], CALL_S):
+            least, most = self.acknowledged.get(place.partition, -1), self.asked.get(place.partition, -1)
+            offset = max(place.offset, -1)
+            if not least <= offset <= max(most, least):
+                self.backwards.append(f"{place.partition}: {offset} is not in {least}..{most}")
+            self.acknowledged[place.partition] = max(offset, least)
+
+
+class Churn(Client):
+    """Few keys written again and again to a compacted topic: by an idempotent producer, and in transactions of which
+    half are aborted. `model` is the last value of each key that was acknowledged, None for a tombstone.
+    """
+
+    def __init__(self, name: str, bootstrap: str, seed: int, *, in_transactions: bool) -> None:
+        super().__init__(name, bootstrap, seed)
+        self.in_transactions = in_transactions
+        self.model: dict[str, str | None] = {}
+        self.doubtful: dict[str, set[str | None]] = defaultdict(set)  # what may be a key's last value as well
+        self.written = 0
+
+    def live(self) -> None:
+        producer = self.transactional() if self.in_transactions else self.producer()
+        while not self.stop.is_set():
+            changes = self.changes()
+            if not self.in_transactions:
+                self.send(producer, changes)
+                if producer.flush(90):
+                    raise AssertionError("records were not answered within 90 s")
+                self.model |= changes
+                continue
+            producer = self.transact(producer, changes)
+
+    def transact(self, producer: ck.Producer, changes: dict[str, str | None]) -> ck.Producer:
+        committing = False
+        try:
+            producer.begin_transaction()
+            self.send(producer, changes)
+            if self.chance.random() < 0.5:
+                persist(producer.flush, CALL_S)
+                persist(producer.abort_transaction, CALL_S)
+                return producer
+            committing = True
+            persist(producer.commit_transaction, CALL_S)
+        except ck.KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                persist(producer.abort_transaction, CALL_S)
+                return producer
+            producer = self.transactional()
+            if committing:
+                for key, value in changes.items():
+                    self.doubtful[key].add(value)
+            return producer
+        for key in changes:
+            self.doubtful.pop(key, None)
+        self.model |= changes
+        return producer
+
+    def changes(self) -> dict[str, str | None]:
+        keys = [f"{self.name}-{self.chance.randrange(40)}" for _ in range(self.chance.randrange(1, 20))]
+        self.written += len(set(keys))
+        return {key: None if self.chance.random() < 0.1 else f"{self.written}-{key}" + "x" * 60 for key in keys}
+
+    def send(self, producer: ck.Producer, changes: dict[str, str | None]) -> None:
+        for key, value in changes.items():
+            producer.produce(COMPACTED, value, key, partition=0)
+        producer.poll(0)
+        self.stop.wait(0.02)

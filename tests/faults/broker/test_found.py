@@ -1,0 +1,57 @@
+"""What the fuzzers found, each as a test of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.errors import InvalidGroupId, MemberIdRequired, UnknownTopicOrPartition
+from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupRequestProtocol
+from tests.broker.conftest import Client, connect
+from tests.broker.test_transactions import again
+from tests.peers.ottla import Broker, Brokers
+
+
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Brokers(tmp_path_factory.mktemp("found")) as brokers:
+        broker = brokers(settings={"group.initial.rebalance.delay.ms": 0})
+        with connect(broker) as client:
+            client.create("one")
+        yield broker
+        assert "Traceback" not in broker.output()
+
+
+@pytest.fixture
+def client(shared_broker: Broker) -> Iterator[Client]:
+    with connect(shared_broker) as client:
+        yield client
+
+
+def test_a_protocol_that_is_named_twice(client: Client) -> None:
+    """It was counted twice, so that no protocol had as many supporters as the group members: the broker ended."""
+    protocols = [JoinGroupRequestProtocol("range", b"first"), JoinGroupRequestProtocol("range", b"second")]
+    request = JoinGroupRequest(
+        group_id="twice", session_timeout_ms=10_000, rebalance_timeout_ms=1_000, protocol_type="consumer"
+    )
+    request.protocols = protocols
+    again(lambda: client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="twice")))
+    answer = again(lambda: client.call(JOIN_GROUP, request, 4))
+    assert answer.error_code == MemberIdRequired.code
+    request.member_id = answer.member_id
+    answer = client.call(JOIN_GROUP, request, 4)
+    assert (answer.error_code, answer.protocol_name) == (0, "range")
+    assert [row.metadata for row in answer.members] == [b"first"]
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "error"),
+    [("g", "with\0nothing", UnknownTopicOrPartition.code), ("g\0", "one", InvalidGroupId.code)],
+)
+def test_offsets_in_the_tree_under_names_that_it_does_not_take(
+    client: Client, group: str, topic: str, error: int
+) -> None:
+    request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(topic, [0])])
+    answer = client.call(OFFSET_FETCH, request, 0)
+    assert answer.topics[0].partitions[0].error_code == error

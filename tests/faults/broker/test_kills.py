@@ -1,0 +1,270 @@
+"""kill -9 every two seconds, pauses and clean restarts, under the load of somebody else's clients: nothing is lost,
+nothing comes twice, nothing aborted is read, no commit goes back, and a compacted topic holds the last of each key.
+
+The process dies, the machine lives: what was written but not flushed survives (power cuts are the subject of
+tests/faults/log). One run of 60 s is shared by the tests of this module; each looks at it from its own side.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults.broker import settings
+from tests.faults.broker.load import (
+    CLIENT,
+    COMPACTED,
+    CONSUMER,
+    COPIED,
+    PARTITIONS,
+    PLAIN,
+    Churn,
+    Client,
+    Committer,
+    Copier,
+    Reader,
+    Writer,
+)
+from tests.faults.broker.victim import Victim, eventually
+from tests.faults.checker import Operation, Outcome, Send, check, illegal
+from tests.peers.ottla import Brokers
+from tests.peers.skips import require
+
+try:
+    import confluent_kafka as ck
+except ImportError:
+    ck = None
+
+pytestmark = pytest.mark.clients
+BETWEEN_S = 2.0
+ROUND_S = 60.0
+SETTINGS = {
+    "num.partitions": 2,
+    "offsets.topic.num.partitions": 2,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "log.cleaner.backoff.ms": 200,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.segment.bytes": 1 << 20,
+}
+COMPACTION = {
+    "cleanup_policy": "compact",
+    "segment_bytes": "20000",
+    "min_cleanable_dirty_ratio": "0.01",
+    "delete_retention_ms": "86400000",
+}
+
+
+@dataclass
+class Run:
+    """What is left after a run: the broker, still there, and what its clients remember."""
+
+    victim: Victim
+    writers: list[Writer]
+    copier: Copier
+    readers: list[Reader]
+    committer: Committer
+    churns: list[Churn]
+    history: list[Operation]
+
+
+def play(victim: Victim, seed: int, seconds: float) -> Run:
+    """Load and faults for so long; then everything that was begun is finished and read."""
+    chance, bootstrap = random.Random(seed), victim.bootstrap
+    with victim.connect() as client:
+        for topic in (PLAIN, COPIED):
+            client.create(topic, PARTITIONS)
+        client.create(COMPACTED, 1, **COMPACTION)
+    writers = [Writer(f"writer-{n}", bootstrap, seed, first=n << 32, per_round=5) for n in range(2)]
+    copier, committer = Copier("copier", bootstrap, seed), Committer("committer", bootstrap, seed)
+    readers = [Reader(f"reader-{level}", bootstrap, seed, committed=level) for level in (True, False)]
+    churns = [Churn(f"churn-{kind}", bootstrap, seed, in_transactions=kind) for kind in (False, True)]
+    everybody: list[Client] = [*writers, copier, committer, *readers, *churns]
+    for one in everybody:
+        one.start()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(BETWEEN_S)
+        victim.hurt(chance)
+    for one in [*writers, *churns]:
+        one.end()
+    with victim.connect() as client:
+        ends = dict(zip(range(PARTITIONS), victim.ends(client, PLAIN, PARTITIONS, committed=True), strict=True))
+        caught_up(victim, "copier", ends)
+        caught_up(victim, "committer", ends)
+        copier.end()
+        committer.end()
+        last = {
+            (topic, index): offset
+            for topic in (PLAIN, COPIED)
+            for index, offset in enumerate(victim.ends(client, topic, PARTITIONS, committed=False))
+        }
+    for reader in readers:
+        eventually(f"{reader.name} at the end", lambda reader=reader: reader.reached(last))  # type: ignore[misc]
+        reader.end()
+    history = [operation for one in everybody for operation in one.history]
+    return Run(victim, writers, copier, readers, committer, churns, history)
+
+
+def caught_up(victim: Victim, group: str, ends: dict[int, int]) -> None:
+    """Waits until the group has committed all there is."""
+    asker = ck.Consumer({"bootstrap.servers": victim.bootstrap, **CLIENT, **CONSUMER, "group.id": group})
+    places = [ck.TopicPartition(PLAIN, index) for index in ends]
+
+    def holds() -> bool:
+        return all(place.offset >= ends[place.partition] for place in asker.committed(places, 30))
+
+    try:
+        eventually(f"the end of {group}", holds)
+    finally:
+        asker.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    if ck is None:
+        require("clients", "confluent-kafka is absent")
+    with Brokers(tmp_path_factory.mktemp("kills")) as brokers:
+        yield play(Victim(brokers, SETTINGS), settings.seed(), settings.seconds(ROUND_S))
+
+
+def judge(run: Run) -> None:
+    nothing_is_lost_or_twice(run)
+    every_record_was_copied_once(run)
+    commits_never_go_back(run)
+    last_values_are_there(run)
+    nothing_is_left_open(run)
+    broker_did_not_complain(run)
+
+
+def nothing_is_lost_or_twice(run: Run) -> None:
+    found = illegal(check(run.history, drained=True))
+    counts = Counter(anomaly.kind for anomaly in found)
+    assert not found, f"{dict(counts)}\n" + "\n".join(map(str, found[:20]))
+    assert sum(operation.outcome is Outcome.OK for writer in run.writers for operation in writer.history) > 1000
+
+
+def every_record_was_copied_once(run: Run) -> None:
+    """What readers of committed records saw in the copy is what they saw in the original: each once, in its order."""
+    reader = next(reader for reader in run.readers if reader.committed)
+    originals: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
+    copies: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
+    for operation in reader.history:
+        for poll in operation.steps:
+            assert not isinstance(poll, Send)
+            topic, index = poll.partition  # type: ignore[misc]
+            target = originals if topic == PLAIN else copies
+            target[index] += [Copier.original(value) for _, value in poll.records]  # type: ignore[arg-type]
+    assert copies == originals
+    assert run.copier.fatal == []
+
+
+def commits_never_go_back(run: Run) -> None:
+    assert run.committer.backwards == []
+    assert run.committer.commits > 10
+
+
+def last_values_are_there(run: Run) -> None:
+    """Tombstones too: their time has not come."""
+    found: dict[str, str | None] = {}
+    reader = ck.Consumer(
+        {
+            "bootstrap.servers": run.victim.bootstrap,
+            **CLIENT,
+            **CONSUMER,
+            "group.id": "judge",
+            "isolation.level": "read_committed",
+        }
+    )
+    with run.victim.connect() as client:
+        (end,) = run.victim.ends(client, COMPACTED, 1, committed=True)
+    reader.assign([ck.TopicPartition(COMPACTED, 0, 0)])
+    count = 0
+
+    def at_the_end() -> bool:
+        nonlocal count
+        for message in reader.consume(1000, 0.2):
+            assert message.error() is None, message.error()
+            value = message.value()
+            found[message.key().decode()] = None if value is None else value.decode()
+            count += 1
+        (place,) = reader.position([ck.TopicPartition(COMPACTED, 0)])
+        return place.offset >= end
+
+    eventually("the end of the compacted topic", at_the_end)
+    reader.close()
+    model = {key: value for churn in run.churns for key, value in churn.model.items()}
+    doubtful = {key: values for churn in run.churns for key, values in churn.doubtful.items()}
+    for key in model.keys() | found.keys():
+        allowed = {model.get(key)} | doubtful.get(key, set())
+        assert key in found, f"{key} is gone, it was {model[key]!r}"
+        assert found[key] in allowed, f"{key} is {found[key]!r}, not one of {allowed}"
+    written = sum(churn.written for churn in run.churns)
+    assert count < written / 2, f"{count} of {written} records are left: it was not compacted"
+
+
+def nothing_is_left_open(run: Run) -> None:
+    """The last stable offset is the high watermark again, and no transaction waits for its end."""
+    victim = run.victim
+    with victim.connect() as client:
+        eventually("the end of all transactions", lambda: not victim.open_transactions(client))
+        for topic, partitions in [(PLAIN, PARTITIONS), (COPIED, PARTITIONS), (COMPACTED, 1)]:
+            stable = victim.ends(client, topic, partitions, committed=True)
+            assert stable == victim.ends(client, topic, partitions, committed=False), topic
+
+
+def broker_did_not_complain(run: Run) -> None:
+    said = "".join(path.read_text(errors="replace") for path in run.victim.logs)
+    assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:3000]
+
+
+def test_the_broker_was_hurt(run: Run) -> None:
+    print(run.victim.faults)
+    assert run.victim.faults["kill"] >= 3
+
+
+def test_nothing_is_lost_or_twice(run: Run) -> None:
+    nothing_is_lost_or_twice(run)
+
+
+def test_every_record_was_copied_once(run: Run) -> None:
+    every_record_was_copied_once(run)
+
+
+def test_commits_never_go_back(run: Run) -> None:
+    commits_never_go_back(run)
+
+
+def test_the_compacted_topic_holds_the_last_of_each_key(run: Run) -> None:
+    last_values_are_there(run)
+
+
+def test_nothing_is_left_open(run: Run) -> None:
+    nothing_is_left_open(run)
+
+
+def test_the_broker_did_not_complain(run: Run) -> None:
+    broker_did_not_complain(run)
+
+
+@pytest.mark.soak
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("tree", ["embedded", "zookeeper"])
+def test_for_a_long_time(tmp_path: Path, tree: str, request: pytest.FixtureRequest) -> None:
+    """Run after run, each with a seed of its own and on a new directory."""
+    chance = random.Random(settings.seed())
+    for _ in settings.until(time.monotonic() + settings.seconds(900)):
+        seed = chance.randrange(1 << 32)
+        print(f"round with seed {seed}")
+        zookeeper = request.getfixturevalue("zookeeper") if tree == "zookeeper" else None
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        with Brokers(folder) as brokers:
+            where = f"{zookeeper}/{seed}" if zookeeper else None
+            judge(play(Victim(brokers, SETTINGS, where), seed, ROUND_S))

@@ -1,0 +1,83 @@
+"""The broker that a run kills, pauses and restarts, with what must be true of it after each of these."""
+
+import contextlib
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
+from tests.broker.conftest import Client, connect
+from tests.peers.ottla import Brokers
+
+LATEST = -1
+
+
+class Victim:
+    """`faults` counts what was done to it."""
+
+    def __init__(self, brokers: Brokers, settings: Mapping[str, object], zookeeper: str | None = None) -> None:
+        self._brokers, self._options = brokers, {"settings": settings, "zookeeper": zookeeper, "broker_id": 1}
+        self.broker = brokers(**self._options)  # type: ignore[arg-type]
+        self.faults: Counter[str] = Counter()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def logs(self) -> list[Path]:
+        """What each of its processes has said."""
+        return sorted(self._brokers.directory.glob("ottla-*.log"))
+
+    def kill(self) -> None:
+        self.broker.kill()
+        self.broker = self._brokers.restart(self.broker, **self._options)
+
+    def restart(self) -> None:
+        self.broker.stop()
+        self.broker = self._brokers.restart(self.broker, **self._options)
+
+    def pause(self, seconds: float = 1.0) -> None:
+        """Stops and continues the process, like a machine that is suspended."""
+        self.broker.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.broker.process.send_signal(signal.SIGCONT)
+
+    def hurt(self, chance: random.Random) -> None:
+        """One fault: mostly kill -9."""
+        kind = chance.choices(["kill", "restart", "pause"], [7, 2, 2])[0]
+        {"kill": self.kill, "restart": self.restart, "pause": self.pause}[kind]()
+        self.faults[kind] += 1
+
+    def ends(self, client: Client, topic: str, partitions: int, *, committed: bool) -> list[int]:
+        """Where readers of the isolation level stop: the last stable offset, or the high watermark."""
+        rows = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=int(committed), topics=[ListOffsetsTopic(name=topic, partitions=rows)]
+        )
+        answer = client.call(LIST_OFFSETS, request, 5)
+        found = {row.partition_index: row for row in answer.topics[0].partitions}
+        assert all(row.error_code == 0 for row in found.values()), found
+        return [found[index].offset for index in range(partitions)]
+
+    def open_transactions(self, client: Client) -> list[str]:
+        """The ids whose transaction has not come to its end."""
+        answer = client.call(LIST_TRANSACTIONS, ListTransactionsRequest())
+        assert answer.error_code == 0
+        states = {row.transactional_id: row.transaction_state for row in answer.transaction_states}
+        return [name for name, state in states.items() if state in ("Ongoing", "PrepareCommit", "PrepareAbort")]
+
+    def connect(self) -> contextlib.AbstractContextManager[Client]:
+        return connect(self.broker)
+
+
+def eventually(what: str, holds: Callable[[], bool], timeout_s: float = 60) -> None:
+    """Asks again and again: what is waited for is told to nobody outside of the broker."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
+        time.sleep(0.02)
