@@ -143,19 +143,40 @@ def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition
     session.add(CachedPartition(asked(0)))
     session.add(CachedPartition(asked(1)))
     assert [*session.live] == [("t", 0), ("t", 1)]
-    session.rests(("t", 0), session.entries["t", 0], partition)
+    session.rests(session.entries["t", 0], partition)
     assert [*session.live] == [("t", 1)]
     partition.resign()
     assert [*session.live] == [("t", 1), ("t", 0)]
     assert not partition.fetches, "one wake-up is enough: appends to a lagging consumer cost nothing"
 
 
-def test_what_is_asked_again_or_forgotten_is_not_watched_any_more(partition: Partition) -> None:
+def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: Partition) -> None:
     session = FetchSession(1, False, 0)
-    for change in (lambda: session.update([asked(0, 5)], []), lambda: session.update([], [("t", 0)]), session.close):
+    session.add(CachedPartition(asked(0)))
+    session.rests(session.entries["t", 0], partition)
+    session.update([asked(0, 5)], [])
+    assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [session])
+    partition.resign()
+    assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [])
+
+
+def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None:
+    session = FetchSession(1, False, 0)
+    for forget in (lambda: session.update([], [("t", 0)]), session.close):
         session.add(CachedPartition(asked(0)))
-        session.rests(("t", 0), session.entries["t", 0], partition)
+        session.rests(session.entries["t", 0], partition)
         assert partition.fetches
-        change()
+        forget()
         assert not partition.fetches
     assert not session.entries
+
+
+def test_a_partition_that_was_made_anew_is_watched_in_place_of_the_old_one(partition: Partition) -> None:
+    session = FetchSession(1, False, 0)
+    entry = CachedPartition(asked(0))
+    session.add(entry)
+    again = Partition("t", 0, 1, partition.log)
+    for known in (partition, again):
+        session.rests(entry, known)
+        assert [*known.fetches] == [session]
+    assert not partition.fetches

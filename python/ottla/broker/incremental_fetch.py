@@ -44,9 +44,7 @@ def begin(broker: Broker, fetch: FetchRequest, rows: list[Row]) -> int:
     session = broker.fetch_sessions.create(entries(), len(rows), fetch.replica_id >= 0, _now_ms())
     if session is None:
         return NO_SESSION
-    for asked, row in zip(fetch.partitions, rows, strict=True):
-        key = asked[:2]
-        _rest(broker, fetch, session, session.entries[key], row)
+    _rest(broker, fetch, session, [session.entries[asked[:2]] for asked in fetch.partitions], rows)
     return session.id
 
 
@@ -89,12 +87,12 @@ def _answer(
         return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
     told: list[Any] = []
     for entry, row in zip(live, rows, strict=True):
-        has_more = (row[7] is not None and row[7].length > 0) or row[8] is not None
-        if entry.takes(row[1], row[2], row[4], has_more=has_more):
-            told.append((entry.asked[:2], *row[1:]))
-            session.told(entry.asked[:2], entry)
-        if not has_more:
-            _rest(broker, fetch, session, entry, row)
+        info = row[7]
+        has_more = (info is not None and info.length > 0) or row[8] is not None
+        if entry.takes(row[1], row[2], row[4], has_more):
+            told.append((entry.key, *row[1:]))
+            session.told(entry)
+    _rest(broker, fetch, session, live, rows)
     return request.reply_fetch(told, session_id=session.id)
 
 
@@ -119,25 +117,29 @@ class _Parked:
     def park(self, live: list[CachedPartition], rows: list[Row]) -> None:
         session, partitions = self._session, self._broker.replicas.partitions
         for entry, row in zip(live, rows, strict=True):
-            partition = partitions[entry.asked[:2]]
+            partition = partitions[entry.key]
             self._seen[partition] = row[7].length if row[7] is not None else 0
-            session.watch(entry, partition)
+            if entry.partition is not partition:
+                session.watch(entry, partition)
         session.parked = self
         self._broker.deadlines.add(self._fetch.max_wait_ms, self)
 
     def advanced(self, partition: Partition, asked: Asked) -> None:
         if partition.is_leader:
-            seen = self._seen.get(partition, 0)
             is_committed = self._fetch.isolation_level == READ_COMMITTED
             bound = partition.last_stable_offset if is_committed else partition.log.high_watermark
-            try:
-                now = partition.log.read(asked[2], asked[3], bound, True).length
-            except KafkaError:
-                self._missing = 0  # the answer will say what it is
-                now = seen
-            self._missing -= now - seen
-            self._seen[partition] = now
-            if self._missing > 0:
+            if self._fetch.min_bytes > 1:
+                seen = self._seen.get(partition, 0)
+                try:
+                    now = partition.log.read(asked[2], asked[3], bound, True).length
+                except KafkaError:
+                    self._missing = 0  # the answer will say what it is
+                    now = seen
+                self._missing -= now - seen
+                self._seen[partition] = now
+                if self._missing > 0:
+                    return
+            elif bound <= asked[2] <= partition.log.end_offset:
                 return
         self.expire()
 
@@ -147,21 +149,27 @@ class _Parked:
             return
         self.done = True
         broker, request, fetch, session = self._broker, self._request, self._fetch, self._session
-        session.unpark()
+        session.parked = None
         live = [*session.live.values()]
         rows, _, _ = self._read(broker, request, fetch, [entry.asked for entry in live])
         _answer(broker, request, fetch, session, live, rows)
 
 
-def _rest(broker: Broker, fetch: FetchRequest, session: FetchSession, entry: CachedPartition, row: Row) -> None:
-    """Lets a partition of the session rest if the client now knows all of it.
+def _rest(
+    broker: Broker, fetch: FetchRequest, session: FetchSession, live: list[CachedPartition], rows: list[Row]
+) -> None:
+    """Lets those partitions of the session rest of which the client now knows all.
 
     A follower reads to the log end, which moves before anybody is told of it: its partitions stay live.
     """
-    info = row[7]
-    if row[1] or info is None or info.length or session.is_follower:
+    if session.is_follower:
         return
-    bound = row[3] if fetch.isolation_level == READ_COMMITTED else row[2]
-    key = entry.asked[:2]
-    if entry.asked[2] >= bound and (partition := broker.replicas.partitions.get(key)) is not None:
-        session.rests(key, entry, partition)
+    is_committed = fetch.isolation_level == READ_COMMITTED
+    partitions = broker.replicas.partitions
+    for entry, row in zip(live, rows, strict=True):
+        info = row[7]
+        if info is None or info.length or entry.asked[2] < (row[3] if is_committed else row[2]):
+            continue
+        partition = partitions.get(entry.key)
+        if partition is not None:
+            session.rests(entry, partition)

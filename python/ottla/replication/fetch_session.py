@@ -9,6 +9,9 @@ a request costs what it asks and what changed, not what it remembers:
 * *resting*: the client knows everything. The session is registered with the partition (as a parked request is), which
   becomes live when it moves on.
 
+A consumer that keeps up changes between the two with every answer. So that this costs it little, a session stays
+registered with a partition that becomes live, until that moves on unasked for.
+
 Which partitions an answer names is Kafka's rule (FetchSession.scala): those with records, an error, a diverging epoch,
 or with a high watermark or log start offset that the client has not been told.
 
@@ -48,16 +51,17 @@ def next_epoch(epoch: int) -> int:
 class CachedPartition:
     """One partition of a session: what the client asks, and what it was told."""
 
-    __slots__ = ("asked", "high_watermark", "log_start", "partition")
+    __slots__ = ("asked", "high_watermark", "key", "log_start", "partition")
 
     def __init__(self, asked: Asked, high_watermark: int = -1, log_start: int = -1) -> None:
         self.asked = asked
+        self.key: Key = asked[:2]
         self.high_watermark = high_watermark
         self.log_start = log_start
         #: Where the session is registered, if it is.
         self.partition: Partition | None = None
 
-    def takes(self, error: int, high_watermark: int, log_start: int, *, has_more: bool) -> bool:
+    def takes(self, error: int, high_watermark: int, log_start: int, has_more: bool) -> bool:
         """Notes what the client could be told, and says whether it must be. `has_more`: records or a diverging
         epoch.
         """
@@ -93,7 +97,7 @@ class FetchSession:
         self.size_seen = 0
 
     def add(self, entry: CachedPartition) -> None:
-        key = entry.asked[:2]
+        key = entry.key
         self._unregister(key)
         self.entries[key] = self.live[key] = entry
 
@@ -107,36 +111,29 @@ class FetchSession:
                 entry = entries[key] = CachedPartition(one)
             else:
                 entry.asked = one
-                if entry.partition is not None:
-                    entry.partition.fetches.pop(self, None)
-                    entry.partition = None
             live[key] = entry
         for key in forgotten:
             self._unregister(key)
             entries.pop(key, None)
-            self.live.pop(key, None)
+            live.pop(key, None)
 
-    def told(self, key: Key, entry: CachedPartition) -> None:
+    def told(self, entry: CachedPartition) -> None:
         """The answer names this partition: it stands behind all others next time."""
-        if self.live.pop(key, None) is not None:
-            self.live[key] = entry
+        if len(self.live) > 1 and self.live.pop(entry.key, None) is not None:
+            self.live[entry.key] = entry
 
-    def rests(self, key: Key, entry: CachedPartition, partition: Partition) -> None:
+    def rests(self, entry: CachedPartition, partition: Partition) -> None:
         """The client knows all of this partition: nothing is to be done before it moves on."""
-        self.live.pop(key, None)
-        entry.partition = partition
-        partition.fetches[self] = None
+        self.live.pop(entry.key, None)
+        if entry.partition is not partition:
+            self.watch(entry, partition)
 
     def watch(self, entry: CachedPartition, partition: Partition) -> None:
-        """A parked request waits for this live partition too."""
+        """The session hears of it when the partition moves on."""
+        if entry.partition is not None:
+            entry.partition.fetches.pop(self, None)
         entry.partition = partition
         partition.fetches[self] = None
-
-    def unpark(self) -> None:
-        """Nothing waits any more: live partitions need not be watched."""
-        self.parked = None
-        for key in self.live:
-            self._unregister(key)
 
     def close(self) -> None:
         """The session is over; a request that waits is answered with what there is."""
@@ -157,10 +154,11 @@ class FetchSession:
             return
         if key not in self.live:
             self.live[key] = entry
-        if self.parked is None:
-            self._unregister(key)
-        else:
+        if self.parked is not None:
             self.parked.advanced(partition, entry.asked)
+        else:
+            # One wake-up is enough: appends to a partition that a consumer lags behind in cost nothing.
+            self._unregister(key)
 
     def expire(self) -> None:
         if self.parked is not None:

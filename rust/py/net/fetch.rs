@@ -112,10 +112,23 @@ struct Given<'py>(
 );
 
 /// A partition by its place in the request, or by name (of a session, and not in the request).
-#[derive(FromPyObject)]
 enum Which {
     Index(usize),
     Name(String, i32),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Which {
+    type Error = PyErr;
+
+    /// By hand: trying one after the other makes an exception for each that it is not.
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if given.cast::<PyTuple>().is_ok() {
+            let (topic, partition) = given.extract()?;
+            Ok(Self::Name(topic, partition))
+        } else {
+            Ok(Self::Index(given.extract()?))
+        }
+    }
 }
 
 fn records(given: &Bound<'_, PyAny>) -> PyResult<RecordData> {

@@ -166,14 +166,17 @@ class _Parked:
                 if self._fetch.isolation_level == READ_COMMITTED
                 else partition.log.high_watermark
             )
-            try:
-                now = partition.log.read(offset, bytes_max, bound, True).length
-            except KafkaError:
-                self._missing = 0  # the answer will say what it is
-                now = seen
-            self._missing -= now - seen
-            self._seen[partition] = (offset, bytes_max, now)
-            if self._missing > 0:
+            if self._fetch.min_bytes > 1:
+                try:
+                    now = partition.log.read(offset, bytes_max, bound, True).length
+                except KafkaError:
+                    self._missing = 0  # the answer will say what it is
+                    now = seen
+                self._missing -= now - seen
+                self._seen[partition] = (offset, bytes_max, now)
+                if self._missing > 0:
+                    return
+            elif bound <= offset <= partition.log.end_offset:
                 return
         self.expire()
 
