@@ -11,7 +11,7 @@ use super::producer_state::Origin;
 use crate::records::{
     Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Codec, Compressor, Header, Limits,
     MessageBuilder, Produced, Record, Records, Scratch, set_timestamp, stamp_message, validate,
-    validate_produced,
+    validate_produced, validate_sent,
 };
 
 const MAGIC: usize = 16;
@@ -220,10 +220,10 @@ impl Rewrite<'_> {
             let validated = if batch.header.is_message() {
                 self.check_message(batch, index, scratch)?.validated
             } else {
-                let validated = validate(batch.bytes, self.limits, scratch)?;
-                if self.origin == Origin::Client {
-                    validated.check_produced()?;
-                }
+                let validated = match self.origin {
+                    Origin::Client => validate_sent(batch.bytes, self.limits, scratch)?,
+                    _ => validate(batch.bytes, self.limits, scratch)?,
+                };
                 let records = Records::validated(batch.bytes, &validated.header, scratch);
                 check_records(&validated, records, 0, self.config, self.now_ms)?;
                 validated

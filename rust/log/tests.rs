@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::log::OpenMode;
 use super::opening::Hints;
 use super::{AppendInfo, Home, Log, LogConfig, Origin, When};
-use crate::records::{BatchBuilder, BatchOptions};
+use crate::records::batch::set_crc;
+use crate::records::{
+    BatchBuilder, BatchHeader, BatchOptions, HEADER_BYTES, Limits, Records, Scratch, validate,
+};
 
 pub fn batch(values: &[&str], timestamp_ms: i64) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions::default());
@@ -90,6 +93,36 @@ fn what_is_appended_is_read_and_survives_reopening() {
 }
 
 /// Runs `appends` large and small batches through `append_or_queue`; the results in the order in which they came.
+/// Kafka does so with packed records (some clients cannot count), and stores others as they are, to be read under wrong offsets.
+#[test]
+fn records_that_a_client_did_not_count_are_numbered() {
+    let (second, record_bytes) = (HEADER_BYTES + 3 + 10, 10);
+    for deltas in [[0, 0, 0], [0, 2, 1], [0, 5, 9], [7, 7, 0]] {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        append(&log, &["x"], 1);
+        let mut sent = batch(&["a", "b", "c"], 1);
+        for (index, delta) in deltas.into_iter().enumerate() {
+            sent[second - record_bytes + index * record_bytes] = 2 * delta;
+        }
+        set_crc(&mut sent);
+        let info = log.append(&mut sent, 0, Origin::Client, 1).unwrap();
+        assert_eq!(info.last_offset, 3);
+        let read = log.read(1, 1 << 20, 4, true).unwrap();
+        let stored = read.slice.unwrap().read().unwrap();
+        let header = BatchHeader::parse(&stored).unwrap();
+        let mut scratch = Scratch::default();
+        let validated = validate(&stored, &Limits::default(), &mut scratch).unwrap();
+        assert!(validated.consecutive, "{deltas:?}");
+        let records = Records::validated(&stored, &header, &scratch);
+        let seen: Vec<_> = records
+            .map(|record| record.unwrap())
+            .map(|record| (record.offset, record.value.unwrap()[0]))
+            .collect();
+        assert_eq!(seen, [(1, b'a'), (2, b'b'), (3, b'c')]);
+    }
+}
+
 fn through_the_queue(
     log: &Arc<Log>,
     sizes: &[usize],

@@ -45,7 +45,7 @@ pub use error::{ErrorKind, RecordError};
 pub use message_builder::MessageBuilder;
 pub use message_set::{set_timestamp, stamp_message};
 pub use scratch::{Limits, Opened, Scratch};
-pub use validate::{Produced, Validated, validate, validate_produced};
+pub use validate::{Produced, Validated, validate, validate_produced, validate_sent};
 
 #[cfg(test)]
 mod tests;

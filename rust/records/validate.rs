@@ -16,7 +16,8 @@ pub struct Validated {
     pub header: BatchHeader,
     /// True if any record has a null key (a compacted topic refuses those).
     pub keyless: bool,
-    /// True if the offset deltas are 0, 1, 2, ... up to last_offset_delta: no record is missing.
+    /// True if the offset deltas are 0, 1, 2, ... up to last_offset_delta: no record is missing. What a producer sent otherwise is
+    /// numbered anew.
     pub consecutive: bool,
     /// The greatest timestamp of the records, which is what header.max_timestamp should be for CreateTime; -1 if no
     /// record has one.
@@ -44,7 +45,24 @@ pub fn validate(
 ) -> Result<Validated, RecordError> {
     let header = checked_header(batch, limits)?;
     let opened = scratch.open(batch, &header, limits)?;
-    walk_all(opened.records, opened.header, opened.is_unpacked)
+    let validated = walk_all(opened.records, opened.header, opened.is_unpacked)?;
+    if !validated.consecutive {
+        check_deltas(opened.records, &validated.header, opened.is_unpacked)?;
+    }
+    Ok(validated)
+}
+
+/// The same for a batch of format 2 from a producer, whose offset deltas may be anything: who cannot count is numbered anew.
+pub fn validate_sent(
+    batch: &[u8],
+    limits: &Limits,
+    scratch: &mut Scratch,
+) -> Result<Validated, RecordError> {
+    let header = checked_header(batch, limits)?;
+    let opened = scratch.open(batch, &header, limits)?;
+    let validated = walk_all(opened.records, opened.header, opened.is_unpacked)?;
+    validated.check_produced()?;
+    Ok(validated)
 }
 
 /// A message (set) of format 0 or 1 as a producer sent it.
@@ -108,17 +126,12 @@ fn checked_header(batch: &[u8], limits: &Limits) -> Result<BatchHeader, RecordEr
     Ok(header)
 }
 
-/// Walks over all records. A record's damage is `placed` where it is in the batch or in the decompressed records.
+/// Walks over all records, whatever their offset deltas are.
 fn walk_all(
     records: &[u8],
     header: BatchHeader,
     decompressed: bool,
 ) -> Result<Validated, RecordError> {
-    let placed = |mut error: RecordError, index: i32| {
-        error.in_decompressed = decompressed;
-        error.position += if decompressed { 0 } else { HEADER_BYTES };
-        error.of_record(index as u32)
-    };
     let count = header.record_count;
     if count as usize > records.len() / walk::RECORD_BYTES_MIN {
         let problem = format!("{count} records cannot be in {} bytes", records.len());
@@ -130,18 +143,11 @@ fn walk_all(
         if seen.index == count {
             break;
         }
-        let record = walk::read(records, seen.at).map_err(|error| placed(error, seen.index))?;
+        let record = walk::read(records, seen.at)
+            .map_err(|error| placed(error, seen.index, decompressed))?;
         seen.take(&record, header.base_timestamp);
     }
     let last = header.last_offset_delta;
-    if seen.greatest_delta > last as u32 {
-        let (index, at, delta) = seen_outside(records, &header).unwrap_or((0, 0, 0));
-        let problem = format!("offset delta {delta}, last_offset_delta is {last}");
-        return Err(placed(
-            RecordError::invalid("offset_delta", at, problem),
-            index,
-        ));
-    }
     if seen.at != records.len() {
         let problem = format!(
             "{count} records take {} bytes, {} are left",
@@ -169,18 +175,32 @@ fn walk_all(
     })
 }
 
-/// The first record whose offset delta is outside of the batch: index, position, delta.
+/// An error for the first record whose offset delta is outside of the batch.
 #[cold]
-fn seen_outside(records: &[u8], header: &BatchHeader) -> Option<(i32, usize, i32)> {
-    let mut at = 0;
+fn check_deltas(
+    records: &[u8],
+    header: &BatchHeader,
+    decompressed: bool,
+) -> Result<(), RecordError> {
+    let (mut at, last) = (0, header.last_offset_delta);
     for index in 0..header.record_count {
-        let record = walk::read(records, at).ok()?;
-        if record.offset_delta as u32 > header.last_offset_delta as u32 {
-            return Some((index, at, record.offset_delta));
+        let record = walk::read(records, at)?;
+        let delta = record.offset_delta;
+        if delta as u32 > last as u32 {
+            let problem = format!("offset delta {delta}, last_offset_delta is {last}");
+            let error = RecordError::invalid("offset_delta", at, problem);
+            return Err(placed(error, index, decompressed));
         }
         at = record.end;
     }
-    None
+    Ok(())
+}
+
+/// A record's damage where it is in the batch, or in the decompressed records.
+fn placed(mut error: RecordError, index: i32, decompressed: bool) -> RecordError {
+    error.in_decompressed = decompressed;
+    error.position += if decompressed { 0 } else { HEADER_BYTES };
+    error.of_record(index as u32)
 }
 
 /// What a walk gathers, without a decision a record: those are taken once, at the end.
@@ -193,8 +213,6 @@ struct Seen {
     key_lengths: i32,
     /// All differences of index and offset delta or-ed: zero if all are equal.
     gaps: i32,
-    /// A negative delta is a large one here.
-    greatest_delta: u32,
     greatest_timestamp: i64,
     least_timestamp: i64,
 }
@@ -206,7 +224,6 @@ impl Seen {
             at: 0,
             key_lengths: 0,
             gaps: 0,
-            greatest_delta: 0,
             greatest_timestamp: i64::MIN,
             least_timestamp: i64::MAX,
         }
@@ -216,7 +233,6 @@ impl Seen {
     fn take(&mut self, record: &RawRecord, base_timestamp: i64) {
         self.key_lengths |= record.key.length;
         self.gaps |= record.offset_delta ^ self.index;
-        self.greatest_delta = self.greatest_delta.max(record.offset_delta as u32);
         let timestamp = base_timestamp.wrapping_add(record.timestamp_delta);
         if timestamp != NO_TIMESTAMP {
             self.greatest_timestamp = self.greatest_timestamp.max(timestamp);
@@ -244,8 +260,7 @@ impl Seen {
 
 impl Validated {
     /// What holds for a batch that comes from a producer, but not for one from a leader (compaction leaves gaps, and
-    /// coordinators write control batches): at least one record, offsets without gaps (unless packed: see `consecutive`), no control
-    /// batch, a sequence if there is a producer id, timestamps that are the producer's own.
+    /// coordinators write control batches): at least one record, as many offsets as records, no control batch, a sequence if there is a producer id, timestamps that are the producer's own.
     pub fn check_produced(&self) -> Result<(), RecordError> {
         let header = &self.header;
         let (count, last) = (header.record_count, header.last_offset_delta);
@@ -259,14 +274,6 @@ impl Validated {
         if i64::from(count) != i64::from(last) + 1 {
             let problem = format!("{count} records, but last_offset_delta is {last}");
             return Err(RecordError::invalid("record_count", RECORD_COUNT, problem));
-        }
-        // Where the records are packed, Kafka's rule is to number them anew: some clients of format 1 could not count.
-        if !self.consecutive && header.compression()? == Codec::None {
-            return Err(RecordError::invalid(
-                "offset_delta",
-                HEADER_BYTES,
-                "the records do not count 0, 1, 2, ...",
-            ));
         }
         if header.is_control() {
             return Err(RecordError::invalid(
