@@ -1,7 +1,7 @@
 //! Compaction: how fast one thread cleans a log, and what its map takes. The budget is 300 MB/s a core, and 24 bytes a key.
 //!
-//! `cargo bench --no-default-features --bench cleaner [-- FOLDER]`; the folder's file system is part of what is measured (default: the
-//! system's temporary folder). MB/s count every byte of the log once, although a log that is dirty as a whole is read twice.
+//! `cargo bench --no-default-features --bench cleaner [-- FOLDER [CASE ...]]`; the folder's file system is part of what is measured (default:
+//! the system's temporary folder), a case is named by a part of its name. MB/s count every byte of the log once, although a log that is dirty as a whole is read twice.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -51,12 +51,17 @@ const fn case(
 }
 
 fn main() {
-    let folder = std::env::args()
+    let mut arguments = std::env::args()
         .skip(1)
-        .find(|argument| !argument.starts_with('-'))
+        .filter(|argument| !argument.starts_with('-'));
+    let folder = arguments
+        .next()
         .map_or_else(std::env::temp_dir, PathBuf::from);
+    let wanted: Vec<String> = arguments.collect();
     for case in &CASES {
-        run(&folder, case);
+        if wanted.is_empty() || wanted.iter().any(|part| case.name.contains(part.as_str())) {
+            run(&folder, case);
+        }
     }
 }
 

@@ -29,6 +29,7 @@ pub enum Kept {
 pub struct Filter {
     scratch: Scratch,
     compressor: Compressor,
+    seen: Ahead,
     kept: Vec<u8>,
     rewritten: Vec<u8>,
     pub counts: Counts,
@@ -52,6 +53,10 @@ struct Seen {
     has_key: bool,
     has_value: bool,
 }
+
+/// Not made anew for each batch: that would cost more than a batch of one record.
+#[derive(Default)]
+struct Ahead([Seen; AHEAD]);
 
 /// Up to [`AHEAD`] records from `at` on, their keys hashed and the map touched.
 #[inline(always)]
@@ -101,9 +106,9 @@ impl Filter {
     ) -> Result<bool, RecordError> {
         let opened = self.scratch.open(bytes, header, &Limits::default())?;
         let (records, header) = (opened.records, &opened.header);
-        let (mut at, mut left, mut seen) = (0, header.record_count, [Seen::default(); AHEAD]);
+        let (mut at, mut left, seen) = (0, header.record_count, &mut self.seen.0);
         while left > 0 {
-            let count = look_ahead(records, header, &mut at, &mut left, map, &mut seen)?;
+            let count = look_ahead(records, header, &mut at, &mut left, map, seen)?;
             for seen in &seen[..count] {
                 if seen.has_key
                     && seen.offset >= start_offset
@@ -126,14 +131,14 @@ impl Filter {
     ) -> Result<Kept, RecordError> {
         let opened = self.scratch.open(bytes, outer, &Limits::default())?;
         let (records, header) = (opened.records, &opened.header);
-        let (mut at, mut left, mut seen) = (0, header.record_count, [Seen::default(); AHEAD]);
+        let (mut at, mut left, seen) = (0, header.record_count, &mut self.seen.0);
         let (mut kept_count, mut keyless) = (0, 0);
         let mut max_timestamp_ms = NO_TIMESTAMP;
         // Records that follow each other are copied at once, and none before the first that goes.
         let (mut run, mut copied) = (0..0, false);
         self.kept.clear();
         while left > 0 {
-            let count = look_ahead(records, header, &mut at, &mut left, map, &mut seen)?;
+            let count = look_ahead(records, header, &mut at, &mut left, map, seen)?;
             for seen in &seen[..count] {
                 keyless += u64::from(!seen.has_key);
                 let is_last = || map.get(seen.hash).is_none_or(|last| seen.offset >= last);
