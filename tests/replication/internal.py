@@ -47,7 +47,9 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(path: Path, *, in_turns: bool = False, **settings: str) -> AsyncIterator[Opened]:
+async def opened(
+    path: Path, *, in_turns: bool = False, load_bytes: int = 1 << 20, required_acks: int = -1, **settings: str
+) -> AsyncIterator[Opened]:
     config = BrokerConfig.load(None, {"log.dirs": str(path), **settings})
     async with LogManager.open(config) as logs, trio.open_nursery() as nursery:
         await logs.load(Settings(config))
@@ -69,6 +71,8 @@ async def opened(path: Path, *, in_turns: bool = False, **settings: str) -> Asyn
             create=create,
             append_timeout_ms=5_000,
             turn=turn if in_turns else None,
+            load_bytes=load_bytes,
+            required_acks=required_acks,
         )
         nursery.start_soon(server.run, lambda request: None)
         nursery.start_soon(deadlines.run)

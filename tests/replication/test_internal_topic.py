@@ -60,6 +60,35 @@ async def test_a_large_partition_loads_in_pieces(tmp_path: Path) -> None:
 
 
 @pytest.mark.trio
+async def test_no_more_is_read_at_once_than_is_allowed_but_for_one_batch(tmp_path: Path) -> None:
+    async with opened(tmp_path, load_bytes=1_000) as here:
+        await here.apply(0, 0)
+        for start in range(0, 60, 20):
+            await here.topic.append(0, 0, [(b"%d" % number, bytes(200)) for number in range(start, start + 20)])
+        for number in range(60, 70):
+            await here.topic.append(0, 0, [(b"%d" % number, bytes(200))])
+        loading = here.topic.load(0)
+        held = [(batch.info.base_offset, len(loading._batches)) async for batch in loading]
+        assert held[:3] == [(0, 0), (20, 0), (40, 0)], "each was larger, and came alone"
+        assert max(more for _, more in held) == 2, "the others came by threes"
+        assert held[-1][0] == 69
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("acks", "is_waited_for"), [(-1, True), (0, False), (1, False)])
+async def test_an_append_waits_for_as_many_acks_as_are_required(tmp_path: Path, acks: int, is_waited_for: bool) -> None:
+    async with opened(tmp_path, required_acks=acks) as here:
+        await here.apply(0, 0)
+        outcomes: list[tuple[int, int]] = []
+        here.topic.append_then(0, 0, [(b"k", b"v")], lambda *outcome: outcomes.append(outcome))
+        partition = here.replicas.partitions[NAME, 0]
+        assert outcomes == ([] if is_waited_for else [(0, 0)])
+        partition.min_insync_replicas = 2
+        here.topic.append_then(0, 0, [(b"k", b"v")], lambda *outcome: outcomes.append(outcome))
+        assert outcomes[-1] == ((NotEnoughReplicas.code, -1) if is_waited_for else (0, 1))
+
+
+@pytest.mark.trio
 async def test_appends_of_another_epoch_are_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as here:
         with pytest.raises(UnknownTopicOrPartition):

@@ -34,7 +34,9 @@ def offsets_topic(broker: Broker) -> InternalTopic:
             "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
         },
         append_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+        load_bytes=config.get_int("offsets.load.buffer.size"),
         compression=_codec(config.get_int("offsets.topic.compression.codec")),
+        required_acks=config.get_int("offsets.commit.required.acks"),
     )
 
 
@@ -54,6 +56,7 @@ def transaction_state_topic(broker: Broker) -> InternalTopic:
             "unclean.leader.election.enable": "false",
         },
         append_timeout_ms=config.get_int("request.timeout.ms"),
+        load_bytes=config.get_int("transaction.state.log.load.buffer.size"),
     )
 
 
@@ -77,7 +80,9 @@ def _topic(
     replication_factor: str,
     overrides: dict[str, str | None],
     append_timeout_ms: int,
+    load_bytes: int,
     compression: str = "none",
+    required_acks: int = -1,
 ) -> InternalTopic:
     """`partitions` and `replication_factor` are the settings that tell these numbers."""
     partition_count_wanted = broker.config.get_int(partitions)
@@ -125,4 +130,6 @@ def _topic(
         create=create,
         append_timeout_ms=append_timeout_ms,
         compression=compression,
+        load_bytes=load_bytes,
+        required_acks=required_acks,
     )

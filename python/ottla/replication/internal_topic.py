@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.internal_topic")
 
-#: How much is read and decoded at once: about 2,000 records, and a fraction of a millisecond with the interpreter.
-LOAD_BYTES = 256 * 1024
+#: How much is read and decoded at once, at most: about 2,000 records, and a fraction of a millisecond with the
+#: interpreter.
+LOAD_BYTES_MAX = 256 * 1024
 
 #: What the appends of a turn put into one batch at most; the first may be larger.
 TURN_BYTES = 64 * 1024
@@ -73,7 +74,8 @@ class InternalTopic:
     """One internal topic as its coordinator uses it. All methods are called from the loop's thread.
 
     `partition_count` is asked for how many partitions there are (or will be); `create` makes the topic and returns when
-    it has leaders. `turn` is the hub's, for `append_in_turn`.
+    it has leaders. `turn` is the hub's, for `append_in_turn`. `load_bytes`: how much is read at once. `required_acks`:
+    with 0 or 1 an append is done when it is in the log, without the other replicas and the disk.
     """
 
     def __init__(
@@ -88,8 +90,12 @@ class InternalTopic:
         append_timeout_ms: int,
         compression: str = "none",
         turn: Turn | None = None,
+        load_bytes: int = LOAD_BYTES_MAX,
+        required_acks: int = -1,
     ) -> None:
         self.name = name
+        self._load_bytes = min(load_bytes, LOAD_BYTES_MAX)
+        self._is_safe_at_once = required_acks in (0, 1)
         self.append_timeout_ms = append_timeout_ms
         self.compression = compression
         self.partition_count = partition_count
@@ -169,9 +175,9 @@ class InternalTopic:
             return done(UnknownTopicOrPartition.code, -1)
         if not partition.is_leader or partition.leader_epoch != leader_epoch:
             return done(partition.leader_error(NO_EPOCH) or NotLeaderOrFollower.code, -1)
-        if not partition.has_enough_replicas:
+        if not partition.has_enough_replicas and not self._is_safe_at_once:
             return done(NotEnoughReplicas.code, -1)
-        append = SafeAppend(self._replicas, partition, done)
+        append = SafeAppend(self._replicas, partition, done, self._is_safe_at_once)
         producer_id, producer_epoch = producer or (-1, -1)
         try:
             info = partition.log.append_records(
@@ -229,14 +235,15 @@ class InternalTopic:
         partition = self._replicas.partitions.get((self.name, index))
         if partition is None:
             raise UnknownTopicOrPartition(f"{self.name}-{index}")
-        return Loading(partition)
+        return Loading(partition, self._load_bytes)
 
 
 class Loading:
     """An iteration over a partition's batches. The disk is waited for on a thread, and the loop runs in between."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, bytes_at_once: int) -> None:
         self._partition = partition
+        self._bytes_at_once = bytes_at_once
         self._leader_epoch = partition.leader_epoch
         self._next = partition.log.start_offset
         self._end = partition.log.end_offset
@@ -254,7 +261,7 @@ class Loading:
 
     async def _read(self) -> None:
         partition = self._partition
-        loaded = await trio.to_thread.run_sync(_read_batches, partition.log, self._next)
+        loaded = await trio.to_thread.run_sync(_read_batches, partition.log, self._next, self._bytes_at_once)
         if partition.leader_epoch != self._leader_epoch or not partition.is_leader:
             raise NotLeaderOrFollower(f"{partition} has another role since its loading began")
         if not loaded:
@@ -265,9 +272,9 @@ class Loading:
             self._next = batch.info.last_offset + 1
 
 
-def _read_batches(log: Log, offset: int) -> list[LoadedBatch]:
-    """Some whole batches from `offset` on; none at the end of the log."""
-    piece = log.read(offset, LOAD_BYTES).slice
+def _read_batches(log: Log, offset: int, bytes_max: int) -> list[LoadedBatch]:
+    """Some whole batches from `offset` on, at least one; none at the end of the log."""
+    piece = log.read(offset, bytes_max).slice
     if piece is None:
         return []
     loaded = []
@@ -289,11 +296,20 @@ def _is_commit(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> boo
 
 
 class SafeAppend:
-    """An append that is answered once: when it is safe, when it fails, or at its deadline."""
+    """An append that is answered once: when it is safe (or in the log, if that is to be enough), when it fails, or at
+    its deadline.
+    """
 
-    __slots__ = ("_answer", "_partition", "_replicas", "done")
+    __slots__ = ("_answer", "_is_safe_at_once", "_partition", "_replicas", "done")
 
-    def __init__(self, replicas: Replicas, partition: Partition, answer: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        partition: Partition,
+        answer: Callable[[int, int], None],
+        is_safe_at_once: bool = False,
+    ) -> None:
+        self._is_safe_at_once = is_safe_at_once
         self._replicas = replicas
         self._partition = partition
         self._answer = answer
@@ -315,6 +331,8 @@ class SafeAppend:
     def appended(self, info: AppendInfo) -> None:
         partition = self._partition
         partition.advance_high_watermark()
+        if self._is_safe_at_once:
+            return self._settle(0, info.last_offset)
 
         def durable(error: int) -> None:
             if not error and not partition.has_enough_replicas:
@@ -323,6 +341,7 @@ class SafeAppend:
 
         if partition.wait_durable(info.last_offset, durable):
             self._replicas.flush(partition)
+        return None
 
     def expire(self) -> None:
         self._settle(RequestTimedOut.code, -1)
