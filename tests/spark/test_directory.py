@@ -184,3 +184,65 @@ def test_the_discovered_module_never_raises(broken: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "None\n"
+
+
+def swaps(folder: Path) -> Iterator[str]:
+    """The states of a folder while the segments from 0 and 1000 become one without every other batch of the second."""
+    old = [folder / f"{first:020}{suffix}" for first in (0, 1000) for suffix in (".index", ".timeindex", ".log")]
+    new = [a_batch(number, 10) for number in [*range(0, 1000, 10), *range(1000, 1990, 20)]]
+    made = write_segment(folder / "made", 0, new)
+    files = [made.with_suffix(suffix) for suffix in (".index", ".timeindex", ".log")]
+    cleaned = [path.rename(folder / f"{path.name}.cleaned") for path in files]
+    (folder / "made").rmdir()
+    yield "cleaned"
+    swap = []
+    for path in cleaned:
+        swap.append(path.rename(path.with_suffix(".swap")))
+        yield f"{path.name} is swap"
+    for path in old:
+        path.rename(path.with_name(f"{path.name}.deleted"))
+        yield f"{path.name} is deleted"
+    for path in swap:
+        path.rename(path.with_suffix(""))
+        yield f"{path.name} is in place"
+    for path in old:
+        path.with_name(f"{path.name}.deleted").unlink()
+        yield f"{path.name} is gone"
+
+
+def test_what_compaction_swaps_is_read_as_it_was_or_as_it_is(root: Path) -> None:
+    before = list(range(2993))
+    after = [offset for offset in before if not (1000 <= offset < 2000 and offset // 10 % 2)]
+    task = reader(root)
+    planned = task.partitions()
+    seen = []
+    for state in swaps(root / "t-0"):
+        found = offsets(root)
+        assert found in (before, after), state
+        seen.append(found == after)
+        table = pa.Table.from_batches([batch for part in planned for batch in task.read(part)])
+        assert table["offset"].to_pylist() == found, state
+    assert seen == sorted(seen), "never back"
+    assert (seen[0], seen[-1]) == (False, True)
+
+
+def test_what_a_split_has_not_finished_does_not_count(root: Path) -> None:
+    folder = root / "t-0"
+    (folder / f"{1500:020}.log.swap").write_bytes(b"".join(a_batch(number, 10) for number in range(1500, 2000, 10)))
+    (folder / f"{1000:020}.log.cleaned").write_bytes(a_batch(1000, 10))
+    assert offsets(root) == list(range(2993))
+
+
+def test_a_compaction_that_swaps_while_it_is_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a segment everything is swapped in: nothing is left out or read twice."""
+    monkeypatch.setattr("ottla.spark.columns.ROWS_MAX", 100)
+    source = reader(root, "offset")
+    (task,) = source.partitions()
+    found = source.read(task)
+    seen = next(found)["offset"].to_pylist()
+    assert seen[-1] < 1000
+    for _ in swaps(root / "t-0"):
+        pass
+    rest = [offset for batch in found for offset in batch["offset"].to_pylist()]
+    expected = [offset for offset in range(2993) if not (1000 <= offset < 2000 and offset // 10 % 2)]
+    assert [*seen, *rest] == expected

@@ -32,11 +32,14 @@ BASE_OFFSET = slice(0, 8)
 BATCH_LENGTH = slice(8, 12)
 MAGIC, MAGIC_V2 = 16, 2
 READ_BYTES = 1024 * 1024
+LOG, SWAP, CLEANED = ".log", ".log.swap", ".cleaned"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment's files, as they were when the folder was listed."""
+    """One segment's files, as they were when the folder was listed. One that is about to take its place (`.swap`) has
+    no indexes here.
+    """
 
     base_offset: int
     path: Path
@@ -92,13 +95,45 @@ class Stretch:
 
 
 def segments(folder: Path) -> list[Segment]:
-    """The segments of a partition, in order; those being deleted are left out."""
-    found = []
-    for entry in os.scandir(folder):
-        stem, suffix = os.path.splitext(entry.name)
-        if suffix == ".log" and stem.isdecimal():
-            found.append(Segment(int(stem), Path(entry.path), entry.stat().st_size))
+    """The segments of a partition, in order; those being deleted are left out.
+
+    A compaction may be putting a segment in the place of others: from when it is there as `.swap` it counts, and they
+    do not, whether they are still there or not. (One that has a `.cleaned` at or before it is part of a split that may
+    yet be undone.)
+    """
+    names = _names(folder)
+    # While files are renamed a listing may have both names or neither: what it says counts once it says it twice.
+    while (again := _names(folder)) != names:
+        names = again
+    unfinished = min((_base(name) for name in names if name.endswith(CLEANED)), default=None)
+    found = [segment for name in names if name.endswith(LOG) and (segment := _segment(folder, name)) is not None]
+    for name in names:
+        if name.endswith(SWAP) and (unfinished is None or _base(name) < unfinished):
+            new = _segment(folder, name)
+            if new is None:
+                return segments(folder)  # it took its place meanwhile
+            end = end_offset([new])
+            covered = range(new.base_offset, max(end, new.base_offset + 1))
+            found = [*(old for old in found if old.base_offset not in covered), new]
     return sorted(found, key=lambda segment: segment.base_offset)
+
+
+def _names(folder: Path) -> list[str]:
+    """The names of the folder's files that say what its segments are, in the order of their offsets."""
+    found = (entry.name for entry in os.scandir(folder))
+    return sorted(name for name in found if name.endswith((LOG, SWAP, CLEANED)) and name.split(".", 1)[0].isdecimal())
+
+
+def _base(name: str) -> int:
+    return int(name.split(".", 1)[0])
+
+
+def _segment(folder: Path, name: str) -> Segment | None:
+    path = folder / name
+    try:
+        return Segment(_base(name), path, path.stat().st_size)
+    except FileNotFoundError:
+        return None
 
 
 def end_offset(listed: list[Segment]) -> int:
