@@ -44,6 +44,8 @@ pub struct Connection {
     pub state: State,
     /// The client sends no more, or cannot be sent to: the connection ends when what was read is started.
     pub gone: bool,
+    /// Its listener was closed: nothing more is read, and it ends when it is owed nothing.
+    pub leaving: bool,
     /// A connection of another broker, which may use the reserve of the memory budget.
     pub is_broker: bool,
     /// The socket had something to read when it was last asked.
@@ -84,6 +86,7 @@ impl Connection {
             socket,
             origin: Arc::new(origin),
             client_id: None,
+            leaving: false,
             input: Input::default(),
             slots: Slots::default(),
             output: Output::default(),
@@ -116,7 +119,11 @@ impl Connection {
 
     /// Whether the socket may be read: nothing read before is left, and what it brings may be kept.
     pub fn may_read(&self, limits: &Limits) -> bool {
-        !self.gone && !self.starved && !self.input.has_parked() && self.may_serve(limits)
+        !self.gone
+            && !self.leaving
+            && !self.starved
+            && !self.input.has_parked()
+            && self.may_serve(limits)
     }
 
     /// Whether a frame that was read before may start now.

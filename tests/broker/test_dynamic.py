@@ -20,6 +20,7 @@ from ottla.wire.k44_incremental_alter_configs import (
 from tests.broker.conftest import Client, batch, connect
 from tests.broker.test_log_directories import produced, until
 from tests.peers.ottla import Broker, Brokers
+from tests.peers.processes import free_port
 
 BROKER, BROKER_LOGGER = 4, 8
 SET, DELETE, APPEND = 0, 1, 2
@@ -96,7 +97,8 @@ def test_what_a_running_broker_does_not_take(client: Client, shared_broker: Brok
         ("log.cleaner.threads", "0", "", "at least 1"),
         ("num.partitions", "3", "", "restart"),
         ("advertised.listeners", "PLAINTEXT://x:1", "", "name the broker"),
-        ("listeners", "PLAINTEXT://127.0.0.1:1", own, "listeners"),
+        ("listeners", "PLAINTEXT://127.0.0.1:1", own, "keeps its address"),
+        ("listeners", "OTHER://127.0.0.1:1", own, "listener.security.protocol.map"),
         ("listener.name.x.ssl.keystore.password", "secret", own, "password.encoder.secret"),
         ("log.retention.ms", "soon", "", "log.retention.ms"),
     ):
@@ -116,6 +118,44 @@ def test_advertised_addresses_change_for_clients_and_in_the_tree(client: Client,
     assert alter(client, "advertised.listeners", None, broker=own) == (0, None)
     until("the old address", lambda: seen() == {("127.0.0.1", shared_broker.port)})
     client.create("after")
+
+
+def test_listeners_open_and_close_while_the_broker_runs(brokers: Brokers) -> None:
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT,THIRD:PLAINTEXT"}
+    broker = brokers(settings=protocols)
+    own, port, taken = str(broker.id), free_port(), free_port()
+    with socket.create_server(("127.0.0.1", taken)), connect(broker) as client:
+        listeners = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{port},THIRD://127.0.0.1:{taken}"
+        assert alter(client, "listeners", listeners, broker=own) == (0, None)
+        until("the new listener", lambda: is_open(port))
+        assert alter(client, "listener.name.second.max.connections", "1", broker=own) == (0, None)
+        with Client.connect("127.0.0.1", port, "new") as second:
+            told = second.call(METADATA, MetadataRequest(topics=[])).brokers
+            assert [(row.host, row.port) for row in told] == [("127.0.0.1", port)]
+            # What is closed lets its clients go when they are answered: this one closes what it came through.
+            assert alter(second, "listeners", None, broker=own) == (0, None)
+            until("its end", lambda: not is_answered(second))
+        until("the end of it", lambda: not is_open(port))
+        assert [row.port for row in client.call(METADATA, MetadataRequest(topics=[])).brokers] == [broker.port]
+        with connect(broker) as another:
+            another.create("after")
+    assert "listener THIRD" in broker.output(), "its port was taken, which harmed nobody else"
+
+
+def is_answered(client: Client) -> bool:
+    try:
+        client.call(METADATA, MetadataRequest(topics=[]))
+    except (OSError, EOFError):
+        return False
+    return True
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_log_levels(client: Client, shared_broker: Broker) -> None:

@@ -31,19 +31,44 @@ class Addresses:
     def listen(self) -> None:
         """Opens every listener. Raises OSError, naming the address, if one cannot be had."""
         for endpoint in self._config.listeners:
-            try:
-                port = self._server.listen(endpoint.host or "0.0.0.0", endpoint.port, endpoint.name)
-            except OSError as error:
-                raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
-            self.listening.append(endpoint._replace(port=port))
-        self.advertise(self._config)
+            self._open(endpoint)
+        self._advertise(self._config)
 
-    def advertise(self, config: BrokerConfig) -> None:
+    def change(self, config: BrokerConfig) -> None:
+        """From now on `config` says where the broker listens and what it tells others. Listeners whose name is in it
+        stay open as they are. One that cannot be had is left out, with an error in the log.
+        """
+        wanted = {endpoint.name: endpoint for endpoint in config.listeners}
+        for endpoint in self.listening:
+            if endpoint.name not in wanted:
+                logger.info("listener %s is closed", endpoint)
+                self._server.stop_listening(endpoint.name)
+        self.listening = [endpoint for endpoint in self.listening if endpoint.name in wanted]
+        open_names = {endpoint.name for endpoint in self.listening}
+        for name, endpoint in wanted.items():
+            if name not in open_names:
+                try:
+                    logger.info("listener %s is open", self._open(endpoint))
+                except OSError as error:
+                    logger.error("listener %s is not opened: %s", endpoint, error)
+        self._advertise(config)
+
+    def _open(self, endpoint: Endpoint) -> Endpoint:
+        try:
+            port = self._server.listen(endpoint.host or "0.0.0.0", endpoint.port, endpoint.name)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
+        endpoint = endpoint._replace(port=port)
+        self.listening.append(endpoint)
+        return endpoint
+
+    def _advertise(self, config: BrokerConfig) -> None:
         """From now on clients and other brokers are told these addresses."""
         ports = {endpoint.name: endpoint.port for endpoint in self.listening}
         self._advertised = {
             endpoint.name: endpoint._replace(port=endpoint.port or ports[endpoint.name])
             for endpoint in config.advertised_listeners
+            if endpoint.name in ports
         }
         for endpoint in config.advertised_listeners:
             if endpoint.is_wildcard:

@@ -40,14 +40,17 @@ def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
         broker.controller.allow_unclean_elections(broker.config.get_bool("unclean.leader.election.enable"))
 
     def addresses() -> None:
-        broker.addresses.advertise(broker.config)
+        broker.addresses.change(broker.config)
+        # New listeners have bounds of their own.
+        connection_limits.apply(broker)
+        broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
         nursery.start_soon(_register_again, broker)
 
     broker.settings.subscribe(OF_TOPICS, topics)
     broker.settings.subscribe(CONNECTIONS, connections)
     broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)
-    broker.settings.subscribe(["advertised.listeners"], addresses)
+    broker.settings.subscribe(["listeners", "advertised.listeners"], addresses)
     broker.settings.subscribe(cleaner.SETTINGS, broker.cleaner.settings_changed)
 
 

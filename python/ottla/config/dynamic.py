@@ -67,12 +67,16 @@ def check_reconfiguration(old: BrokerConfig, new: BrokerConfig) -> None:
                 f"{name}={after}: while the broker runs it can be halved or doubled at most, and it is {before}; "
                 "go there in steps",
             )
-    if old.listeners != new.listeners:
-        raise ConfigError(
-            "listeners",
-            "listeners: Ottla does not open or close listeners while it runs yet; set it in the broker's file and "
-            "restart it",
-        )
+    before_by_name = {endpoint.name: endpoint for endpoint in old.listeners}
+    for endpoint in new.listeners:
+        before_endpoint = before_by_name.get(endpoint.name, endpoint)
+        if endpoint != before_endpoint:
+            # Kafka accepts another address, and goes on to listen on the old one.
+            raise InvalidValue(
+                "listeners",
+                f"listeners: {endpoint} is {before_endpoint} now; a listener that is open keeps its address and "
+                "protocol while the broker runs: give the new one another name, or restart the broker",
+            )
 
 
 def check_passwords(settings: Mapping[str, str | None], *, for_one_broker: bool) -> None:

@@ -58,6 +58,10 @@ class Server:
         """
         return self.hub.listen(host, port, name)
 
+    def stop_listening(self, name: str) -> None:
+        """Closes the listeners of this name; their connections end when their requests are answered."""
+        self.hub.stop_listening(name)
+
     def expect(self, callback: Callback) -> int:
         """A token for work on a Rust thread; `callback` gets its result, on the loop, once."""
         token = self.next_token

@@ -241,6 +241,28 @@ impl<T> Hub<T> {
         self.listeners.last().map_or(Ok(0), Listener::port)
     }
 
+    /// Closes the listeners of a name. Their connections end as soon as they are owed no answer.
+    pub fn stop_listening(&mut self, name: &str) {
+        for listener in self.listeners.iter_mut().filter(|one| one.watched) {
+            // The others get new places, by which epoll knows them.
+            let _ = epoll::delete(&self.epoll, listener.fd());
+            listener.watched = false;
+        }
+        self.listeners.retain(|listener| &*listener.name != name);
+        self.watch_listeners();
+        for id in self.connections.ids() {
+            if let Some(connection) = self.connections.get(id)
+                && &*connection.origin.listener == name
+            {
+                connection.leaving = true;
+                connection.muted_until_ms = None;
+                self.mark_dirty(id);
+            }
+        }
+        // The loop looks at them, even if nobody sends anything.
+        self.wake.signal();
+    }
+
     /// Closes all listeners; connections live on.
     pub fn stop_accepting(&mut self) {
         self.listeners.clear();

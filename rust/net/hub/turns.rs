@@ -294,7 +294,7 @@ impl<T> Hub<T> {
         }
         let nothing_left = !connection.input.has_parked() || connection.state != State::Open;
         if connection.gone && nothing_left
-            || self.draining
+            || (self.draining || connection.leaving)
                 && nothing_left
                 && connection.slots.is_empty()
                 && connection.output.is_empty()

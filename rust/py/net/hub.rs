@@ -176,6 +176,10 @@ impl Hub {
         self.hub.lock().mark_broker(connection_id);
     }
 
+    fn stop_listening(&self, name: &str) {
+        self.hub.lock().stop_listening(name);
+    }
+
     fn stop_accepting(&self) {
         self.hub.lock().stop_accepting();
     }
