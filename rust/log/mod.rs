@@ -45,9 +45,7 @@ pub mod verification;
 pub mod verify;
 
 #[cfg(test)]
-mod model;
-#[cfg(test)]
-mod model_transactions;
+mod faults;
 #[cfg(test)]
 mod tests;
 

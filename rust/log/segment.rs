@@ -478,15 +478,22 @@ impl Segment {
         }
     }
 
-    /// Renames all files of the segment that exist; the log last, since it is what counts.
+    /// Renames all files of the segment that exist. The log is what counts: it comes when its indexes are there, and goes before they do.
+    /// After a crash in between there are indexes without a log, which mean nothing; never a log whose aborted transactions nobody knows.
     pub fn set_suffix(&self, suffix: Suffix) -> Result<()> {
-        self.removed
-            .store(suffix == Suffix::Deleted, Ordering::Release);
+        let goes = suffix == Suffix::Deleted;
+        self.removed.store(goes, Ordering::Release);
+        let rename_log = || {
+            let path = self.file.path();
+            self.file.set_suffix(suffix).context("rename", &path)
+        };
+        if goes {
+            rename_log()?;
+        }
         self.offset_index.set_suffix(suffix)?;
         self.time_index.set_suffix(suffix)?;
         self.transaction_index.set_suffix(suffix)?;
-        let path = self.file.path();
-        self.file.set_suffix(suffix).context("rename", &path)
+        if goes { Ok(()) } else { rename_log() }
     }
 
     /// Removes all files of the segment under `suffix`. A slice that is being sent keeps its bytes: the file it reads is opened first.

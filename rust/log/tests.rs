@@ -1,4 +1,4 @@
-//! One log against what it should do; the whole against a model and a breaking disk is in `model.rs`.
+//! One log against what it should do; the whole against a model and a breaking disk is in `faults/`.
 
 use std::sync::Arc;
 

@@ -454,12 +454,14 @@ impl Verifier<'_> {
         let Some(table) = self.found(loaded)? else {
             return Ok(());
         };
-        if table.entries().is_empty() {
+        let Some(first) = table.entries().first() else {
             return Ok(());
-        }
+        };
         for (epoch, first_offset) in std::mem::take(&mut self.epochs) {
             let known = table.epoch_of(first_offset);
-            if epoch >= 0 && known != epoch {
+            // What was deleted from the front goes from the table at once, and from the files with the whole segment.
+            let deleted = first_offset < first.start_offset && epoch <= first.epoch;
+            if epoch >= 0 && known != epoch && !deleted {
                 self.damage(
                     &path,
                     0,

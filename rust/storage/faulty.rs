@@ -6,6 +6,7 @@
 //! unsynced name changes a prefix did (file systems journal them in order).
 //!
 //! [`FaultyStorage::break_at`] makes a coming operation fail, write a part and fail, or report success and do nothing.
+//! [`FaultyStorage::lose_power_after`] lets a number of changes through and nothing after them.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -29,6 +30,13 @@ pub enum Operation {
     Remove,
     CreateDirectory,
     SyncDirectory,
+}
+
+impl Operation {
+    /// Whether it makes a difference to what a power cut leaves. Opening a file that has to be created is counted too.
+    fn is_change(self) -> bool {
+        !matches!(self, Self::Open | Self::Read)
+    }
 }
 
 /// How it breaks.
@@ -144,6 +152,10 @@ struct Disk {
     durable_names: BTreeMap<PathBuf, Item>,
     changes: Vec<Change>,
     breaks: Vec<Break>,
+    /// How many changes were made or refused,
+    change_count: u64,
+    /// and the number of the first one that the power does not suffice for.
+    power_until: u64,
     /// Counts power cuts: what was open before one is gone.
     life: u64,
     clock_ms: i64,
@@ -169,6 +181,8 @@ impl FaultyStorage {
             names,
             changes: Vec::new(),
             breaks: Vec::new(),
+            change_count: 0,
+            power_until: u64::MAX,
             life: 0,
             clock_ms: 0,
         })))
@@ -184,15 +198,55 @@ impl FaultyStorage {
         });
     }
 
-    /// Nothing breaks any more.
+    /// Nothing breaks any more. What the power did not suffice for stays undone.
     pub fn repair(&self) {
-        self.0.lock().breaks.clear();
+        let mut disk = self.0.lock();
+        disk.breaks.clear();
+        disk.power_until = u64::MAX;
+    }
+
+    /// How many changes were asked for so far: writes, fsyncs, new names.
+    pub fn changes(&self) -> u64 {
+        self.0.lock().change_count
+    }
+
+    /// The power goes after that many more changes: everything then fails, also reads, until [`power_cut`](Self::power_cut) says what is left.
+    pub fn lose_power_after(&self, changes: u64) {
+        let mut disk = self.0.lock();
+        disk.power_until = disk.change_count + changes;
+    }
+
+    /// Whether the power is gone.
+    pub fn is_dead(&self) -> bool {
+        let disk = self.0.lock();
+        disk.change_count > disk.power_until
+    }
+
+    /// Another disk with what programs see on this one, all of it durable.
+    pub fn copy(&self) -> Self {
+        let disk = self.0.lock();
+        let nodes = disk.nodes.iter().map(|node| Node {
+            content: node.content.clone(),
+            durable: node.content.clone(),
+            unsynced: Vec::new(),
+            modified_ms: node.modified_ms,
+        });
+        let copy = Self::new();
+        {
+            let mut copied = copy.0.lock();
+            copied.nodes = nodes.collect();
+            copied.names = disk.names.clone();
+            copied.durable_names = disk.names.clone();
+            copied.clock_ms = disk.clock_ms;
+        }
+        copy
     }
 
     /// The power goes and comes back. Open files answer with errors from now on; `choice(n)` must return a number below `n`.
     pub fn power_cut(&self, choice: &mut dyn FnMut(usize) -> usize) {
         let mut disk = self.0.lock();
         disk.life += 1;
+        disk.power_until = u64::MAX;
         for node in &mut disk.nodes {
             let unsynced = std::mem::take(&mut node.unsynced);
             let (last, all_of_it) = (unsynced.len().wrapping_sub(1), choice(3));
@@ -228,6 +282,12 @@ impl FaultyStorage {
 impl Disk {
     /// What is to happen to this operation: None if it works.
     fn fault(&mut self, operation: Operation) -> Option<Fault> {
+        if operation.is_change() {
+            self.change_count += 1;
+        }
+        if self.change_count > self.power_until {
+            return Some(Fault::Fail(ErrorKind::NotConnected));
+        }
         for at in 0..self.breaks.len() {
             let plan = &mut self.breaks[at];
             if plan.operation.is_none_or(|planned| planned == operation) {
@@ -253,6 +313,15 @@ impl Disk {
             Some(Fault::Fail(kind)) => Err(kind.into()),
             Some(Fault::Tear) => Err(io::Error::other("a torn operation")),
             Some(Fault::Full) => Err(ErrorKind::StorageFull.into()),
+        }
+    }
+
+    /// For a change that is no operation of its own.
+    fn change_may_happen(&mut self) -> io::Result<()> {
+        self.change_count += 1;
+        match self.change_count > self.power_until {
+            true => Err(ErrorKind::NotConnected.into()),
+            false => Ok(()),
         }
     }
 
@@ -385,6 +454,7 @@ impl Storage for FaultyStorage {
             Ok(Item::Directory) => return Err(ErrorKind::IsADirectory.into()),
             Ok(Item::File(node)) => node,
             Err(_) if matches!(mode, Mode::Create | Mode::Replace) => {
+                disk.change_may_happen()?;
                 disk.nodes.push(Node::default());
                 let node = disk.nodes.len() - 1;
                 disk.change(Change::Put(path.to_owned(), Item::File(node)));
@@ -393,6 +463,7 @@ impl Storage for FaultyStorage {
             Err(error) => return Err(error),
         };
         if mode == Mode::Replace && !disk.nodes[node].content.is_empty() {
+            disk.change_may_happen()?;
             let truncated = Unsynced::SetLength(0);
             truncated.apply(&mut disk.nodes[node].content, usize::MAX);
             disk.nodes[node].unsynced.push(truncated);
@@ -446,6 +517,7 @@ impl Storage for FaultyStorage {
 
     fn set_modified(&self, path: &Path, modified_ms: i64) -> io::Result<()> {
         let mut disk = self.0.lock();
+        disk.change_may_happen()?;
         match disk.item(path)? {
             Item::Directory => return Err(ErrorKind::IsADirectory.into()),
             Item::File(node) => disk.nodes[node].modified_ms = modified_ms,

@@ -2,7 +2,7 @@
 
 from tests.faults.mutants import Mutant
 
-MODEL = ("log::model::the_log_is_its_model",)
+MODEL = ("log::faults::model::the_log_is_its_model",)
 
 MUTANTS = (
     Mutant(

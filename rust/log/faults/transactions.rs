@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Log;
-use super::model::{Content, Entry};
+use super::entries::{Content, Entry};
+use crate::log::Log;
 use crate::records::{AbortedTransaction, AbortedTransactions, Batches, Limits, Records, Scratch};
 
 struct Ended {

@@ -7,151 +7,25 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use proptest::prelude::*;
-
-use super::append::When;
-use super::log::OpenMode;
-use super::model_transactions;
-use super::opening::Hints;
-use super::verification::NO_GUARD;
-use super::{Home, Log, LogConfig, LogError, Origin};
-use crate::records::{
-    Batch, BatchBuilder, BatchOptions, Batches, Limits, Marker, Outcome, Records, Scratch,
-};
+use super::entries::{Content, Entry, read_all};
+use super::seeds::{self, choices};
+use super::steps::{IN_TRANSACTIONS, Step, in_transactions, step};
+use super::{rebuilt, transactions};
+use crate::log::append::When;
+use crate::log::error::Result;
+use crate::log::log::OpenMode;
+use crate::log::opening::Hints;
+use crate::log::verification::NO_GUARD;
+use crate::log::verify::verify;
+use crate::log::{Home, Log, LogConfig, LogError, Origin};
+use crate::records::{BatchBuilder, BatchOptions, Batches, Marker, Outcome};
 use crate::storage::faulty::{Fault, Operation};
-use crate::storage::{FaultyStorage, Mode, Storage};
+use crate::storage::{FaultyStorage, Storage};
 
-#[derive(Clone, Debug)]
-enum Step {
-    /// Records of that many bytes each, by one of three producers, one of three in its transaction, or none.
-    Append {
-        records: usize,
-        bytes: usize,
-        producer: Option<i64>,
-    },
-    /// Small batches in one turn of the loop, which are written together; in the middle somebody else may take the log's writer.
-    Turn {
-        batches: Vec<(usize, Option<i64>)>,
-        roll_at: usize,
-    },
-    /// The same while the disk is full: the first write that comes fails, or is torn, and the log goes on.
-    FullTurn {
-        batches: Vec<(usize, Option<i64>)>,
-        tear: bool,
-    },
-    /// Ends a producer's transaction, if it has one or not.
-    End {
-        producer: i64,
-        commit: bool,
-    },
-    /// The same while the disk is full: that write or the next one fails, and the log goes on.
-    FullEnd {
-        producer: i64,
-        commit: bool,
-        skip: u64,
-    },
-    /// Sends the producer's last batch again.
-    Retry {
-        producer: i64,
-    },
-    Truncate {
-        part: u8,
-    },
-    DeleteBefore {
-        part: u8,
-    },
-    Roll,
-    Flush,
-    NextEpoch,
-    Reopen {
-        clean: bool,
-    },
-    PowerCut {
-        seed: u64,
-    },
-    Break {
-        operation: Operation,
-        skip: u64,
-        tear: bool,
-    },
-}
-
-/// Producers from this id on write in transactions.
-const IN_TRANSACTIONS: i64 = 10;
-
-fn in_transactions() -> std::ops::Range<i64> {
-    IN_TRANSACTIONS..IN_TRANSACTIONS + 3
-}
-
-fn producer() -> impl Strategy<Value = i64> {
-    prop_oneof![0..3i64, in_transactions()]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let operation = prop_oneof![
-        4 => Just(Operation::Write),
-        1 => Just(Operation::SetLength),
-        2 => Just(Operation::SyncData),
-        1 => Just(Operation::SyncDirectory),
-        1 => Just(Operation::Rename),
-        1 => Just(Operation::Open),
-        1 => Just(Operation::Read),
-    ];
-    let batches = || prop::collection::vec((0..200usize, prop::option::of(producer())), 1..12);
-    prop_oneof![
-        10 => (batches(), 0..20usize).prop_map(|(batches, roll_at)| Step::Turn { batches, roll_at }),
-        3 => (batches(), any::<bool>()).prop_map(|(batches, tear)| Step::FullTurn { batches, tear }),
-        20 => (1..6usize, 0..200usize, prop::option::of(producer()))
-            .prop_map(|(records, bytes, producer)| Step::Append { records, bytes, producer }),
-        8 => (in_transactions(), any::<bool>()).prop_map(|(producer, commit)| Step::End { producer, commit }),
-        2 => (in_transactions(), any::<bool>(), 0..3u64)
-            .prop_map(|(producer, commit, skip)| Step::FullEnd { producer, commit, skip }),
-        2 => (0..3i64).prop_map(|producer| Step::Retry { producer }),
-        2 => any::<u8>().prop_map(|part| Step::Truncate { part }),
-        2 => any::<u8>().prop_map(|part| Step::DeleteBefore { part }),
-        1 => Just(Step::Roll),
-        3 => Just(Step::Flush),
-        1 => Just(Step::NextEpoch),
-        3 => any::<bool>().prop_map(|clean| Step::Reopen { clean }),
-        3 => any::<u64>().prop_map(|seed| Step::PowerCut { seed }),
-        1 => (operation, 0..4u64, any::<bool>())
-            .prop_map(|(operation, skip, tear)| Step::Break { operation, skip, tear }),
-    ]
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    Plain,
-    /// Of this producer's transaction.
-    Transactional(i64),
-    /// Ends it; true is a commit.
-    Marker(i64, bool),
-}
-
-impl Content {
-    fn of(producer: Option<(i64, i32)>) -> Self {
-        match producer {
-            Some((id, _)) if id >= IN_TRANSACTIONS => Self::Transactional(id),
-            _ => Self::Plain,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    pub offset: i64,
-    pub value: Vec<u8>,
-    epoch: i32,
-    producer: Option<(i64, i32)>,
-    pub content: Content,
-    /// The first and the last offset of its batch.
-    pub batch: (i64, i64),
-}
-
-struct Model {
-    storage: FaultyStorage,
-    log: Arc<Log>,
-    entries: Vec<Entry>,
+pub struct Model {
+    pub storage: FaultyStorage,
+    pub log: Arc<Log>,
+    pub entries: Vec<Entry>,
     /// What was deleted from the front.
     deleted: Vec<Entry>,
     start: i64,
@@ -163,11 +37,27 @@ struct Model {
     unique: u64,
     /// An operation may have failed: the disk's errors are to be expected.
     broken: bool,
+    /// The power is about to go; with this seed then.
+    dying: Option<u64>,
+    /// How often it went.
+    pub power_cuts: usize,
 }
 
-const ROOT: &str = "/data";
+/// How a log stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Clean,
+    /// The process ended without a word.
+    Crash,
+    PowerCut {
+        seed: u64,
+    },
+}
 
-fn config() -> LogConfig {
+pub const ROOT: &str = "/data";
+pub const FOLDER: &str = "/data/t-0";
+
+pub fn config() -> LogConfig {
     LogConfig {
         segment_bytes: 2000,
         index_interval_bytes: 300,
@@ -178,18 +68,16 @@ fn config() -> LogConfig {
     }
 }
 
-fn open(storage: &FaultyStorage, hints: Hints) -> super::error::Result<Arc<Log>> {
+pub fn open(storage: &FaultyStorage, hints: Hints) -> Result<Arc<Log>> {
     let home = Home::quiet(Arc::new(storage.clone()), Path::new(ROOT));
     Log::open(&home, "t-0", config(), hints, OpenMode::Append)
 }
 
 impl Model {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let storage = FaultyStorage::new();
         storage.create_directory(Path::new(ROOT)).unwrap();
-        storage
-            .create_directory(&Path::new(ROOT).join("t-0"))
-            .unwrap();
+        storage.create_directory(Path::new(FOLDER)).unwrap();
         storage.sync_directory(Path::new("/")).unwrap();
         storage.sync_directory(Path::new(ROOT)).unwrap();
         let log = open(
@@ -213,6 +101,8 @@ impl Model {
             clock_ms: 1_000_000,
             unique: 0,
             broken: false,
+            dying: None,
+            power_cuts: 0,
         }
     }
 
@@ -274,23 +164,21 @@ impl Model {
     }
 
     /// True if the error is one that a broken disk explains; then the log is opened again, as a broker would.
-    fn excused<T>(&mut self, result: super::error::Result<T>) -> Option<T> {
+    fn excused<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(
                 error @ (LogError::Io { .. } | LogError::Offline { .. } | LogError::Corrupt { .. }),
             ) => {
                 assert!(self.broken, "the disk works, but: {error}");
-                self.storage.repair();
-                self.broken = false;
-                self.crash_and_reopen();
+                self.reopen(Stop::Crash);
                 None
             }
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn run(&mut self, step: &Step) {
+    pub fn run(&mut self, step: &Step) {
         match *step {
             Step::Append {
                 records,
@@ -441,27 +329,23 @@ impl Model {
             }
             Step::Reopen { clean } => {
                 if !clean {
-                    return self.crash_and_reopen();
+                    return self.reopen(Stop::Crash);
                 }
                 let result = self.log.close(true);
                 if self.excused(result).is_some() {
                     self.durable = self.end();
-                    self.reopen(true);
+                    self.reopen(Stop::Clean);
                 }
             }
             Step::PowerCut { seed } => {
-                self.storage.repair();
-                self.broken = false;
-                let mut number = seed;
-                self.storage.power_cut(&mut |below| {
-                    number = number
-                        .wrapping_mul(6364136223846793005)
-                        .wrapping_add(1442695040888963407);
-                    (number >> 33) as usize % below
-                });
-                self.crash_and_reopen();
-                // What is shown now was made durable first.
-                self.durable = self.end();
+                self.reopen(Stop::PowerCut { seed });
+            }
+            Step::PowerLoss { changes, seed } => {
+                if !self.broken {
+                    self.storage.lose_power_after(changes);
+                    self.dying = Some(seed);
+                    self.broken = true;
+                }
             }
             Step::Break {
                 operation,
@@ -532,7 +416,7 @@ impl Model {
         lost
     }
 
-    fn end_transaction(&mut self, producer: i64, commit: bool) -> super::error::Result<()> {
+    fn end_transaction(&mut self, producer: i64, commit: bool) -> Result<()> {
         let outcome = if commit {
             Outcome::Commit
         } else {
@@ -587,32 +471,52 @@ impl Model {
         }
     }
 
-    /// The process ends without a word and starts again.
-    fn crash_and_reopen(&mut self) {
-        self.reopen(false);
+    /// What is broken is whole again; if the power is gone, or about to go, it goes and comes back.
+    fn repair(&mut self) -> Option<Stop> {
+        let dying = self.dying.take();
+        let is_dead = self.storage.is_dead();
+        self.storage.repair();
+        self.broken = false;
+        dying.filter(|_| is_dead).map(|seed| {
+            self.cut(seed);
+            Stop::PowerCut { seed }
+        })
     }
 
-    fn reopen(&mut self, clean: bool) {
+    fn cut(&mut self, seed: u64) {
+        self.storage.power_cut(&mut choices(seed));
+        self.power_cuts += 1;
+    }
+
+    fn reopen(&mut self, stop: Stop) {
+        let mut stop = stop;
+        // A failure of the disk may have kept a crash from being the end of what was appended, and a clean stop from being one.
+        let was_broken = self.broken;
+        match stop {
+            Stop::PowerCut { seed } => {
+                self.dying = None;
+                self.repair();
+                self.cut(seed);
+            }
+            Stop::Crash if was_broken => stop = self.repair().unwrap_or(stop),
+            Stop::Clean | Stop::Crash => {}
+        }
         let hints = Hints {
-            clean,
+            clean: stop == Stop::Clean,
             recovery_point: self.log.flushed_offset().min(self.durable),
             start_offset: self.start,
             high_watermark: 0,
             cleaned_offset: None,
         };
+        let unclean = Hints {
+            clean: false,
+            ..hints
+        };
         let log = match open(&self.storage, hints) {
             Err(error) if self.broken => {
                 drop(error);
-                self.storage.repair();
-                self.broken = false;
-                open(
-                    &self.storage,
-                    Hints {
-                        clean: false,
-                        ..hints
-                    },
-                )
-                .unwrap()
+                stop = self.repair().unwrap_or(stop);
+                open(&self.storage, unclean).unwrap()
             }
             other => other.unwrap(),
         };
@@ -628,19 +532,63 @@ impl Model {
             "{end} records, {} were appended",
             self.end()
         );
-        if clean {
-            assert_eq!(end, self.end());
+        if !was_broken && !matches!(stop, Stop::PowerCut { .. }) {
+            assert_eq!(end, self.end(), "only the power takes what was appended");
         }
         self.entries.retain(|entry| entry.offset < end);
         // What is exposed is durable.
         self.durable = self.durable.max(end);
+        if let Stop::PowerCut { seed } = stop {
+            self.expose_and_cut_again(seed, unclean);
+        }
         self.epoch += 1;
         let result = self.log.begin_epoch(self.epoch);
         self.excused(result);
     }
 
+    /// What was shown after a recovery stays, whatever the next power cut takes (KAFKA-10101).
+    fn expose_and_cut_again(&mut self, seed: u64, hints: Hints) {
+        if self.broken {
+            return;
+        }
+        let shown = self.shown();
+        self.check_files();
+        rebuilt::check(&self.storage, &self.log, hints);
+        self.cut(seed.wrapping_add(1));
+        self.log = open(&self.storage, hints).unwrap();
+        assert_eq!(self.shown(), shown, "a second power cut changed it");
+        self.check_files();
+    }
+
+    /// What anybody can learn of the log.
+    #[allow(clippy::type_complexity)]
+    fn shown(&self) -> (Vec<Entry>, i64, Vec<(i64, i16, i32, Option<i64>)>) {
+        let writer = self.log.writer.lock();
+        let producers = writer.producers.producers();
+        let mut producers: Vec<_> = producers
+            .map(|(id, of)| (id, of.epoch, of.last_sequence(), of.transaction_start))
+            .collect();
+        producers.sort_unstable();
+        drop(writer);
+        let (start, end) = (self.log.start_offset(), self.log.end_offset());
+        (read_all(&self.log, start), end, producers)
+    }
+
+    /// A tool that reads the folder finds nothing wrong. Snapshots are written without an fsync: a power cut may take them.
+    fn check_files(&self) {
+        let storage: Arc<dyn Storage> = Arc::new(self.storage.clone());
+        let mut damage = verify(&storage, Path::new(FOLDER)).unwrap().damage;
+        damage.retain(|damage| {
+            damage
+                .path
+                .extension()
+                .is_none_or(|kind| kind != "snapshot")
+        });
+        assert_eq!(damage, []);
+    }
+
     /// Everything that can be asked.
-    fn check(&mut self) {
+    pub fn check(&mut self) {
         if self.broken {
             return;
         }
@@ -681,7 +629,7 @@ impl Model {
                 entry.offset
             );
         }
-        model_transactions::check(log, &self.deleted, entries);
+        transactions::check(log, &self.deleted, entries);
         for id in (0..3).chain(in_transactions()) {
             if let Some(last) = self.last_sequence(id) {
                 assert_eq!(self.known_sequence(id), last, "producer {id}");
@@ -690,97 +638,7 @@ impl Model {
     }
 }
 
-fn read_all(log: &Log, start: i64) -> Vec<Entry> {
-    let (mut entries, mut offset, mut scratch) = (Vec::new(), start, Scratch::default());
-    while let Some(slice) = log.read(offset, 700, i64::MAX, true).unwrap().slice {
-        let bytes = slice.read().unwrap();
-        for batch in Batches::new(&bytes).map_while(Result::ok) {
-            let Batch { header, .. } = batch;
-            for record in Records::new(&batch, &Limits::default(), &mut scratch).unwrap() {
-                let record = record.unwrap();
-                if record.offset >= start {
-                    let at = (record.offset - header.base_offset) as i32;
-                    let content = match (header.is_control(), header.is_transactional()) {
-                        (true, _) => {
-                            Content::Marker(header.producer_id, record.key.unwrap()[3] == 1)
-                        }
-                        (false, true) => Content::Transactional(header.producer_id),
-                        (false, false) => Content::Plain,
-                    };
-                    entries.push(Entry {
-                        offset: record.offset,
-                        value: record.value.unwrap().to_vec(),
-                        epoch: header.leader_epoch,
-                        content,
-                        producer: (header.has_producer_id() && !header.is_control())
-                            .then(|| (header.producer_id, header.base_sequence + at)),
-                        batch: (header.base_offset, header.last_offset()),
-                    });
-                }
-            }
-            offset = header.last_offset() + 1;
-        }
-    }
-    entries
-}
-
-/// A power cut may leave any part of the last batches: cut off at every byte, the log is the batches that are whole.
-#[test]
-fn a_log_of_transactions_cut_at_every_byte() {
-    let mut model = Model::new();
-    for round in 0..14 {
-        model.run(&Step::Append {
-            records: 1 + round % 2,
-            bytes: round,
-            producer: Some(IN_TRANSACTIONS + round as i64 % 3),
-        });
-        if round % 2 == 1 {
-            model.run(&Step::End {
-                producer: IN_TRANSACTIONS + round as i64 * 2 % 3,
-                commit: round % 4 == 1,
-            });
-        }
-    }
-    model.check();
-    let segments = model.log.segments();
-    assert_eq!(segments.len(), 1);
-    model.log.close(true).unwrap();
-    let folder = Path::new(ROOT).join("t-0");
-    let files: Vec<_> = model
-        .storage
-        .list(&folder)
-        .unwrap()
-        .into_iter()
-        .map(|file| {
-            let path = folder.join(file.name);
-            let bytes = (&model.storage as &dyn Storage)
-                .read(&path, u64::MAX)
-                .unwrap();
-            (path, bytes)
-        })
-        .collect();
-    for cut in 0..=segments[0].size_bytes() {
-        let storage = FaultyStorage::new();
-        storage.create_directory(Path::new(ROOT)).unwrap();
-        storage.create_directory(&folder).unwrap();
-        for (path, bytes) in &files {
-            let is_log = path.extension().is_some_and(|extension| extension == "log");
-            let length = if is_log { cut as usize } else { bytes.len() };
-            let file = storage.open(path, Mode::Create).unwrap();
-            file.write_at(&bytes[..length], 0).unwrap();
-        }
-        let log = open(&storage, Hints::default()).unwrap();
-        let end = log.end_offset();
-        let left = model.entries.iter().filter(|entry| entry.offset < end);
-        let left: Vec<_> = left.cloned().collect();
-        assert_eq!(read_all(&log, 0), left);
-        let whole = left.last().map_or(0, |last| last.batch.1 + 1);
-        assert_eq!(end, whole, "cut at {cut}");
-        model_transactions::check(&log, &[], &left);
-    }
-}
-
-fn run(steps: &[Step]) {
+pub fn run(steps: &[Step]) {
     let mut model = Model::new();
     for step in steps {
         model.run(step);
@@ -788,151 +646,9 @@ fn run(steps: &[Step]) {
     }
 }
 
-/// `OTTLA_CASES=100000 cargo test ... the_log_is_its_model` for a long run.
-fn cases() -> u32 {
-    let given = std::env::var("OTTLA_CASES").ok();
-    given.map_or(200, |cases| cases.parse().unwrap())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(),
-        failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn the_log_is_its_model(steps in prop::collection::vec(step(), 1..60)) {
+#[test]
+fn the_log_is_its_model() {
+    seeds::property(200, proptest::collection::vec(step(), 1..60), |steps| {
         run(&steps);
-    }
-}
-
-/// Runs that once showed a fault, as they shrank.
-mod found {
-    use super::{Step, run};
-
-    /// The marker of a transaction was deleted with the log's front; a snapshot from before it stayed, and called the transaction open.
-    #[test]
-    fn a_snapshot_from_before_the_start() {
-        run(&[
-            Step::Turn {
-                batches: vec![(8, None), (68, None), (0, None)],
-                roll_at: 2,
-            },
-            Step::PowerCut {
-                seed: 5950297720529727247,
-            },
-            Step::Append {
-                records: 4,
-                bytes: 91,
-                producer: None,
-            },
-            Step::End {
-                producer: 10,
-                commit: false,
-            },
-            Step::Turn {
-                batches: vec![(159, None), (146, None), (188, None)],
-                roll_at: 3,
-            },
-            Step::Reopen { clean: false },
-            Step::Turn {
-                batches: vec![(163, Some(10)), (72, None), (6, None), (40, None)],
-                roll_at: 3,
-            },
-            Step::End {
-                producer: 10,
-                commit: false,
-            },
-            Step::Flush,
-            Step::PowerCut { seed: 0 },
-            Step::PowerCut {
-                seed: 55831177487560954,
-            },
-            Step::Append {
-                records: 1,
-                bytes: 2,
-                producer: None,
-            },
-            Step::Reopen { clean: true },
-            Step::Append {
-                records: 5,
-                bytes: 29,
-                producer: None,
-            },
-            Step::Append {
-                records: 2,
-                bytes: 171,
-                producer: None,
-            },
-            Step::FullTurn {
-                batches: vec![(0, None), (0, None)],
-                tear: false,
-            },
-            Step::DeleteBefore { part: 189 },
-            Step::Append {
-                records: 5,
-                bytes: 173,
-                producer: None,
-            },
-            Step::PowerCut {
-                seed: 3209718930591513839,
-            },
-        ]);
-    }
-
-    /// A truncation forgot what stood before the log's start, a recovery remembered it: a new batch was taken for an old one.
-    #[test]
-    fn producers_from_before_the_start() {
-        run(&[
-            Step::Turn {
-                batches: vec![(0, Some(0)), (0, Some(0))],
-                roll_at: 0,
-            },
-            Step::Append {
-                records: 1,
-                bytes: 0,
-                producer: None,
-            },
-            Step::DeleteBefore { part: 170 },
-            Step::Truncate { part: 0 },
-            Step::Turn {
-                batches: vec![(0, Some(0))],
-                roll_at: 0,
-            },
-            Step::Reopen { clean: false },
-            Step::Turn {
-                batches: vec![(0, Some(0))],
-                roll_at: 0,
-            },
-        ]);
-    }
-
-    /// A clean stop left a truncation of the transaction index to the operating system, and a power cut undid it.
-    #[test]
-    fn a_truncation_before_a_clean_stop() {
-        run(&[
-            Step::NextEpoch,
-            Step::End {
-                producer: 10,
-                commit: false,
-            },
-            Step::Reopen { clean: false },
-            Step::Truncate { part: 0 },
-            Step::Reopen { clean: true },
-            Step::Append {
-                records: 5,
-                bytes: 101,
-                producer: None,
-            },
-            Step::Turn {
-                batches: vec![(162, None), (175, None), (35, None)],
-                roll_at: 0,
-            },
-            Step::Turn {
-                batches: vec![(0, None)],
-                roll_at: 0,
-            },
-            Step::Reopen { clean: true },
-            Step::PowerCut {
-                seed: 8049101134475641555,
-            },
-        ]);
-    }
+    });
 }

@@ -1,0 +1,133 @@
+//! Runs of the model that once showed a fault, as they shrank.
+
+use super::model::run;
+use super::steps::Step;
+
+/// The marker of a transaction was deleted with the log's front; a snapshot from before it stayed, and called the transaction open.
+#[test]
+fn a_snapshot_from_before_the_start() {
+    run(&[
+        Step::Turn {
+            batches: vec![(8, None), (68, None), (0, None)],
+            roll_at: 2,
+        },
+        Step::PowerCut {
+            seed: 5950297720529727247,
+        },
+        Step::Append {
+            records: 4,
+            bytes: 91,
+            producer: None,
+        },
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        Step::Turn {
+            batches: vec![(159, None), (146, None), (188, None)],
+            roll_at: 3,
+        },
+        Step::Reopen { clean: false },
+        Step::Turn {
+            batches: vec![(163, Some(10)), (72, None), (6, None), (40, None)],
+            roll_at: 3,
+        },
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        Step::Flush,
+        Step::PowerCut { seed: 0 },
+        Step::PowerCut {
+            seed: 55831177487560954,
+        },
+        Step::Append {
+            records: 1,
+            bytes: 2,
+            producer: None,
+        },
+        Step::Reopen { clean: true },
+        Step::Append {
+            records: 5,
+            bytes: 29,
+            producer: None,
+        },
+        Step::Append {
+            records: 2,
+            bytes: 171,
+            producer: None,
+        },
+        Step::FullTurn {
+            batches: vec![(0, None), (0, None)],
+            tear: false,
+        },
+        Step::DeleteBefore { part: 189 },
+        Step::Append {
+            records: 5,
+            bytes: 173,
+            producer: None,
+        },
+        Step::PowerCut {
+            seed: 3209718930591513839,
+        },
+    ]);
+}
+
+/// A truncation forgot what stood before the log's start, a recovery remembered it: a new batch was taken for an old one.
+#[test]
+fn producers_from_before_the_start() {
+    run(&[
+        Step::Turn {
+            batches: vec![(0, Some(0)), (0, Some(0))],
+            roll_at: 0,
+        },
+        Step::Append {
+            records: 1,
+            bytes: 0,
+            producer: None,
+        },
+        Step::DeleteBefore { part: 170 },
+        Step::Truncate { part: 0 },
+        Step::Turn {
+            batches: vec![(0, Some(0))],
+            roll_at: 0,
+        },
+        Step::Reopen { clean: false },
+        Step::Turn {
+            batches: vec![(0, Some(0))],
+            roll_at: 0,
+        },
+    ]);
+}
+
+/// A clean stop left a truncation of the transaction index to the operating system, and a power cut undid it.
+#[test]
+fn a_truncation_before_a_clean_stop() {
+    run(&[
+        Step::NextEpoch,
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        Step::Reopen { clean: false },
+        Step::Truncate { part: 0 },
+        Step::Reopen { clean: true },
+        Step::Append {
+            records: 5,
+            bytes: 101,
+            producer: None,
+        },
+        Step::Turn {
+            batches: vec![(162, None), (175, None), (35, None)],
+            roll_at: 0,
+        },
+        Step::Turn {
+            batches: vec![(0, None)],
+            roll_at: 0,
+        },
+        Step::Reopen { clean: true },
+        Step::PowerCut {
+            seed: 8049101134475641555,
+        },
+    ]);
+}

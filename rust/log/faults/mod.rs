@@ -1,0 +1,15 @@
+//! Faults on purpose: power cuts, torn and failing writes, bits that flip.
+//!
+//! [`model`] runs random steps against a list in memory; [`power`] takes the power away at every single change of the disk; [`tails`] cuts the
+//! last batch at every byte. What random runs found is kept in [`found`].
+//! Random choices come from a seed that a failing test prints: see [`seeds`].
+
+mod entries;
+mod found;
+mod model;
+mod power;
+mod rebuilt;
+pub mod seeds;
+mod steps;
+mod tails;
+mod transactions;
