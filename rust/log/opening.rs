@@ -19,7 +19,7 @@ use super::leader_epochs::{LeaderEpochs, is_damaged};
 use super::log::{Log, OpenMode};
 use super::names::{Kind, Suffix, TopicPartition, parse_file_name};
 use super::producer_state::ProducerState;
-use super::recovery::Recovered;
+use super::recovery::{Damage, Recovered};
 use super::scan::{SCAN_BYTES, Scan, next_offset};
 use super::segment::Segment;
 use super::snapshots::load_producers;
@@ -321,8 +321,9 @@ impl Opening<'_> {
             now_ms(),
             &self.home.cache,
         );
-        let mut recovered = self.producers_before(base_offset, files)?;
-        self.rebuild(&segment, &mut Some(&mut recovered))?;
+        let before = self.segments_before(base_offset, files)?;
+        let mut recovered = self.producers_before(base_offset, &before)?;
+        self.rebuild(&segment, &mut Some(&mut recovered), Damage::KEPT)?;
         // Recovery trusts the indexes of what was flushed.
         segment.sync_closed()?;
         if recovered.has_aborted {
@@ -332,12 +333,12 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// What a segment's transaction index is rebuilt from.
-    fn producers_before(
+    /// The segments before `base_offset`, while their folder is being put in order.
+    fn segments_before(
         &self,
         base_offset: i64,
         files: &BTreeMap<i64, Vec<(Kind, Suffix)>>,
-    ) -> Result<Recovered> {
+    ) -> Result<Vec<Arc<Segment>>> {
         let mut before = Vec::new();
         for (base_offset, files) in files.range(..base_offset) {
             if files.contains(&(Kind::Log, Suffix::None)) {
@@ -355,14 +356,7 @@ impl Opening<'_> {
                 ));
             }
         }
-        Ok(Recovered {
-            end_offset: base_offset,
-            epochs: LeaderEpochs::default(),
-            producers: load_producers(&self.folder, &before, base_offset)?,
-            high_watermark: self.hints.high_watermark,
-            aborted: Vec::new(),
-            has_aborted: false,
-        })
+        Ok(before)
     }
 
     /// After a clean stop.
@@ -375,21 +369,7 @@ impl Opening<'_> {
         let Some(active) = segments.last() else {
             return Ok(());
         };
-        for segment in segments {
-            for kind in [Kind::OffsetIndex, Kind::TimeIndex] {
-                let path = self.folder.file(segment.base_offset, kind, Suffix::None);
-                if !self
-                    .folder
-                    .storage
-                    .exists(&path)
-                    .context("look at", &path)?
-                {
-                    self.rebuild(segment, &mut None)?;
-                    segment.sync_closed()?;
-                    break;
-                }
-            }
-        }
+        recovered.has_aborted |= self.rebuild_missing(segments)?;
         recovered.end_offset = if active.is_empty() {
             active.base_offset
         } else {

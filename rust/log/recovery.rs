@@ -35,21 +35,7 @@ impl Opening<'_> {
         let first = segments
             .partition_point(|segment| segment.base_offset < self.hints.recovery_point)
             .saturating_sub(1);
-        for segment in &segments[..first.min(segments.len())] {
-            for kind in [Kind::OffsetIndex, Kind::TimeIndex] {
-                let path = self.folder.file(segment.base_offset, kind, Suffix::None);
-                if !self
-                    .folder
-                    .storage
-                    .exists(&path)
-                    .context("look at", &path)?
-                {
-                    self.rebuild(segment, &mut None)?;
-                    segment.sync_closed()?;
-                    break;
-                }
-            }
-        }
+        recovered.has_aborted |= self.rebuild_missing(&segments[..first.min(segments.len())])?;
         let Some(from) = segments.get(first) else {
             return Ok(());
         };
@@ -84,7 +70,14 @@ impl Opening<'_> {
             recovered.producers.end_offset = segment.base_offset;
             self.save_snapshot(&mut recovered.producers)?;
             recovered.end_offset = segment.base_offset;
-            let torn = self.rebuild(segment, &mut Some(recovered))?;
+            let flushed_offset = self.hints.recovery_point;
+            let damage = Damage {
+                flushed_offset,
+                is_kept: segments
+                    .get(at + 1)
+                    .is_some_and(|next| next.base_offset <= flushed_offset),
+            };
+            let torn = self.rebuild(segment, &mut Some(recovered), damage)?;
             if torn {
                 damaged = Some(at + 1);
                 break;
@@ -97,6 +90,43 @@ impl Opening<'_> {
         }
         recovered.epochs.save(&self.folder)?;
         self.sync(&segments[first..])
+    }
+
+    /// Makes the indexes of segments that lack one anew. True if there are aborted transactions in them.
+    pub(super) fn rebuild_missing(&self, segments: &[Arc<Segment>]) -> Result<bool> {
+        let mut has_aborted = false;
+        for (at, segment) in segments.iter().enumerate() {
+            for kind in [Kind::OffsetIndex, Kind::TimeIndex] {
+                let path = self.folder.file(segment.base_offset, kind, Suffix::None);
+                let exists = self.folder.storage.exists(&path);
+                if exists.context("look at", &path)? {
+                    continue;
+                }
+                // Whoever took an index may have taken the aborted transactions, whose file nobody misses.
+                let mut before = self.producers_before(segment.base_offset, &segments[..at])?;
+                self.rebuild(segment, &mut Some(&mut before), Damage::KEPT)?;
+                segment.sync_closed()?;
+                has_aborted |= before.has_aborted;
+                break;
+            }
+        }
+        Ok(has_aborted)
+    }
+
+    /// What a segment's transaction index is rebuilt from. `segments`: those before it.
+    pub(super) fn producers_before(
+        &self,
+        base_offset: i64,
+        segments: &[Arc<Segment>],
+    ) -> Result<Recovered> {
+        Ok(Recovered {
+            end_offset: base_offset,
+            epochs: LeaderEpochs::default(),
+            producers: load_producers(&self.folder, segments, base_offset)?,
+            high_watermark: self.hints.high_watermark,
+            aborted: Vec::new(),
+            has_aborted: false,
+        })
     }
 
     /// A log that was ever compacted keeps its gaps, even where `cleanup.policy` is another by now.
@@ -143,11 +173,13 @@ impl Opening<'_> {
             .context("sync", &path)
     }
 
-    /// Reads a segment whole, cuts it at the first damage and writes its indexes anew. True if something was cut off.
+    /// Reads a segment whole and writes its indexes anew. At the first batch that is torn it is cut off, and the result is true. What was
+    /// flushed was not torn: a batch whose checksum is wrong there stays, for its readers to find; see [`Damage`].
     pub(super) fn rebuild(
         &self,
         segment: &Segment,
         recovered: &mut Option<&mut Recovered>,
+        damage: Damage,
     ) -> Result<bool> {
         let size = segment.size_bytes();
         let mut rebuilt = Rebuilt::new(segment.base_offset);
@@ -165,11 +197,27 @@ impl Opening<'_> {
                         recovered.take(&header, bytes);
                     }
                 }
+                Err(LogError::Corrupt { .. }) if rebuilt.next_offset < damage.flushed_offset => {
+                    match scan.next_header() {
+                        Ok(Some(located))
+                            if located.header.last_offset() < damage.flushed_offset
+                                && rebuilt.take(position, &located.header, &self.config) =>
+                        {
+                            if let Some(recovered) = recovered {
+                                recovered.skip(&located.header);
+                            }
+                        }
+                        Ok(_) | Err(LogError::Corrupt { .. }) => break position,
+                        Err(error) => return Err(error),
+                    }
+                }
                 Err(LogError::Corrupt { .. }) => break position,
                 Err(error) => return Err(error),
             }
         };
-        if end < size {
+        let is_kept = damage.is_kept && rebuilt.next_offset < damage.flushed_offset;
+        let is_torn = end < size && !is_kept;
+        if is_torn {
             let path = segment.file.path();
             let file = segment.file.file().context("open", &path)?;
             file.set_length(end).context("truncate", &path)?;
@@ -184,8 +232,26 @@ impl Opening<'_> {
             recovered.aborted.clear();
         }
         segment.recovered(rebuilt.largest, rebuilt.first_ms, rebuilt.unindexed_bytes);
-        Ok(end < size)
+        Ok(is_torn)
     }
+}
+
+/// What is to become of batches that are not whole. A write that the power interrupted is cut off. But what is before the recovery point was
+/// whole on disk: if it is not any more, the disk lost it, and the good batches behind it must not go with it.
+#[derive(Clone, Copy)]
+pub(super) struct Damage {
+    /// Batches before it were whole on disk.
+    pub flushed_offset: i64,
+    /// Nothing is cut off before `flushed_offset`, even where no batch can be made out: the next segment begins before it, and is what counts.
+    pub is_kept: bool,
+}
+
+impl Damage {
+    /// Of a closed segment.
+    pub const KEPT: Self = Self {
+        flushed_offset: i64::MAX,
+        is_kept: true,
+    };
 }
 
 /// What recovery learns about the content.
@@ -201,6 +267,12 @@ pub(super) struct Recovered {
 }
 
 impl Recovered {
+    /// A batch that cannot be read: nobody knows what it did.
+    fn skip(&mut self, header: &BatchHeader) {
+        self.end_offset = header.last_offset() + 1;
+        self.producers.end_offset = self.end_offset;
+    }
+
     fn take(&mut self, header: &BatchHeader, bytes: &[u8]) {
         if header.is_message() {
             // What has no epoch ends what is known of epochs, as when it was appended.

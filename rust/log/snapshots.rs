@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::error::{Context, Result};
+use super::error::{Context, LogError, Result};
 use super::files::{FileSlice, Folder};
 use super::names::{Kind, Suffix, parse_file_name};
 use super::producer_state::ProducerState;
@@ -77,33 +77,40 @@ pub fn load_producers(
         if segment.base_offset >= end_offset || state.end_offset >= end_offset {
             break;
         }
-        let size = segment.size_bytes();
-        let Some(first) = segment.find(state.end_offset, size)? else {
-            continue;
-        };
-        let mut scan = Scan::new(&segment.file, first.position, size, SCAN_BYTES)?;
-        while let Some(located) = scan.next_header()? {
-            let header = located.header;
-            if header.base_offset >= end_offset {
-                break;
-            }
-            let marker = if header.is_control() {
-                let length = header.size_bytes() as u64;
-                let slice = FileSlice {
-                    file: Arc::clone(&segment.file),
-                    position: located.position,
-                    length,
-                };
-                end_marker(
-                    &slice.read().context("read", &segment.file.path())?,
-                    &header,
-                )
-            } else {
-                None
-            };
-            state.update(&header, marker);
+        match replay(segment, end_offset, &mut state) {
+            // What comes behind the damage in this segment nobody can tell.
+            Err(LogError::Corrupt { .. }) => {}
+            other => other?,
         }
     }
     state.end_offset = end_offset;
     Ok(state)
+}
+
+/// Takes in the batches of a segment from the state's end to `end_offset`.
+fn replay(segment: &Segment, end_offset: i64, state: &mut ProducerState) -> Result<()> {
+    let size = segment.size_bytes();
+    let Some(first) = segment.find(state.end_offset, size)? else {
+        return Ok(());
+    };
+    let mut scan = Scan::new(&segment.file, first.position, size, SCAN_BYTES)?;
+    while let Some(located) = scan.next_header()? {
+        let header = located.header;
+        if header.base_offset >= end_offset {
+            break;
+        }
+        let marker = if header.is_control() {
+            let slice = FileSlice {
+                file: Arc::clone(&segment.file),
+                position: located.position,
+                length: header.size_bytes() as u64,
+            };
+            let bytes = slice.read().context("read", &segment.file.path())?;
+            end_marker(&bytes, &header)
+        } else {
+            None
+        };
+        state.update(&header, marker);
+    }
+    Ok(())
 }
