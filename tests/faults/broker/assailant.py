@@ -6,18 +6,18 @@ import socket
 import struct
 from collections import Counter, deque
 
-from tests.faults.broker import plausible
 from tests.faults.broker.mutate import mutated
+from tests.faults.broker.plausible import Plausible
 
 SLOW_MAX = 40
 RESET = struct.pack("ii", 1, 0)
 
 
 class Assailant:
-    """`keys` are the APIs it asks for. What it did last is in `last`, for when something breaks."""
+    """What it did last is in `last`, for when something breaks."""
 
-    def __init__(self, port: int, keys: list[int]) -> None:
-        self.port, self.keys = port, keys
+    def __init__(self, port: int, requests: Plausible) -> None:
+        self.port, self.requests = port, requests
         self.slow: deque[tuple[socket.socket, bytes]] = deque()
         self.counts: Counter[str] = Counter()
         self.last: deque[str] = deque(maxlen=20)
@@ -84,11 +84,11 @@ class Assailant:
             self.hang_up()
 
     def right(self, chance: random.Random) -> None:
-        self.exchange(plausible.request(chance, self.keys), chance)
+        self.exchange(self.requests.request(chance), chance)
 
     def almost_right(self, chance: random.Random) -> None:
         """Of the right size, so that it is the body that is wrong."""
-        body = mutated(plausible.request(chance, self.keys)[4:], chance, plausible.request(chance, self.keys)[12:])
+        body = mutated(self.requests.request(chance)[4:], chance, self.requests.request(chance)[12:])
         self.exchange(struct.pack(">i", len(body)) + body, chance)
 
     def noise(self, chance: random.Random) -> None:
@@ -96,8 +96,8 @@ class Assailant:
 
     def another_header(self, chance: random.Random) -> None:
         """A key and a version at random before a body that is right for another."""
-        key, version = chance.choice(self.keys), chance.choice((*range(14), -1, 99, 32767))
-        body = struct.pack(">hh", key, version) + plausible.request(chance, self.keys)[8:]
+        key, version = chance.choice(self.requests.keys), chance.choice((*range(14), -1, 99, 32767))
+        body = struct.pack(">hh", key, version) + self.requests.request(chance)[8:]
         self.exchange(struct.pack(">i", len(body)) + body, chance)
 
     def size(self, chance: random.Random) -> None:
@@ -106,18 +106,18 @@ class Assailant:
         self.hang_up(chance)
 
     def half(self, chance: random.Random) -> None:
-        frame = plausible.request(chance, self.keys)
+        frame = self.requests.request(chance)
         with contextlib.suppress(OSError):
             self.connection().sendall(frame[: chance.randrange(len(frame))])
         self.hang_up(chance)
 
     def many_at_once(self, chance: random.Random) -> None:
-        frames = [plausible.request(chance, self.keys) for _ in range(chance.randrange(2, 30))]
+        frames = [self.requests.request(chance) for _ in range(chance.randrange(2, 30))]
         self.exchange(b"".join(frames), chance)
         self.hang_up(chance)
 
     def slowly(self, chance: random.Random) -> None:
-        self.slow.append((self.connect(), plausible.request(chance, self.keys)))
+        self.slow.append((self.connect(), self.requests.request(chance)))
         if len(self.slow) > SLOW_MAX:
             self.slow.popleft()[0].close()
 

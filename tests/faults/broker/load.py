@@ -30,6 +30,7 @@ CLIENT = {
     "socket.timeout.ms": 10_000,
     "topic.metadata.refresh.interval.ms": 5_000,
     "log_level": 0,
+    "enable.sparse.connections": False,
 }
 CONSUMER = {
     "enable.auto.commit": False,
@@ -223,7 +224,7 @@ class Copier(Client):
             ends = {message.partition(): message.offset() + 1 for message in messages}
             positions = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
             group = consumer.consumer_group_metadata()
-            within(10, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
+            within(5, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
             if self.chance.random() < 0.15:
                 persist(producer.flush, CALL_S)
                 persist(producer.abort_transaction, CALL_S)

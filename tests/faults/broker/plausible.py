@@ -14,7 +14,8 @@ from tests.wire.instances import within
 BETWEEN_BROKERS = sorted(set(SUPPORTED) - set(ADVERTISED))
 FOR_CLIENTS = sorted(ADVERTISED)
 
-TOPICS = ("one", "two", "compacted", "gone", "__consumer_offsets", "__transaction_state")
+TOPICS = ("one", "two", "compacted", "gone")
+INTERNAL = ("__consumer_offsets", "__transaction_state")  # who has no ACLs may delete these too, as in Kafka
 GROUPS = ("g1", "g2", "", "g-none")
 IDS = ("id-1", "id-2", "")
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\3one\xff\xff\xff\xff"
@@ -84,44 +85,52 @@ _RECORDS = (*batches(), *messages(), b"", b"\0" * 61)
 _described = cache(describe)
 
 
-def request(chance: random.Random, keys: list[int]) -> bytes:
-    """A whole frame that is right in form."""
-    found = api(chance.choice(keys))
-    first, last = SUPPORTED[found.key]
-    version = chance.randint(first, last)
-    message = _struct(_described(found.request), version, chance)
-    body = found.encode_request(version, message)
-    client = chance.choice((None, "raw", "fuzz"))
-    return request_frame(found.key, version, chance.randrange(1 << 20), client, body)
+class Plausible:
+    """Requests to the APIs in `keys`, which name internal topics too if `internal`."""
 
+    def __init__(self, keys: list[int], *, internal: bool) -> None:
+        self.keys = keys
+        self._texts = {name: self._with_internal(texts, internal) for name, texts in _TEXTS.items()}
 
-def _struct(spec: StructSpec, version: int, chance: random.Random) -> Message:
-    present = [field for field in spec.fields if within(version, field.versions)]
-    return spec.cls(**{field.name: _field(field, version, chance) for field in present})
+    @staticmethod
+    def _with_internal(texts: tuple[str, ...], internal: bool) -> tuple[str, ...]:
+        return (*texts, *INTERNAL) if internal and TOPICS[0] in texts else texts
 
+    def request(self, chance: random.Random) -> bytes:
+        """A whole frame that is right in form."""
+        found = api(chance.choice(self.keys))
+        first, last = SUPPORTED[found.key]
+        version = chance.randint(first, last)
+        message = self._struct(_described(found.request), version, chance)
+        body = found.encode_request(version, message)
+        client = chance.choice((None, "raw", "fuzz"))
+        return request_frame(found.key, version, chance.randrange(1 << 20), client, body)
 
-def _field(field: FieldSpec, version: int, chance: random.Random) -> object:
-    if within(version, field.nullable) and chance.random() < 0.2:
-        return None
-    return _value(field.name, field.type, version, chance)
+    def _struct(self, spec: StructSpec, version: int, chance: random.Random) -> Message:
+        present = [field for field in spec.fields if within(version, field.versions)]
+        return spec.cls(**{field.name: self._field(field, version, chance) for field in present})
 
+    def _field(self, field: FieldSpec, version: int, chance: random.Random) -> object:
+        if within(version, field.nullable) and chance.random() < 0.2:
+            return None
+        return self._value(field.name, field.type, version, chance)
 
-def _value(name: str, kind: Any, version: int, chance: random.Random) -> object:
-    if isinstance(kind, StructSpec):
-        return _struct(kind, version, chance)
-    if isinstance(kind, tuple):
-        return [_value(name, kind[1], version, chance) for _ in range(chance.choice((0, 1, 1, 1, 2)))]
-    if kind in _BITS:
-        most = (1 << _BITS[kind]) - 1
-        return max(-most - 1, min(most, chance.choice(_NUMBERS.get(name, _PLAIN_NUMBERS))))
-    if kind == "bool":
-        return chance.random() < 0.5
-    if kind == "float64":
-        return chance.choice((0.0, -1.0, 1e9, float("nan"), float("inf")))
-    if kind == "uuid":
-        return chance.randbytes(16)
-    if kind == "string":
-        return chance.choice(_TEXTS.get(name, (*TOPICS, *GROUPS, "x" * 300)))
-    if kind == "records" or name == "records":
-        return chance.choice(_RECORDS)
-    return chance.choice((b"", SUBSCRIPTION, chance.randbytes(20)))
+    def _value(self, name: str, kind: Any, version: int, chance: random.Random) -> object:
+        if isinstance(kind, StructSpec):
+            return self._struct(kind, version, chance)
+        if isinstance(kind, tuple):
+            return [self._value(name, kind[1], version, chance) for _ in range(chance.choice((0, 1, 1, 1, 2)))]
+        if kind in _BITS:
+            most = (1 << _BITS[kind]) - 1
+            return max(-most - 1, min(most, chance.choice(_NUMBERS.get(name, _PLAIN_NUMBERS))))
+        if kind == "bool":
+            return chance.random() < 0.5
+        if kind == "float64":
+            return chance.choice((0.0, -1.0, 1e9, float("nan"), float("inf")))
+        if kind == "uuid":
+            return chance.randbytes(16)
+        if kind == "string":
+            return chance.choice(self._texts.get(name, (*TOPICS, *GROUPS, "x" * 300)))
+        if kind == "records" or name == "records":
+            return chance.choice(_RECORDS)
+        return chance.choice((b"", SUBSCRIPTION, chance.randbytes(20)))

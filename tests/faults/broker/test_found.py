@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import InvalidGroupId, MemberIdRequired, UnknownTopicOrPartition
+from ottla.errors import InvalidGroupId, InvalidRequest, MemberIdRequired, UnknownTopicOrPartition
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupRequestProtocol
@@ -55,3 +56,11 @@ def test_offsets_in_the_tree_under_names_that_it_does_not_take(
     request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(topic, [0])])
     answer = client.call(OFFSET_FETCH, request, 0)
     assert answer.topics[0].partitions[0].error_code == error
+
+
+@pytest.mark.parametrize("version", [0, 4, 11])
+def test_a_fetch_of_less_than_nothing(client: Client, version: int) -> None:
+    rows = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=-1)]
+    request = FetchRequest(replica_id=-1, topics=[FetchTopic(topic="one", partitions=rows)])
+    answer = client.call(FETCH, request, version)
+    assert answer.responses[0].partition_responses[0].error_code == InvalidRequest.code

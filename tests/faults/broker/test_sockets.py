@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from tests.broker.conftest import connect
-from tests.faults.broker import plausible, settings
+from tests.faults.broker import settings
 from tests.faults.broker.assailant import Assailant
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
+from tests.faults.broker.plausible import BETWEEN_BROKERS, FOR_CLIENTS, Plausible
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require
 
@@ -36,6 +37,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 2,
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": False,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,  # memory that compaction would take sooner or later
 }
 
 
@@ -98,11 +100,11 @@ def resident_bytes(broker: Broker) -> int:
     return int(psutil.Process(broker.pid).memory_info().rss)
 
 
-def assail(broker: Broker, keys: list[int], seconds: float) -> None:
+def assail(broker: Broker, requests: Plausible, seconds: float) -> None:
     """Attacks until the time is over; the broker is asked for its health now and then."""
     first = settings.seed()
     before, end = 0, time.monotonic() + seconds
-    with contextlib.closing(Assailant(broker.port, keys)) as assailant:
+    with contextlib.closing(Assailant(broker.port, requests)) as assailant:
         for number in settings.until(end):
             assailant.attack(first + number)
             if number == WARM_UP:
@@ -128,7 +130,7 @@ def beside_an_honest_client(target: Broker, seconds: float) -> None:
     honest = Honest(target.bootstrap)
     honest.start()
     try:
-        assail(target, plausible.FOR_CLIENTS, seconds)
+        assail(target, Plausible(FOR_CLIENTS, internal=False), seconds)
     finally:
         honest.stop.set()
         honest.join(60)
@@ -143,7 +145,7 @@ def test_clients_requests_beside_an_honest_client(target: Broker) -> None:
 
 def test_requests_between_brokers(target: Broker) -> None:
     """Here nobody else is served: a request of a controller that nobody elected may say what it likes."""
-    assail(target, plausible.BETWEEN_BROKERS + plausible.FOR_CLIENTS, settings.seconds(SECONDS))
+    assail(target, Plausible(BETWEEN_BROKERS * 3 + FOR_CLIENTS, internal=True), settings.seconds(SECONDS))
 
 
 @pytest.mark.soak
@@ -161,4 +163,4 @@ def test_for_a_long_time(tmp_path: Path) -> None:
             if chance.random() < 0.5:
                 beside_an_honest_client(broker, 60)
             else:
-                assail(broker, plausible.BETWEEN_BROKERS + plausible.FOR_CLIENTS, 60)
+                assail(broker, Plausible(BETWEEN_BROKERS * 3 + FOR_CLIENTS, internal=True), 60)

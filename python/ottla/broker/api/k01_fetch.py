@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.broker import incremental_fetch, old_fetch
 from ottla.broker.quotas.measured import fetch_bytes_max, throttle_fetch
 from ottla.errors import (
+    InvalidRequest,
     KafkaError,
     NotLeaderOrFollower,
     StorageError,
@@ -110,6 +111,10 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
             if isinstance(refused, StorageError):
                 broker.replicas.storage_error(partition, refused)
             rows.append(_failed(index, _known_to(version, refused.code)))
+            failed = True
+            continue
+        except OverflowError:  # a limit below zero
+            rows.append(_failed(index, InvalidRequest.code))
             failed = True
             continue
         size = info.length
