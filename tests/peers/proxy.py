@@ -1,7 +1,9 @@
-"""A TCP proxy that loses answers: a Produce request reaches the broker, is appended, and its connection dies.
+"""TCP proxies between a client and its broker that lose answers, or hold requests back.
 
-That is the case for which idempotent producers exist: the client cannot know whether the write happened and must send
-it again. The proxy names itself in Metadata answers (same length, the port replaced), so that clients stay with it.
+A Produce request reaches the broker, is appended, and its connection dies: that is the case for which idempotent
+producers exist, since the client cannot know whether the write happened and must send it again. A request that arrives
+late is the case for epochs. A proxy names itself in answers that name brokers (same length, the port replaced), so that
+clients stay with it.
 """
 
 import contextlib
@@ -11,7 +13,7 @@ import threading
 from collections.abc import Collection
 from types import TracebackType
 
-PRODUCE, METADATA = 0, 3
+PRODUCE, METADATA, FIND_COORDINATOR = 0, 3, 10
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
@@ -75,7 +77,11 @@ class CuttingProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                broker = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    broker = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # between its death and its next start
+                    client.close()
+                    continue
                 for one in (client, broker):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._sockets += [client, broker]
@@ -88,14 +94,18 @@ class CuttingProxy:
             while True:
                 frame = _frame(client)
                 key, _, correlation = struct.unpack_from(">hhi", frame)
-                if key == PRODUCE:
-                    with self._lock:
-                        self._produces += 1
-                        if self._produces in self._cut:
-                            key = -1
-                keys[correlation] = key
+                keys[correlation] = self._seen(key)
                 broker.sendall(struct.pack(">i", len(frame)) + frame)
         self._close(client, broker)
+
+    def _seen(self, key: int) -> int:
+        """Called for each request before it goes on: its API key, or -1 if its answer is to be lost."""
+        if key == PRODUCE:
+            with self._lock:
+                self._produces += 1
+                if self._produces in self._cut:
+                    return -1
+        return key
 
     def _answers(self, client: socket.socket, broker: socket.socket, keys: dict[int, int]) -> None:
         host = b"127.0.0.1"
@@ -108,8 +118,31 @@ class CuttingProxy:
                     with self._lock:
                         self.lost += 1
                     break
-                if key == METADATA:
+                if key in (METADATA, FIND_COORDINATOR):
                     real, ours = (host + struct.pack(">i", port) for port in (self._target, self.port))
                     frame = frame.replace(real, ours)
                 client.sendall(struct.pack(">i", len(frame)) + frame)
         self._close(client, broker)
+
+
+class HoldingProxy(CuttingProxy):
+    """Forwards everything; the first request of the API `key` waits for `release`, even if its client hangs up."""
+
+    def __init__(self, target: int, key: int) -> None:
+        super().__init__(target, ())
+        self._key = key
+        self.holds = threading.Event()
+        self._released = threading.Event()
+
+    def release(self) -> None:
+        self._released.set()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+        super().__exit__(None, None, None)
+
+    def _seen(self, key: int) -> int:
+        if key == self._key and not self.holds.is_set():
+            self.holds.set()
+            self._released.wait(120)
+        return key
