@@ -36,7 +36,7 @@ $(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
 
 # The native module in release mode, and the package itself in editable form with what users need.
 $(STAMPS)/build: $(STAMPS)/maturin pyproject.toml $(RUST_SOURCES)
-	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot
+	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot,metrics
 	@touch $@
 
 $(STAMPS)/lint-tools: $(STAMPS)/build
@@ -66,6 +66,7 @@ demo: $(STAMPS)/demo-tools ## web requests through a broker into Spark, and a pi
 docs: $(STAMPS)/build ## rewrite the pages of docs/ that come from the code
 	$(BIN)/python -m ottla.config.reference > docs/settings.md
 	$(BIN)/python docs/compatibility.py > docs/compatibility.md
+	$(BIN)/python -m ottla.metrics.reference > docs/metrics.md
 
 lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
 	cargo fmt --check

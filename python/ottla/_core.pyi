@@ -199,6 +199,10 @@ class ColumnDecoder:
 
 # --- log ---
 
+# Of every topic that has a log in this process: records in, bytes in, bytes out, partitions in Produces and in Fetches,
+# those of them that failed unexpectedly; and the sums of all topics there ever were. All but the first two are counted
+# only for hubs that measure.
+def topic_traffic() -> tuple[list[tuple[str, list[int]]], list[int]]: ...
 def verify_log(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, int, str]], tuple[int, int, int, int, tuple[int, int] | None]]: ...
@@ -315,6 +319,8 @@ class Log:
     def leader_epochs(self) -> list[tuple[int, int]]: ...  # (epoch, first offset), ascending
     @property
     def size_bytes(self) -> int: ...
+    @property
+    def figures(self) -> tuple[int, int, int, int]: ...  # start and end offset, number of segments, bytes
     @property
     def segments(self) -> list[tuple[int, int]]: ...  # (base offset, bytes), ascending
     @property
@@ -652,6 +658,17 @@ class Hub:
     def turns_total(self) -> int: ...
     @property
     def cold_reads_total(self) -> int: ...
+    # From now on requests are measured.
+    def measure(self) -> None: ...
+    # API key (-1: Fetch of consumers, -2: of followers), requests by version; then how often and the quantiles 0.5,
+    # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds and of sizes in bytes.
+    def measured(
+        self,
+    ) -> list[tuple[int, list[tuple[int, int]], tuple[int, list[float]], tuple[int, list[float]]]]: ...
+    # How long it has been measured, and for how much of that turns ran.
+    @property
+    def busy_us(self) -> tuple[int, int]: ...
+    def listener_connections(self) -> list[tuple[str, int]]: ...
 
 # Exports its body as a buffer, for which there is no method before Python 3.12.
 @final

@@ -193,6 +193,8 @@ impl Log {
         } else {
             self.write(writer, records, &[(0, checked)], &config, now_ms)?;
         }
+        self.traffic
+            .appended(info.last_offset + 1 - info.base_offset, records.len());
         info.flush_due = self.is_flush_due(&config, info.last_offset + 1);
         Ok(Some(info))
     }
@@ -227,6 +229,8 @@ impl Log {
         let last_offset = last.map_or(base_offset - 1, |(_, last)| last.header.last_offset());
         let is_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
         self.write(writer, &messages.bytes, &messages.batches, config, now_ms)?;
+        self.traffic
+            .appended(last_offset + 1 - base_offset, messages.bytes.len());
         Ok(Some(AppendInfo {
             base_offset,
             last_offset,

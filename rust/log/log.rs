@@ -23,6 +23,7 @@ use super::names::{Kind, Suffix, TopicPartition};
 use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::staged::Staged;
+use super::traffic::{self, Traffic};
 use super::verification::Verifications;
 use crate::storage::Mode;
 
@@ -98,6 +99,7 @@ pub struct Log {
     pub(super) changed: AtomicBool,
     /// Bytes in all segments, active one included.
     pub(super) size_bytes: AtomicU64,
+    pub(super) traffic: Arc<Traffic>,
 }
 
 /// What only the one that appends needs.
@@ -137,6 +139,7 @@ impl Log {
         let unstable_offset = producers.first_unstable_offset().unwrap_or(i64::MAX);
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
+            traffic: traffic::of(&partition.topic),
             partition,
             mode,
             home,

@@ -38,6 +38,7 @@ pub mod share;
 pub mod snapshots;
 pub mod staged;
 pub mod time_index;
+pub mod traffic;
 pub mod transaction_index;
 pub mod transactions;
 pub mod truncate;

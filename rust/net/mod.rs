@@ -8,6 +8,7 @@
 //! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
+//! * `meter`: what requests cost, for metrics.
 //! * `limits`: every bound, with its reason, and the memory budget.
 
 pub mod admission;
@@ -18,6 +19,7 @@ pub mod hub;
 pub mod input;
 pub mod limits;
 pub mod listeners;
+pub mod meter;
 pub mod parts;
 pub mod rate;
 pub mod reply;

@@ -21,6 +21,7 @@ use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
 use crate::io;
 use crate::log::share::Borrowed;
+use crate::log::traffic::{self, COUNTS};
 use crate::log::verification::NO_GUARD;
 use crate::log::{self, LogError, Origin, When, home};
 use crate::records::Marker;
@@ -32,6 +33,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<FileSlice>()?;
     module.add_class::<Log>()?;
     module.add_class::<LogDirectory>()?;
+    module.add_function(wrap_pyfunction!(topic_traffic, module)?)?;
     files::register(module)
 }
 
@@ -193,6 +195,17 @@ impl Log {
     #[getter]
     fn size_bytes(&self) -> u64 {
         self.log.size_bytes()
+    }
+
+    #[getter]
+    fn figures(&self) -> (i64, i64, usize, u64) {
+        let log = &self.log;
+        (
+            log.start_offset(),
+            log.end_offset(),
+            log.segments().len(),
+            log.size_bytes(),
+        )
     }
 
     #[getter]
@@ -491,4 +504,9 @@ impl Log {
             self.log.end_offset()
         )
     }
+}
+
+#[pyfunction]
+fn topic_traffic() -> (Vec<(String, [u64; COUNTS])>, [u64; COUNTS]) {
+    traffic::all()
 }

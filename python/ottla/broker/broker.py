@@ -59,6 +59,8 @@ class Broker:
         self.logs = logs
         self.log = logging.getLogger("ottla.broker")
         self.server = Server(_hub(settings.config))
+        if settings.config.get_str("metrics.listener"):
+            self.server.hub.measure()
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)
@@ -101,8 +103,11 @@ class Broker:
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, config: BrokerConfig) -> AsyncIterator[Broker]:
-        """A broker that serves inside the `async with` block and is stopped cleanly at its end."""
+    async def start(cls, config: BrokerConfig, at: Callable[[str], None] = lambda _: None) -> AsyncIterator[Broker]:
+        """A broker that serves inside the `async with` block and is stopped cleanly at its end. `at` is told what the
+        start has come to.
+        """
+        at("opening the log directories and the coordination tree")
         async with LogManager.open(config) as logs, identity.open_tree(config, logs) as tree:
             known = logs.directories.identity()
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
@@ -110,7 +115,9 @@ class Broker:
             logs.directories.claim(broker_id, cluster_id)
             settings = Settings(tree, config, broker_id)
             await settings.load()
+            at("opening logs, recovering them if need be")
             await logs.load(settings)
+            at("registering, and waiting for the controller")
             broker = cls(broker_id, cluster_id, tree, settings, logs)
             async with broker._serving():
                 yield broker

@@ -100,6 +100,7 @@ class _Parked:
     """A request of a session that waits for more bytes."""
 
     __slots__ = ("_broker", "_fetch", "_missing", "_read", "_request", "_seen", "_session", "done")
+    purgatory = "Fetch"
 
     def __init__(
         self, broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read, size: int

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import trio
 
 from ottla.config import ConfigError
 from ottla.errors import CoordinatorNotAvailable, InvalidReplicationFactor, TopicAlreadyExists
+from ottla.logs import Repeated
 from ottla.replication.internal_topic import InternalTopic
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ def _topic(
     partition_count_wanted = broker.config.get_int(partitions)
     replicas_wanted = broker.config.get_int(replication_factor)
 
+    said = Repeated(broker.log)
     known = 0
 
     def partition_count() -> int:
@@ -111,7 +114,8 @@ def _topic(
                 f"{name} needs {replicas_wanted} brokers ({replication_factor}); "
                 f"the clients that need it wait until they are there: {error}"
             )
-            broker.log.error(message)
+            # Every client asks again and again.
+            said.log(logging.ERROR, name, "%s", message, extra={"topic": name})
             raise CoordinatorNotAvailable(message) from error
 
         def has_leaders() -> bool:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla.broker import api
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
 from ottla.errors import ProtocolError
+from ottla.net.server import about
 
 if TYPE_CHECKING:
     import trio
@@ -91,5 +92,5 @@ def _refuse(request: Request, error: Exception) -> None:
         request.close(str(error))
     else:
         what = (request.api_key, request.api_version, request.client_id)
-        logger.error("API key %d version %d of client %r failed", *what, exc_info=error)
+        logger.error("API key %d version %d of client %r failed", *what, exc_info=error, extra=about(request))
         request.close("the request could not be handled")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import trio
 
 from ottla.broker.broker import Broker
+from ottla.broker.watching.watch import watched
 from ottla.config import BrokerConfig
 
 logger = logging.getLogger("ottla")
@@ -26,10 +27,12 @@ def serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
 
 async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with Broker.start(config) as broker:
+        async with watched(config) as readiness, Broker.start(config, readiness.at) as broker:
+            readiness.serves(broker)
             ready(broker)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_first_signal, signals, nursery.cancel_scope)
+            readiness.stopping()
             logger.info("stopping")
 
 

@@ -12,6 +12,7 @@ from ottla.cli._settings import assignments
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.config.broker import BrokerConfig
 
 
 @click.command()
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="What is logged to stderr.",
 )
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), help="The form of log lines (logging.format). Default: text"
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve /metrics, /healthz and /readyz at this port, on the host of the first listener (metrics.listener).",
+)
 @click.option("--hints", is_flag=True, help="When it serves, say on stderr how to produce and consume.")
 def command(
     data_dir: str | None,
@@ -43,6 +53,8 @@ def command(
     file: str | None,
     settings: tuple[str, ...],
     log_level: str,
+    log_format: str | None,
+    metrics_port: int | None,
     hints: bool,
 ) -> None:
     """Run one broker until SIGTERM or SIGINT.
@@ -66,8 +78,14 @@ def command(
             overrides["zookeeper.connect"] = zookeeper
         if listen is not None:
             overrides["listeners"] = _listener(listen)
+        if log_format is not None:
+            overrides["logging.format"] = log_format
         config = BrokerConfig.load(file, overrides)
-    _log_to_stderr(log_level, config.warnings)
+        if metrics_port is not None:
+            host = config.listeners[0].host
+            overrides["metrics.listener"] = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
+            config = BrokerConfig.load(file, overrides)
+    _log_to_stderr(log_level, config)
 
     _import_msgspec_quickly()
     from ottla.broker import serve
@@ -108,9 +126,11 @@ def _listener(listen: str) -> str:
     return str(Endpoint("PLAINTEXT", host, port, "PLAINTEXT"))
 
 
-def _log_to_stderr(level: str, warnings: list[str]) -> None:
+def _log_to_stderr(level: str, config: BrokerConfig) -> None:
     import logging
 
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for warning in warnings:
+    from ottla import logs
+
+    logs.to_stderr(level.upper(), config.get_str("logging.format") or "text", config.secrets)
+    for warning in config.warnings:
         logging.getLogger("ottla.config").warning(warning)

@@ -133,6 +133,13 @@ class BrokerConfig:
         """Whether somebody set it, in any place."""
         return name in self._values
 
+    @property
+    def secrets(self) -> set[str]:
+        """The values of settings that nobody may see."""
+        layers = (self.static, self.dynamic_broker, self.dynamic_default)
+        given = ((base_setting(name), text) for layer in layers for name, text in layer.items())
+        return {text for setting, text in given if setting is not None and setting.is_sensitive and text}
+
     def get_int(self, name: str) -> int:
         """The value of a setting of type short, int or long that is never without a value."""
         return cast(int, self.get(name))

@@ -201,6 +201,15 @@ _BROKER = {
     "log.flush.offset.checkpoint.interval.ms": (
         "How often it is written down up to where logs are known to be on disk; recovery begins there."
     ),
+    "logging.format": (
+        "The form of the broker's own log lines on stderr: text for people, or json: one object a line with time, "
+        "level, logger, message and the fields that it is about."
+    ),
+    "metrics.listener": (
+        "HOST:PORT at which /metrics (for Prometheus), /healthz and /readyz are served over HTTP, without encryption "
+        "or passwords; port 0 takes a free one. Needs the extra `metrics` (pip install 'ottla[metrics]'). Without it "
+        "nothing is measured. docs/metrics.md lists the metrics."
+    ),
     "log.flush.on.acks.all": (
         "Whether a write with acks=all to a partition with a single replica is answered only when it is on disk "
         "(fdatasync, shared by all writes that wait). There is no other copy that could survive a power cut. false "

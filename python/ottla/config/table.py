@@ -379,7 +379,11 @@ DYNAMIC_ONLY: Final = (
 )
 
 # What Kafka has no name for.
-OURS: Final = (S("log.flush.on.acks.all", BOOLEAN, True, HIGH, READ_ONLY, is_ours=True),)
+OURS: Final = (
+    S("log.flush.on.acks.all", BOOLEAN, True, HIGH, READ_ONLY, is_ours=True),
+    S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
+    S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
+)
 
 # Where our default is not Kafka's, and why.
 OUR_DEFAULTS: Final[dict[str, tuple[Value, str]]] = {

@@ -125,6 +125,11 @@ class Controller:
         return self._term is not None
 
     @property
+    def cluster(self) -> Cluster | None:
+        """What it knows of the cluster, to be looked at only; None unless it is the active one."""
+        return None if self._term is None else self._term.cluster
+
+    @property
     def active_id(self) -> int | None:
         """The broker that was the active controller when we last looked; None if there was none."""
         return self._active_id

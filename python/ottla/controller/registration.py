@@ -74,6 +74,11 @@ class Registration:
         """The broker epoch: the czxid of the registration; -1 before the first."""
         return self._epoch
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the registration belongs to the session that the tree has now."""
+        return self._epoch >= 0 and self._session_id == self._tree.session_id
+
     async def register(self, *, wait_ms: int = WAIT_MS) -> int:
         """Make the registration and return the broker epoch.
 

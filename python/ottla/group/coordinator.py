@@ -95,6 +95,11 @@ class GroupCoordinator:
             self.resigned(index)
         self._nursery = None
 
+    @property
+    def loading(self) -> int:
+        """How many partitions it leads and has not read yet."""
+        return len(self._loading)
+
     # --- which groups are here ---
 
     def missing(self, group_id: str, *, may_be_empty: bool = False) -> int:

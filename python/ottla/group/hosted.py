@@ -43,6 +43,7 @@ class Alarm:
     """Rings when a group's first timer is due."""
 
     __slots__ = ("_hosted", "_ring", "done")
+    purgatory = "Heartbeat"
 
     def __init__(self, hosted: Hosted, ring: Callable[[Hosted], None]) -> None:
         self._hosted = hosted

@@ -26,6 +26,16 @@ Callback = Callable[[Any, BaseException | None], None]
 """Takes the value of a completion, or the error in place of it."""
 
 
+def about(request: Request) -> dict[str, object]:
+    """The fields of a log line about a request."""
+    return {
+        "api_key": request.api_key,
+        "api_version": request.api_version,
+        "client_id": request.client_id,
+        "connection": request.connection_id,
+    }
+
+
 class Server:
     """Serves the connections of one hub in one task.
 
@@ -119,6 +129,12 @@ class Server:
                     port,
                     event.listener,
                     event.reason,
+                    extra={
+                        "client_id": event.client_id,
+                        "peer": f"{host}:{port}",
+                        "listener": event.listener,
+                        "connection": event.connection_id,
+                    },
                 )
             if self._disconnected is not None:
                 self._disconnected(event)
@@ -135,5 +151,6 @@ class Server:
             request.api_version,
             request.client_id,
             exc_info=error,
+            extra=about(request),
         )
         request.close("the request could not be handled")

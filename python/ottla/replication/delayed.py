@@ -9,6 +9,7 @@ lost), and one heap with one task serves every deadline.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -25,6 +26,8 @@ class Operation(Protocol):
 
     def expire(self) -> None: ...
 
+    # It may have `purgatory`: among which waiting requests metrics count it, by Kafka's name.
+
 
 class Deadlines:
     """A heap of (time, operation) and the one task that serves it. Completed operations are dropped lazily, in bulk."""
@@ -37,6 +40,10 @@ class Deadlines:
 
     def __len__(self) -> int:
         return sum(not operation.done for _, _, operation in self._heap)
+
+    def purgatories(self) -> Counter[str]:
+        """How many of each kind wait."""
+        return Counter(getattr(operation, "purgatory", "other") for _, _, operation in self._heap if not operation.done)
 
     def add(self, timeout_ms: int, operation: Operation) -> None:
         """Calls `operation.expire()` in `timeout_ms`, unless it is done by then."""
@@ -79,6 +86,7 @@ class WaitingProduce:
     """
 
     __slots__ = ("_answer", "_pending", "_results", "_timeout_code", "done")
+    purgatory = "Produce"
 
     def __init__(
         self, results: list[ProduceResult], answer: Callable[[list[ProduceResult]], None], timeout_code: int

@@ -301,6 +301,7 @@ class SafeAppend:
     """
 
     __slots__ = ("_answer", "_is_safe_at_once", "_partition", "_replicas", "done")
+    purgatory = "Produce"
 
     def __init__(
         self,

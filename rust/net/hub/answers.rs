@@ -26,16 +26,16 @@ impl<T> Hub<T> {
                 connection.output.push(piece);
             }
             let filled = connection.slots.fill(ticket.sequence, Value::Skip);
-            self.waiting_bytes -= filled.unwrap_or(0);
             // Now, not when the visit ends: the next answer of the visit is then the next to leave, and counts as output.
             connection.settle();
+            self.filled(ticket, filled);
         } else if connection.slots.is_waiting(ticket.sequence) {
             let mut bytes = Vec::new();
             write_answer(&mut bytes, ticket, write, &rest);
             connection.slot_bytes += bytes.len();
             let answer = Value::Answer(Reply { bytes, rest });
             let filled = connection.slots.fill(ticket.sequence, answer);
-            self.waiting_bytes -= filled.unwrap_or(0);
+            self.filled(ticket, filled);
         }
         self.mark_dirty(ticket.connection);
     }
@@ -44,7 +44,7 @@ impl<T> Hub<T> {
     pub fn skip(&mut self, ticket: Ticket) {
         if let Some(connection) = self.connections.get(ticket.connection) {
             let filled = connection.slots.fill(ticket.sequence, Value::Skip);
-            self.waiting_bytes -= filled.unwrap_or(0);
+            self.filled(ticket, filled);
             self.mark_dirty(ticket.connection);
         }
     }
@@ -57,8 +57,21 @@ impl<T> Hub<T> {
             if filled.is_some() && connection.state == State::Open {
                 connection.state = State::Closing;
             }
-            self.waiting_bytes -= filled.unwrap_or(0);
+            self.filled(ticket, filled);
             self.mark_dirty(ticket.connection);
+        }
+    }
+
+    /// A slot got its value, if it had none: `bytes` is what the request's frame holds.
+    fn filled(&mut self, ticket: Ticket, bytes: Option<usize>) {
+        self.waiting_bytes -= bytes.unwrap_or(0);
+        if ticket.started_us != 0
+            && let (Some(bytes), Some(meter)) = (bytes, &mut self.meter)
+        {
+            let connection = self.connections.get(ticket.connection);
+            let is_broker = connection.is_some_and(|connection| connection.is_broker);
+            let (key, version) = (ticket.api_key, ticket.api_version);
+            meter.answered(key, version, is_broker, ticket.started_us, bytes);
         }
     }
 
@@ -139,6 +152,7 @@ impl Connection {
                 api_key: header.api_key,
                 api_version: header.api_version,
                 correlation_id: header.correlation_id,
+                started_us: 0,
             },
             header,
             frame,

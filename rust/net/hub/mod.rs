@@ -40,6 +40,7 @@ use super::limits::{
     TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
+use super::meter::Meter;
 use super::rate::{Rate, Window};
 use super::reply::Sent;
 use super::slots::Value;
@@ -65,6 +66,8 @@ pub struct Ticket {
     pub api_key: i16,
     pub api_version: i16,
     pub correlation_id: i32,
+    /// When it started, for a hub that measures; else 0.
+    pub started_us: u64,
 }
 
 /// A request that starts.
@@ -162,6 +165,8 @@ pub struct Hub<T> {
     now_ms: u64,
     draining: bool,
     figures: Figures,
+    /// While somebody wants to know what requests cost.
+    pub meter: Option<Box<Meter>>,
 }
 
 impl<T> Hub<T> {
@@ -211,6 +216,7 @@ impl<T> Hub<T> {
             now_ms: 0,
             draining: false,
             figures: Figures::default(),
+            meter: None,
         })
     }
 
@@ -232,6 +238,14 @@ impl<T> Hub<T> {
             turns_total: self.turn,
             ..self.figures
         }
+    }
+
+    /// Connections that are open, by the listener that they came to.
+    pub fn listener_connections(&self) -> Vec<(String, usize)> {
+        let listeners = self.listeners.iter();
+        listeners
+            .map(|one| (one.name.to_string(), one.connections))
+            .collect()
     }
 
     /// Listens on `host` and `port` (0: any free one), and returns the port.

@@ -32,6 +32,9 @@ impl<T> Hub<T> {
             }
         }
         self.in_turn = false;
+        if let Some(meter) = &mut self.meter {
+            meter.turn_ended();
+        }
         if !self.ready.is_empty() {
             self.wake.signal();
         }
@@ -40,6 +43,9 @@ impl<T> Hub<T> {
 
     pub(super) fn begin_turn(&mut self) -> io::Result<()> {
         self.in_turn = true;
+        if let Some(meter) = &mut self.meter {
+            meter.turn_began();
+        }
         self.turn += 1;
         self.frames_left = TURN_FRAMES_MAX;
         self.now_ms = self.started.elapsed().as_millis() as u64;
@@ -224,7 +230,10 @@ impl<T> Hub<T> {
             match self.supported.admit(frame) {
                 Admission::Start(header, frame) => {
                     self.waiting_bytes += frame.len();
-                    let incoming = connection.start(header, frame);
+                    let mut incoming = connection.start(header, frame);
+                    if let Some(meter) = &self.meter {
+                        incoming.ticket.started_us = meter.now_us();
+                    }
                     self.connections.put(connection);
                     self.visit = Some(visit);
                     return Some(incoming);

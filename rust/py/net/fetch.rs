@@ -6,6 +6,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::log::traffic::{self, Count};
 use crate::py::conversion::ConvertedRecords;
 use crate::py::errors::wire_error;
 use crate::py::log::{FileSlice, ReadInfo};
@@ -32,6 +33,7 @@ pub struct FetchRequest {
 /// Names and numbers of the partitions, for the answer.
 pub struct Asked {
     pub api_version: i16,
+    is_replica: bool,
     names: Vec<u8>,
     partitions: Vec<(Range<usize>, i32)>,
 }
@@ -46,6 +48,7 @@ pub fn decode(py: Python<'_>, body: &[u8], api_version: i16) -> PyResult<(FetchR
     let request = fetch::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
     let mut asked = Asked {
         api_version,
+        is_replica: request.replica_id >= 0,
         names: Vec::new(),
         partitions: Vec::with_capacity(request.partitions.len()),
     };
@@ -149,11 +152,16 @@ fn records(given: &Bound<'_, PyAny>) -> PyResult<RecordData> {
     Ok(RecordData::Bytes(bytes.as_bytes().to_vec()))
 }
 
+/// Errors that Kafka does not count as failures (`ReplicaManager.readFromLocalLog`): OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION,
+/// NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
+
 /// The answer in pieces.
 pub fn encode(
     asked: &Asked,
     given: &Bound<'_, PyList>,
     head: ResponseHead,
+    is_measured: bool,
 ) -> PyResult<Vec<Piece>> {
     let given = given
         .iter()
@@ -187,5 +195,17 @@ pub fn encode(
             })
         })
         .collect::<PyResult<Vec<_>>>()?;
+    if is_measured {
+        traffic::note(partitions.iter().map(|one| one.topic), |index, row| {
+            let one = &partitions[index];
+            row.add(Count::FetchRequests, 1);
+            if !asked.is_replica {
+                row.add(Count::BytesOut, one.records.length());
+            }
+            if one.error_code != 0 && !EXPECTED.contains(&one.error_code) {
+                row.add(Count::FailedFetchRequests, 1);
+            }
+        });
+    }
     fetch::encode_response(asked.api_version, head, partitions).map_err(|error| wire_error(&error))
 }

@@ -14,6 +14,7 @@ use super::request::Request;
 use crate::net::hub::{self, Event};
 use crate::net::limits::Limits;
 use crate::net::listeners::Origin;
+use crate::net::meter::Histogram;
 use crate::net::rate::Window;
 
 /// The hub as requests share it. The lock is only ever held for a moment, by a thread that is attached to Python, and never while a Python object
@@ -221,7 +222,45 @@ impl Hub {
     fn cold_reads_total(&self) -> u64 {
         self.hub.lock().figures().cold_reads_total
     }
+
+    fn measure(&self) {
+        self.hub.lock().meter.get_or_insert_default();
+    }
+
+    fn measured(&self) -> Vec<Measured> {
+        let mut hub = self.hub.lock();
+        let Some(meter) = &mut hub.meter else {
+            return Vec::new();
+        };
+        let now_us = meter.now_us();
+        let table = |of: &mut Histogram| (of.count, of.quantiles(now_us).to_vec());
+        meter
+            .apis()
+            .map(|(key, api)| {
+                let versions = (0..).zip(api.versions.iter().copied());
+                let versions = versions.filter(|(_, count)| *count > 0).collect();
+                let times = table(&mut api.time_us);
+                (key, versions, times, table(&mut api.bytes))
+            })
+            .collect()
+    }
+
+    #[getter]
+    fn busy_us(&self) -> (u64, u64) {
+        let hub = self.hub.lock();
+        hub.meter.as_ref().map_or((0, 0), |meter| meter.busy_us())
+    }
+
+    /// Connections that are open, by listener.
+    fn listener_connections(&self) -> Vec<(String, usize)> {
+        self.hub.lock().listener_connections()
+    }
 }
+
+/// How often, and the values at the quantiles.
+type Distribution = (u64, Vec<f64>);
+/// Key, requests by version, then times and sizes.
+type Measured = (i16, Vec<(usize, u64)>, Distribution, Distribution);
 
 /// Neither may be nothing: both divide.
 fn window(samples: usize, size_ms: u64) -> Window {

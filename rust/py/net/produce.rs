@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::asked::Asked;
+use crate::log::traffic::{self, Count};
 use crate::net::frames::Buffer;
 use crate::net::parts::{Part, Parts};
 use crate::py::errors::{kafka_error, wire_error};
@@ -173,6 +174,24 @@ impl Result {
         })
     }
 }
+
+/// Counts a Produce for its topics; without results it is one with acks=0 that went well.
+pub fn note(asked: &Asked, results: Option<&Results>) {
+    let topics = asked.partitions().map(|(topic, ..)| topic);
+    traffic::note(topics, |index, row| {
+        row.add(Count::ProduceRequests, 1);
+        let result = results.and_then(|results| results.0.get(index));
+        if result
+            .is_some_and(|result| result.error_code != 0 && !EXPECTED.contains(&result.error_code))
+        {
+            row.add(Count::FailedProduceRequests, 1);
+        }
+    });
+}
+
+/// Errors that Kafka does not count as failures (`ReplicaManager.appendToLocalLog`): CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION,
+/// NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+const EXPECTED: [i16; 6] = [2, 3, 6, 10, 18, 56];
 
 /// The results as Python gives them, in the order of the request's partitions.
 pub struct Results(Vec<Result>);

@@ -93,6 +93,11 @@ impl Request {
         }
     }
 
+    /// Whether somebody wants to know what requests cost.
+    fn is_measured(&self) -> bool {
+        self.ticket.started_us != 0
+    }
+
     fn answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
@@ -179,6 +184,11 @@ impl Request {
     fn skip(&self, py: Python<'_>) -> PyResult<()> {
         let (throttle_ms, _) = self.throttled(py)?;
         self.answered();
+        if self.is_measured()
+            && let Some(asked) = self.produced.get()
+        {
+            produce::note(asked, None);
+        }
         let mut hub = self.hub.lock();
         hub.skip(self.ticket);
         self.muted(&mut hub, throttle_ms);
@@ -227,6 +237,9 @@ impl Request {
         self.answered();
         let version = self.ticket.api_version;
         let throttle_time_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);
+        if self.is_measured() {
+            produce::note(asked, Some(&results));
+        }
         let write = |to: &mut Vec<u8>| results.encode(asked, version, throttle_time_ms, to);
         let mut hub = self.hub.lock();
         hub.reply(self.ticket, write, Vec::new());
@@ -264,7 +277,7 @@ impl Request {
             error_code,
             session_id,
         };
-        let mut pieces = fetch::encode(asked, partitions, head)?
+        let mut pieces = fetch::encode(asked, partitions, head, self.is_measured())?
             .into_iter()
             .peekable();
         let first = match pieces.next_if(|piece| matches!(piece, Piece::Bytes(_))) {

@@ -75,6 +75,17 @@ pub enum RecordData {
     File(FileSlice),
 }
 
+impl RecordData {
+    /// Bytes that are sent.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(slice) => slice.length,
+        }
+    }
+}
+
 /// The server's side: the response's body, beginning with a piece of memory. Partitions of one topic that follow each other share its entry.
 pub fn encode_response(
     version: i16,

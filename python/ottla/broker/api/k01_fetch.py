@@ -143,6 +143,7 @@ class _Parked:
     """A fetch that waits for more bytes."""
 
     __slots__ = ("_broker", "_fetch", "_missing", "_request", "_seen", "done")
+    purgatory = "Fetch"
 
     def __init__(self, broker: Broker, request: Request, fetch: FetchRequest, read: int) -> None:
         self._broker = broker

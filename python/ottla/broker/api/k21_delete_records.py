@@ -112,6 +112,8 @@ async def _move(broker: Broker, moves: list[_Move]) -> None:
 class _Waiting:
     """The request while replicas are behind: it waits for the least start of those that are alive."""
 
+    purgatory = "DeleteRecords"
+
     def __init__(
         self, broker: Broker, request: Request, topics: list[DeleteRecordsTopicResult], moves: list[_Move]
     ) -> None:

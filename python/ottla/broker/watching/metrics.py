@@ -1,0 +1,233 @@
+"""The metrics of a broker, looked up when somebody scrapes them: nothing is counted here, and nothing is kept.
+
+Rows are made one by one as they are written, between other work of the loop, so they are not all of one moment.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ottla import wire
+from ottla._core import topic_traffic
+from ottla.metrics import families as f
+from ottla.metrics.families import Family
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.watching.readiness import Readiness
+    from ottla.replication.partition import Partition
+
+Row: TypeAlias = tuple[Mapping[str, str], float]
+Told: TypeAlias = "tuple[Family, Iterable[Row]]"
+
+#: As the exporter writes those that `Hub.measured` tells.
+QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+FETCHES: Final = {-1: "FetchConsumer", -2: "FetchFollower"}
+#: What may wait, by Kafka's names.
+OPERATIONS: Final = ("Produce", "Fetch", "DeleteRecords", "Heartbeat")
+#: Committed offsets of which lag is told; about 20 MB of lines.
+OFFSETS_MAX: Final = 100_000
+#: Idleness is that of the last seconds, at least so many.
+IDLE_S: Final = 10.0
+STARTING, RUNNING, STOPPING = 1, 3, 6
+
+
+class BrokerMetrics:
+    def __init__(self, readiness: Readiness) -> None:
+        self._readiness = readiness
+        self._idle = _Idle()
+
+    def __call__(self) -> Iterator[Told]:
+        """Every metric that there is now."""
+        readiness = self._readiness
+        yield f.BUILD, [({"version": version("ottla")}, 1)]
+        yield f.READY, _one(not readiness.reasons())
+        broker = readiness.broker
+        yield f.BROKER_STATE, _one(STOPPING if readiness.is_stopping else STARTING if broker is None else RUNNING)
+        if broker is not None:
+            yield from _traffic()
+            yield from _requests(broker)
+            yield from self._load(broker)
+            yield from _waiting(broker)
+            yield from _replicas(broker)
+            yield from _logs(broker)
+            yield from _directories(broker)
+            yield from _controller(broker)
+            yield from _groups(broker)
+
+    def _load(self, broker: Broker) -> Iterator[Told]:
+        hub = broker.server.hub
+        idle = self._idle.look(*hub.busy_us)
+        yield f.HANDLER_IDLE, _one(idle)
+        yield f.NETWORK_IDLE, _one(idle)
+        yield f.BUSY, _one(hub.busy_us[1] / 1e6)
+        used = hub.queued_bytes
+        yield f.MEMORY_USED, _one(used)
+        yield f.MEMORY_AVAILABLE, _one(max(0, broker.config.queued_bytes_max - used))
+        yield f.CONNECTIONS, (({"listener": name}, count) for name, count in hub.listener_connections())
+        yield f.ACCEPTED, _one(hub.accepted_total)
+
+
+class _Idle:
+    """Which part of the last seconds nothing was to do."""
+
+    def __init__(self) -> None:
+        #: What was seen when: to compare with the older, until the younger is old enough.
+        self._seen = [(0, 0), (0, 0)]
+
+    def look(self, elapsed_us: int, busy_us: int) -> float:
+        if elapsed_us - self._seen[1][0] >= IDLE_S * 1e6:
+            self._seen = [self._seen[1], (elapsed_us, busy_us)]
+        before_us, busy_before_us = self._seen[0]
+        span_us = elapsed_us - before_us
+        return 1 - (busy_us - busy_before_us) / span_us if span_us > 0 else 1.0
+
+
+def _one(value: float) -> list[Row]:
+    return [({}, value)]
+
+
+def _traffic() -> Iterator[Told]:
+    topics, sums = topic_traffic()
+    for place, family in enumerate(f.TRAFFIC):
+        rows = (({"topic": topic}, counts[place]) for topic, counts in topics)
+        yield family, chain(_one(sums[place]), rows)
+
+
+def _requests(broker: Broker) -> Iterator[Told]:
+    measured = [
+        (_api_name(key), versions, times, sizes) for key, versions, times, sizes in broker.server.hub.measured()
+    ]
+    yield (
+        f.REQUESTS,
+        (
+            ({"request": name, "version": str(number)}, count)
+            for name, versions, _, _ in measured
+            for number, count in versions
+        ),
+    )
+    yield f.TIME, (row for name, _, times, _ in measured for row in _quantiles(name, times[1], 1000))
+    yield f.TIME_COUNT, (({"request": name}, times[0]) for name, _, times, _ in measured)
+    yield f.SIZE, (row for name, _, _, sizes in measured for row in _quantiles(name, sizes[1], 1))
+    yield f.SIZE_COUNT, (({"request": name}, sizes[0]) for name, _, _, sizes in measured)
+
+
+def _api_name(key: int) -> str:
+    return FETCHES.get(key) or wire.name(key)
+
+
+def _quantiles(name: str, values: Iterable[float], divisor: int) -> Iterator[Row]:
+    for quantile, value in zip(QUANTILES, values, strict=True):
+        yield {"quantile": quantile, "request": name}, value / divisor
+
+
+def _waiting(broker: Broker) -> Iterator[Told]:
+    counts = broker.deadlines.purgatories()
+    rows = [({"delayedOperation": name}, counts[name]) for name in OPERATIONS]
+    yield f.PURGATORY, rows
+    yield f.PURGATORY_DELAYED, rows
+    sessions = broker.fetch_sessions
+    yield f.SESSIONS, _one(len(sessions))
+    yield f.SESSION_PARTITIONS, _one(sessions.partitions_cached)
+    yield f.SESSION_EVICTIONS, _one(sessions.evictions_total)
+
+
+def _replicas(broker: Broker) -> Iterator[Told]:
+    partitions = list(broker.replicas.partitions.values())
+    led = [partition for partition in partitions if partition.is_leader and partition.state is not None]
+    yield f.PARTITIONS, _one(len(partitions))
+    yield f.LEADERS, _one(len(led))
+    yield f.OFFLINE_REPLICAS, _one(sum(partition.is_offline for partition in partitions))
+    seen = [(_labels(partition.topic, partition.index), _health(partition)) for partition in led]
+    for family, place in ((f.UNDER_REPLICATED, 2), (f.UNDER_MIN_ISR, 3), (f.AT_MIN_ISR, 4)):
+        yield family, _one(sum(health[place] for _, health in seen))
+    for place, family in enumerate(f.LED):
+        yield family, ((labels, health[place]) for labels, health in seen)
+
+
+def _labels(topic: str, index: int) -> dict[str, str]:
+    return {"partition": str(index), "topic": topic}
+
+
+def _health(partition: Partition) -> tuple[int, int, bool, bool, bool, int]:
+    """As the families LED want it."""
+    state = partition.state
+    assert state is not None
+    replicas, in_sync, least = len(state.replicas), len(state.isr), partition.min_insync_replicas
+    lag = partition.log.high_watermark - partition.last_stable_offset
+    return (replicas, in_sync, in_sync < replicas, in_sync < least, in_sync == least, max(0, lag))
+
+
+def _logs(broker: Broker) -> Iterator[Told]:
+    logs = [(_labels(*key), log) for key, log in broker.logs.logs.items()]
+    for place, family in enumerate(f.LOGS):
+        yield family, ((labels, log.figures[place]) for labels, log in logs)
+
+
+def _directories(broker: Broker) -> Iterator[Told]:
+    directories = broker.logs.directories
+    yield f.DIRECTORIES_OFFLINE, _one(len(directories.offline))
+    yield f.DIRECTORY_OFFLINE, [({"logDirectory": str(each)}, not each.is_online) for each in directories]
+    disks: list[tuple[dict[str, str], int, int]] = []
+    for directory in directories.online:
+        try:
+            disk = shutil.disk_usage(directory.path)
+        except OSError:
+            continue  # the next append finds out
+        disks.append(({"logDirectory": str(directory)}, disk.free, disk.total))
+    yield f.FREE, ((labels, free) for labels, free, _ in disks)
+    yield f.DISK, ((labels, total) for labels, _, total in disks)
+    yield f.DIRTY, _one(int(100 * broker.cleaner.dirty_ratio_max))
+
+
+def _controller(broker: Broker) -> Iterator[Told]:
+    cluster = broker.controller.cluster
+    yield f.ACTIVE_CONTROLLERS, _one(cluster is not None)
+    topics = partitions = offline = moved = 0
+    if cluster is not None:
+        topics = len(cluster.topics)
+        for _, partition in cluster.partitions():
+            leader = partition.state.leader if partition.state is not None else -1
+            partitions += 1
+            offline += leader not in cluster.brokers
+            moved += bool(partition.replicas) and leader != partition.replicas[0]
+    yield f.TOPICS, _one(topics)
+    yield f.CLUSTER_PARTITIONS, _one(partitions)
+    yield f.OFFLINE_PARTITIONS, _one(offline)
+    yield f.IMBALANCE, _one(moved)
+
+
+def _groups(broker: Broker) -> Iterator[Told]:
+    groups = [hosted.group for hosted in broker.groups.groups.values()]
+    states = Counter(group.state.value.lower() for group in groups)
+    yield f.GROUPS, _one(len(groups))
+    for state, family in f.GROUPS_IN_STATE.items():
+        yield family, _one(states[state])
+    count = sum(len(group.offsets.committed) for group in groups)
+    yield f.OFFSETS, _one(count)
+    yield f.LEFT_OUT, _one(max(0, count - OFFSETS_MAX))
+    yield f.MEMBERS, (({"consumergroup": group.group_id}, len(group.members)) for group in groups)
+
+    committed: list[Row] = []
+    lags: list[Row] = []
+    sums: defaultdict[tuple[str, str], int] = defaultdict(int)
+    partitions = broker.replicas.partitions
+    for group in groups:
+        for (topic, index), placed in group.offsets.committed.items():
+            partition = partitions.get((topic, index))
+            if len(committed) == OFFSETS_MAX:
+                break
+            labels = {"consumergroup": group.group_id, "topic": topic, "partition": str(index)}
+            committed.append((labels, placed.committed.offset))
+            if partition is not None and partition.is_leader:
+                lag = max(0, partition.log.high_watermark - placed.committed.offset)
+                lags.append((labels, lag))
+                sums[group.group_id, topic] += lag
+    yield f.COMMITTED, committed
+    yield f.LAG, lags
+    yield f.LAG_SUM, (({"consumergroup": group, "topic": topic}, lag) for (group, topic), lag in sums.items())

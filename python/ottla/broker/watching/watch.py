@@ -1,0 +1,60 @@
+"""Watching a broker from its first moment to its last: the HTTP side runs before logs are opened and after they are
+closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.watching.readiness import Readiness
+from ottla.config import BrokerConfig, ConfigError, parse_address
+
+if TYPE_CHECKING:
+    from ottla.broker.watching.metrics import BrokerMetrics, Told
+
+
+class _Watched:
+    def __init__(self, metrics: BrokerMetrics, readiness: Readiness) -> None:
+        self._metrics = metrics
+        self._readiness = readiness
+
+    def metrics(self) -> Iterator[Told]:
+        return self._metrics()
+
+    def not_ready(self) -> Mapping[str, str]:
+        return self._readiness.reasons()
+
+
+@asynccontextmanager
+async def watched(config: BrokerConfig) -> AsyncIterator[Readiness]:
+    """Serves /metrics, /healthz and /readyz inside the `async with` block, if the settings want it. The broker's start
+    and end are told to what this gives.
+
+    Raises ConfigError if a package is missing, OSError if the address is not to be had.
+    """
+    readiness = Readiness()
+    text = config.get_str("metrics.listener")
+    if not text:
+        yield readiness
+        return
+    try:
+        host, port = parse_address(text)
+    except ValueError as error:
+        raise ConfigError("metrics.listener", f"metrics.listener: {error}") from None
+    address = f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
+    try:
+        from ottla.broker.watching.metrics import BrokerMetrics
+        from ottla.metrics.http import serve
+    except ImportError as error:
+        raise ConfigError(
+            "metrics.listener",
+            f"metrics.listener={text} needs the package {error.name}, which is not there: pip install 'ottla[metrics]'",
+        ) from error
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve, _Watched(BrokerMetrics(readiness), readiness), address)
+        yield readiness
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,280 @@
+"""Every metric: its name, what it tells, and where the name comes from.
+
+Names, types and labels of Kafka's are those that the JMX exporter gives with its widely used configuration
+(`kafka-2_0_0.yml` of prometheus/jmx_exporter), so that dashboards and alerts for Kafka work here;
+`tests/metrics/test_names.py` compares them with what a Kafka 2.7 with that exporter serves. Group lag has the names
+of danielqsj/kafka_exporter. What neither has begins with `ottla_`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+GAUGE: Final = "gauge"
+COUNTER: Final = "counter"
+
+KAFKA: Final = "Kafka"
+KAFKA_EXPORTER: Final = "kafka_exporter"
+OURS: Final = "Ottla"
+
+
+class Family(NamedTuple):
+    """One metric. The name of a counter ends in `_total`."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    help: str
+    origin: str = KAFKA
+
+
+_TOPIC = ("topic",)
+_PARTITION = ("partition", "topic")
+_REQUEST = ("request",)
+_QUANTILES = ("quantile", "request")
+_DIRECTORY = ("logDirectory",)
+_CURRENT = ("consumergroup", "topic", "partition")
+_ACTIVE = "told by the controller, 0 elsewhere"
+
+
+def _traffic(name: str, text: str) -> Family:
+    return Family(f"kafka_server_brokertopicmetrics_{name}_total", COUNTER, _TOPIC, text)
+
+
+#: In the order of the counts that `ottla._core.topic_traffic` gives.
+TRAFFIC: Final = (
+    _traffic("messagesin", "Records appended."),
+    _traffic("bytesin", "Bytes of record batches appended, as they are stored."),
+    _traffic("bytesout", "Bytes of record batches sent to consumers."),
+    _traffic("totalproducerequests", "Partitions in Produce requests."),
+    _traffic("totalfetchrequests", "Partitions in answers to Fetch requests."),
+    _traffic("failedproducerequests", "Those in Produce requests that failed for no usual reason."),
+    _traffic("failedfetchrequests", "Those in Fetch requests that failed for no usual reason."),
+)
+
+REQUESTS: Final = Family(
+    "kafka_network_requestmetrics_requests_total", COUNTER, ("request", "version"), "Requests that were answered."
+)
+TIME: Final = Family(
+    "kafka_network_requestmetrics_totaltimems",
+    GAUGE,
+    _QUANTILES,
+    "Milliseconds from a request's start to its answer, over the last five to ten minutes.",
+)
+TIME_COUNT: Final = Family(
+    "kafka_network_requestmetrics_totaltimems_count_total", COUNTER, _REQUEST, "Requests whose time was measured."
+)
+SIZE: Final = Family(
+    "kafka_network_requestmetrics_requestbytes",
+    GAUGE,
+    _QUANTILES,
+    "Bytes of requests, over the last five to ten minutes.",
+)
+SIZE_COUNT: Final = Family(
+    "kafka_network_requestmetrics_requestbytes_count_total", COUNTER, _REQUEST, "Requests whose size was measured."
+)
+HANDLER_IDLE: Final = Family(
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    GAUGE,
+    (),
+    "Which part (0 to 1) of the last seconds nothing was to do for the loop, which here does the work of Kafka's "
+    "handler and network threads.",
+)
+NETWORK_IDLE: Final = Family(
+    "kafka_network_socketserver_networkprocessoravgidlepercent", GAUGE, (), "The same, under its other name."
+)
+MEMORY_USED: Final = Family(
+    "kafka_network_socketserver_memorypoolused", GAUGE, (), "Bytes of requests and answers in memory."
+)
+MEMORY_AVAILABLE: Final = Family(
+    "kafka_network_socketserver_memorypoolavailable", GAUGE, (), "What is left of queued.max.request.bytes."
+)
+
+PURGATORY: Final = Family(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    GAUGE,
+    ("delayedOperation",),
+    "Requests that wait; of Heartbeat the timers of groups.",
+)
+PURGATORY_DELAYED: Final = Family(
+    "kafka_server_delayedoperationpurgatory_numdelayedoperations", GAUGE, ("delayedOperation",), "The same here."
+)
+SESSIONS: Final = Family(
+    "kafka_server_fetchsessioncache_numincrementalfetchsessions", GAUGE, (), "Fetch sessions that are open."
+)
+SESSION_PARTITIONS: Final = Family(
+    "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", GAUGE, (), "Partitions in fetch sessions."
+)
+SESSION_EVICTIONS: Final = Family(
+    "kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total",
+    COUNTER,
+    (),
+    "Fetch sessions that gave way to others.",
+)
+BROKER_STATE: Final = Family(
+    "kafka_server_kafkaserver_brokerstate", GAUGE, (), "1 starting, 3 running, 6 shutting down."
+)
+
+
+def _replicas(name: str, text: str) -> Family:
+    return Family(f"kafka_server_replicamanager_{name}", GAUGE, (), text)
+
+
+PARTITIONS: Final = _replicas("partitioncount", "Partitions of which this broker has a replica.")
+LEADERS: Final = _replicas("leadercount", "Partitions that this broker leads.")
+UNDER_REPLICATED: Final = _replicas(
+    "underreplicatedpartitions", "Led partitions with fewer in-sync replicas than replicas."
+)
+UNDER_MIN_ISR: Final = _replicas(
+    "underminisrpartitioncount", "Led partitions with fewer in-sync replicas than min.insync.replicas."
+)
+AT_MIN_ISR: Final = _replicas(
+    "atminisrpartitioncount", "Led partitions with as many in-sync replicas as min.insync.replicas."
+)
+OFFLINE_REPLICAS: Final = _replicas("offlinereplicacount", "Replicas in log directories that are out of use.")
+
+
+def _partition(name: str, text: str) -> Family:
+    return Family(f"kafka_cluster_partition_{name}", GAUGE, _PARTITION, text)
+
+
+#: What is told of each partition that this broker leads.
+LED: Final = (
+    _partition("replicascount", "Replicas."),
+    _partition("insyncreplicascount", "In-sync replicas."),
+    _partition("underreplicated", "1 if there are fewer in-sync replicas than replicas."),
+    _partition("underminisr", "1 if there are fewer in-sync replicas than min.insync.replicas."),
+    _partition("atminisr", "1 if there are as many in-sync replicas as min.insync.replicas."),
+    _partition("laststableoffsetlag", "Records between the last stable offset and the high watermark."),
+)
+#: What is told of each log, in the order of `Log.figures`.
+LOGS: Final = (
+    Family("kafka_log_log_logstartoffset", GAUGE, _PARTITION, "The first offset that can be read."),
+    Family("kafka_log_log_logendoffset", GAUGE, _PARTITION, "The offset that the next record gets."),
+    Family("kafka_log_log_numlogsegments", GAUGE, _PARTITION, "Segments."),
+    Family("kafka_log_log_size", GAUGE, _PARTITION, "Bytes of all segments."),
+)
+DIRECTORIES_OFFLINE: Final = Family(
+    "kafka_log_logmanager_offlinelogdirectorycount", GAUGE, (), "Log directories that are out of use."
+)
+DIRECTORY_OFFLINE: Final = Family(
+    "kafka_log_logmanager_logdirectoryoffline", GAUGE, _DIRECTORY, "1 if the log directory is out of use."
+)
+DIRTY: Final = Family(
+    "kafka_log_logcleanermanager_max_dirty_percent",
+    GAUGE,
+    (),
+    "The greatest part of a compacted log, in percent, that is not cleaned.",
+)
+
+
+def _controller(name: str, text: str) -> Family:
+    return Family(f"kafka_controller_kafkacontroller_{name}", GAUGE, (), text)
+
+
+ACTIVE_CONTROLLERS: Final = _controller("activecontrollercount", "1 if this broker is the controller.")
+TOPICS: Final = _controller("globaltopiccount", f"Topics of the cluster; {_ACTIVE}.")
+CLUSTER_PARTITIONS: Final = _controller("globalpartitioncount", f"Partitions of the cluster; {_ACTIVE}.")
+OFFLINE_PARTITIONS: Final = _controller("offlinepartitionscount", f"Partitions without a leader that lives; {_ACTIVE}.")
+IMBALANCE: Final = _controller(
+    "preferredreplicaimbalancecount", f"Partitions that another than their first replica leads; {_ACTIVE}."
+)
+
+GROUPS: Final = Family(
+    "kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, (), "Groups that this broker coordinates."
+)
+#: by the state's name in lower case
+GROUPS_IN_STATE: Final = {
+    state: Family(
+        f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}", GAUGE, (), f"Those of them that are {words}."
+    )
+    for state, words in (
+        ("preparingrebalance", "waiting for members to join"),
+        ("completingrebalance", "waiting for their leader's assignment"),
+        ("stable", "stable"),
+        ("dead", "dead"),
+        ("empty", "empty"),
+    )
+}
+OFFSETS: Final = Family(
+    "kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, (), "Offsets that groups here have committed."
+)
+
+
+def _group(name: str, labels: tuple[str, ...], text: str) -> Family:
+    return Family(f"kafka_consumergroup_{name}", GAUGE, labels, text, KAFKA_EXPORTER)
+
+
+LAG: Final = _group(
+    "lag", _CURRENT, "Records between a group's committed offset and the high watermark, where this broker leads."
+)
+COMMITTED: Final = _group("current_offset", _CURRENT, "A group's committed offset.")
+LAG_SUM: Final = _group("lag_sum", ("consumergroup", "topic"), "A group's lag over the partitions of a topic.")
+MEMBERS: Final = _group("members", ("consumergroup",), "Members of a group.")
+
+
+def _ours(name: str, kind: str, labels: tuple[str, ...], text: str) -> Family:
+    return Family(f"ottla_{name}", kind, labels, text, OURS)
+
+
+BUILD: Final = _ours("build_info", GAUGE, ("version",), "Always 1; the version of Ottla.")
+READY: Final = _ours("ready", GAUGE, (), "1 if /readyz says so.")
+CONNECTIONS: Final = _ours("connections", GAUGE, ("listener",), "Connections that are open.")
+ACCEPTED: Final = _ours("connections_accepted_total", COUNTER, (), "Connections that were accepted.")
+BUSY: Final = _ours("loop_busy_seconds_total", COUNTER, (), "Seconds in which requests were handled and answers sent.")
+FREE: Final = _ours("log_directory_free_bytes", GAUGE, _DIRECTORY, "What the log directory's disk has left for us.")
+DISK: Final = _ours("log_directory_disk_bytes", GAUGE, _DIRECTORY, "The size of the log directory's disk.")
+LEFT_OUT: Final = _ours(
+    "consumergroup_offsets_left_out", GAUGE, (), "Committed offsets whose lag is not told, because there are too many."
+)
+
+FAMILIES: Final = (
+    *TRAFFIC,
+    REQUESTS,
+    TIME,
+    TIME_COUNT,
+    SIZE,
+    SIZE_COUNT,
+    HANDLER_IDLE,
+    NETWORK_IDLE,
+    MEMORY_USED,
+    MEMORY_AVAILABLE,
+    PURGATORY,
+    PURGATORY_DELAYED,
+    SESSIONS,
+    SESSION_PARTITIONS,
+    SESSION_EVICTIONS,
+    BROKER_STATE,
+    PARTITIONS,
+    LEADERS,
+    UNDER_REPLICATED,
+    UNDER_MIN_ISR,
+    AT_MIN_ISR,
+    OFFLINE_REPLICAS,
+    *LED,
+    *LOGS,
+    DIRECTORIES_OFFLINE,
+    DIRECTORY_OFFLINE,
+    DIRTY,
+    ACTIVE_CONTROLLERS,
+    TOPICS,
+    CLUSTER_PARTITIONS,
+    OFFLINE_PARTITIONS,
+    IMBALANCE,
+    GROUPS,
+    *GROUPS_IN_STATE.values(),
+    OFFSETS,
+    LAG,
+    COMMITTED,
+    LAG_SUM,
+    MEMBERS,
+    BUILD,
+    READY,
+    CONNECTIONS,
+    ACCEPTED,
+    BUSY,
+    FREE,
+    DISK,
+    LEFT_OUT,
+)
+"""In the order in which they are told."""

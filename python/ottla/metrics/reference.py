@@ -1,0 +1,110 @@
+"""Writes `docs/metrics.md` from the families: `python -m ottla.metrics.reference` (which `make docs` runs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.metrics.families import FAMILIES, KAFKA, KAFKA_EXPORTER, OURS, Family
+
+HEAD = """\
+# Metrics
+
+This page is written by `make docs` from `python/ottla/metrics/families.py`; a test compares the two.
+
+```
+pip install 'ottla[metrics]'
+ottla serve --metrics-port 9404        # or --set metrics.listener=HOST:PORT
+curl http://127.0.0.1:9404/metrics     # for Prometheus
+curl http://127.0.0.1:9404/healthz     # 200 as long as the broker's loop turns
+curl http://127.0.0.1:9404/readyz      # 200, or 503 and the reasons why no traffic should come
+```
+
+Without `metrics.listener` nothing is measured, and none of the packages for it is imported. With it, requests are
+counted and timed where they are read and answered, in Rust; everything else is looked up when somebody scrapes. The
+listener has no passwords and no encryption: keep it inside.
+
+`/readyz` says no while the broker starts (opens its directories, recovers logs, registers, waits for the controller to
+hand it its partitions), while coordinators read `__consumer_offsets` or `__transaction_state`, while the session of the
+coordination tree is lost, when all log directories are out of use, and from the moment it is told to stop.
+"""
+
+SECTIONS: Final = {
+    KAFKA: """\
+## Kafka's, as the JMX exporter names them
+
+Names, types and labels are those of Apache Kafka 2.7 behind prometheus/jmx_exporter with its `kafka-2_0_0.yml`, so
+dashboards and alerts for Kafka work. Families of `kafka_server_brokertopicmetrics` have one sample without a label, for
+all topics, and one for each topic. Quantiles are 0.50, 0.75, 0.95, 0.98, 0.99 and 0.999.
+""",
+    KAFKA_EXPORTER: """\
+## Groups, as kafka_exporter names them
+
+From what groups have committed to this broker as their coordinator, and from the high watermarks of the partitions that
+it leads. The lag of at most 100,000 offsets is told; what is left out is counted.
+""",
+    OURS: """\
+## Ottla's own
+
+Beside these there are those that prometheus_client has for every Python process (`process_*`, `python_*`).
+""",
+}
+
+ABSENT: Final = {
+    "kafka_controller_controllerchannelmanager_": "the controller's queues to each broker",
+    "kafka_controller_controllereventmanager_": "the controller's event queue",
+    "kafka_controller_controllerstats_": "times of the controller's events by kind",
+    "kafka_controller_kafkacontroller_": "the controller's state, and replicas and topics that wait for deletion",
+    "kafka_coordinator_transaction_": "queues of transaction markers",
+    "kafka_log_logcleaner_": "the last runs of the cleaner's threads (Ottla logs each run)",
+    "kafka_log_logcleanermanager_": "logs that cannot be cleaned, and when the cleaner last ran",
+    "kafka_network_acceptor_": "Kafka's acceptor thread",
+    "kafka_network_processor_": "Kafka's network threads one by one",
+    "kafka_network_requestchannel_": "the queues between Kafka's network and handler threads",
+    "kafka_network_requestmetrics_errors": "errors by API and code",
+    "kafka_network_requestmetrics_": "the parts of a request's time (queues, local, remote, throttled, sending), "
+    "conversions",
+    "kafka_network_socketserver_": "connections ended for not authenticating again, the control plane's listener",
+    "kafka_server_brokertopicmetrics_": "replication, reassignment, conversions, and refusals by their cause",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count": "a number without a meaning",
+    "kafka_server_kafkaserver_": "bytes that the process read from and wrote to disks, Kafka's own number of metrics",
+    "kafka_server_replicaalterlogdirsmanager_": "moves between log directories",
+    "kafka_server_replicafetchermanager_": "fetching as a follower",
+    "kafka_server_replicamanager_": "changes of the ISR, reassignments",
+    "kafka_server_sessionexpirelistener_": "events of the ZooKeeper session (see /readyz)",
+    "kafka_server_zookeeperclientmetrics_": "times of ZooKeeper's requests",
+    "kafka_utils_throttler_": "the cleaner's throttle",
+}
+"""What a Kafka has and Ottla has not, by the beginnings of the names: knowingly."""
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *_sections(), *_absent()])
+
+
+def _sections() -> Iterator[str]:
+    for origin, text in SECTIONS.items():
+        yield text
+        yield "| metric | type | labels | meaning |"
+        yield "|---|---|---|---|"
+        yield from (_row(family) for family in FAMILIES if family.origin == origin)
+        yield ""
+
+
+def _row(family: Family) -> str:
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    return f"| `{family.name}` | {family.type} | {labels} | {family.help} |"
+
+
+def _absent() -> Iterator[str]:
+    yield "## Kafka's that are not here\n"
+    yield "| begins with | what it tells |"
+    yield "|---|---|"
+    for beginning, words in ABSENT.items():
+        yield f"| `{beginning}` | {words} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,253 @@
+//! What requests cost, by API: how many, how large, how long. Kept by a hub that was told to measure, else nothing is.
+//!
+//! A hub belongs to one thread, so these are plain numbers: a request that is measured costs two readings of the clock and a few additions.
+//!
+//! Quantiles are of the last five to ten minutes (Kafka's lean towards the last five): two tables of counts, of which the older is thrown away
+//! when the younger is five minutes old. A table has one place for each sixteenth of a power of two, so what is read from it is off by 3 % at
+//! most, and it has 600 places whatever came.
+
+use std::time::Instant;
+
+const WINDOW_US: u64 = 300_000_000;
+const STEPS: usize = 16;
+/// Larger values count as this: 12 days, or a terabyte.
+const VALUE_BITS_MAX: u32 = 40;
+const PLACES: usize = STEPS + (VALUE_BITS_MAX as usize - 4) * STEPS;
+
+/// As Kafka's metrics tell them.
+pub const QUANTILES: [f64; 6] = [0.5, 0.75, 0.95, 0.98, 0.99, 0.999];
+
+/// Fetches of consumers and of followers are told apart, under keys of their own beside Fetch's.
+pub const FETCH: i16 = 1;
+pub const FETCH_CONSUMER: i16 = -1;
+pub const FETCH_FOLLOWER: i16 = -2;
+
+pub struct Histogram {
+    pub count: u64,
+    /// The younger table and the older.
+    tables: [Vec<u32>; 2],
+    since_us: u64,
+}
+
+impl Histogram {
+    fn new(now_us: u64) -> Self {
+        Self {
+            count: 0,
+            tables: [vec![0; PLACES], vec![0; PLACES]],
+            since_us: now_us,
+        }
+    }
+
+    pub fn record(&mut self, value: u64, now_us: u64) {
+        self.turn(now_us);
+        self.count += 1;
+        let place = &mut self.tables[0][place(value)];
+        *place = place.saturating_add(1);
+    }
+
+    fn turn(&mut self, now_us: u64) {
+        let age = now_us.saturating_sub(self.since_us);
+        if age >= WINDOW_US {
+            self.tables.swap(0, 1);
+            self.tables[0].fill(0);
+            if age >= 2 * WINDOW_US {
+                self.tables[1].fill(0);
+            }
+            self.since_us = now_us;
+        }
+    }
+
+    /// The values at `QUANTILES`; 0 where there was nothing lately.
+    pub fn quantiles(&mut self, now_us: u64) -> [f64; QUANTILES.len()] {
+        self.turn(now_us);
+        let [younger, older] = &self.tables;
+        let counts = younger.iter().zip(older);
+        let counts: Vec<u64> = counts.map(|(a, b)| u64::from(*a) + u64::from(*b)).collect();
+        let all: u64 = counts.iter().sum();
+        QUANTILES.map(|quantile| {
+            let rank = (quantile * all as f64).ceil().max(1.0) as u64;
+            let mut seen = 0;
+            let at = counts.iter().position(|count| {
+                seen += count;
+                seen >= rank
+            });
+            at.map_or(0.0, middle)
+        })
+    }
+}
+
+fn place(value: u64) -> usize {
+    let value = value.min((1 << VALUE_BITS_MAX) - 1);
+    if value < STEPS as u64 {
+        return value as usize;
+    }
+    let shift = value.ilog2() - STEPS.ilog2();
+    (shift as usize) * STEPS + (value >> shift) as usize
+}
+
+/// The middle of what a place stands for.
+fn middle(place: usize) -> f64 {
+    if place < 2 * STEPS {
+        return place as f64;
+    }
+    let shift = place / STEPS - 1;
+    let first = ((place % STEPS + STEPS) as u64) << shift;
+    first as f64 + ((1u64 << shift) - 1) as f64 / 2.0
+}
+
+/// One API.
+pub struct Api {
+    /// Requests by version.
+    pub versions: Vec<u64>,
+    /// From the request's start to its answer, in microseconds.
+    pub time_us: Histogram,
+    pub bytes: Histogram,
+}
+
+pub struct Meter {
+    started: Instant,
+    /// By key, from `FETCH_FOLLOWER` on.
+    apis: Vec<Option<Box<Api>>>,
+    /// How long turns took, in microseconds.
+    busy_us: u64,
+    turn_began_us: u64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            apis: Vec::new(),
+            busy_us: 0,
+            turn_began_us: 0,
+        }
+    }
+}
+
+impl Meter {
+    /// A time to measure from; never 0, which stands for a request that nobody measures.
+    pub fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64 + 1
+    }
+
+    pub fn turn_began(&mut self) {
+        self.turn_began_us = self.now_us();
+    }
+
+    pub fn turn_ended(&mut self) {
+        self.busy_us += self.now_us().saturating_sub(self.turn_began_us);
+    }
+
+    /// How long it was measured, and for how much of it turns ran.
+    pub fn busy_us(&self) -> (u64, u64) {
+        (self.now_us(), self.busy_us)
+    }
+
+    /// A request was answered.
+    pub fn answered(
+        &mut self,
+        key: i16,
+        version: i16,
+        is_broker: bool,
+        started_us: u64,
+        bytes: usize,
+    ) {
+        let now_us = self.now_us();
+        if key == FETCH {
+            let which = if is_broker {
+                FETCH_FOLLOWER
+            } else {
+                FETCH_CONSUMER
+            };
+            self.record(which, version, now_us, started_us, bytes);
+        }
+        self.record(key, version, now_us, started_us, bytes);
+    }
+
+    fn record(&mut self, key: i16, version: i16, now_us: u64, started_us: u64, bytes: usize) {
+        let Some(api) = self.api(key, now_us) else {
+            return;
+        };
+        if let Ok(version) = usize::try_from(version) {
+            if api.versions.len() <= version {
+                api.versions.resize(version + 1, 0);
+            }
+            api.versions[version] += 1;
+        }
+        api.time_us
+            .record(now_us.saturating_sub(started_us), now_us);
+        api.bytes.record(bytes as u64, now_us);
+    }
+
+    fn api(&mut self, key: i16, now_us: u64) -> Option<&mut Api> {
+        let at = usize::try_from(key - FETCH_FOLLOWER).ok()?;
+        if self.apis.len() <= at {
+            self.apis.resize_with(at + 1, || None);
+        }
+        let api = self.apis[at].get_or_insert_with(|| {
+            Box::new(Api {
+                versions: Vec::new(),
+                time_us: Histogram::new(now_us),
+                bytes: Histogram::new(now_us),
+            })
+        });
+        Some(api)
+    }
+
+    /// What was measured, by key.
+    pub fn apis(&mut self) -> impl Iterator<Item = (i16, &mut Api)> {
+        let keyed = self.apis.iter_mut().zip(FETCH_FOLLOWER..);
+        keyed.filter_map(|(api, key)| Some((key, api.as_deref_mut()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_rise_with_values_and_their_middles_are_near() {
+        let mut last = 0;
+        for value in (0..100_000u64).chain((17..45).flat_map(|bits| [(1 << bits) - 1, 1 << bits])) {
+            let at = place(value);
+            assert!(at < PLACES && at >= last, "{value} at {at} behind {last}");
+            last = at;
+            if value < 1 << VALUE_BITS_MAX {
+                let off = (middle(at) - value as f64).abs();
+                assert!(off <= value as f64 / 30.0, "{value}: {}", middle(at));
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_of_what_came_lately() {
+        let mut times = Histogram::new(0);
+        assert_eq!(times.quantiles(1), [0.0; 6]);
+        for value in 1..=1000 {
+            times.record(value, 1);
+        }
+        for (found, quantile) in times.quantiles(1).into_iter().zip(QUANTILES) {
+            let exact = 1000.0 * quantile;
+            assert!((found - exact).abs() <= exact / 25.0, "{quantile}: {found}");
+        }
+        // Half a window later they still count, after two more nothing does; the sum stays.
+        times.record(7, WINDOW_US + 1);
+        assert!(times.quantiles(WINDOW_US + 2)[0] > 400.0);
+        assert_eq!(times.quantiles(2 * WINDOW_US + 1), [7.0; 6]);
+        assert_eq!(times.quantiles(9 * WINDOW_US), [0.0; 6]);
+        assert_eq!(times.count, 1001);
+    }
+
+    #[test]
+    fn a_fetch_counts_for_its_kind_too() {
+        let mut meter = Meter::default();
+        meter.answered(FETCH, 11, false, 1, 100);
+        meter.answered(FETCH, 11, true, 1, 100);
+        meter.answered(3, 9, false, 1, 50);
+        let seen: Vec<_> = meter
+            .apis()
+            .map(|(key, api)| (key, api.time_us.count, api.versions.iter().sum::<u64>()))
+            .collect();
+        assert_eq!(seen, [(-2, 1, 1), (-1, 1, 1), (1, 2, 2), (3, 1, 1)]);
+    }
+}
