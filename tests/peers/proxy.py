@@ -39,7 +39,7 @@ class CuttingProxy:
     def __init__(self, target: int, cut: Collection[int]) -> None:
         self._target = target
         self._cut = frozenset(cut)
-        self._produces = 0
+        self.produces = 0
         self.lost = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -102,8 +102,8 @@ class CuttingProxy:
         """Called for each request before it goes on: its API key, or -1 if its answer is to be lost."""
         if key == PRODUCE:
             with self._lock:
-                self._produces += 1
-                if self._produces in self._cut:
+                self.produces += 1
+                if self.produces in self._cut:
                     return -1
         return key
 
