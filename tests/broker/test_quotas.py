@@ -232,7 +232,7 @@ def test_requests_for_quotas_that_cannot_be(admin: Client) -> None:
         (whom, {"bytes": 1.0}, InvalidRequest),
         ({}, {"producer_byte_rate": 1.0}, InvalidRequest),
         ({"client-id": ""}, {"producer_byte_rate": 1.0}, InvalidRequest),
-        ({"group": "g"}, {"producer_byte_rate": 1.0}, UnsupportedVersion),
+        ({"group": "g"}, {"producer_byte_rate": 1.0}, InvalidRequest),
     ]:
         assert alter(admin, entity, quotas) == error.code  # type: ignore[arg-type]
     assert alter(admin, whom, {"producer_byte_rate": 1.0}, validate_only=True) == 0

@@ -124,6 +124,8 @@ class Admin:
     async def _alter_topic(
         self, name: str, alterations: Sequence[Alteration], validate_only: bool, replace: bool
     ) -> None:
+        if not name and not replace:
+            raise InvalidRequest("Default topic resources are not allowed.")
         if name not in self._broker.metadata.topics:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
         current = {} if replace else await self.topic_overrides(name)

@@ -28,3 +28,11 @@ def print_json(value: object) -> None:
     import json
 
     click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_names(names: list[str], *, as_json: bool) -> None:
+    """A line each, nothing for none; or one JSON array."""
+    if as_json:
+        print_json(names)
+    elif names:
+        click.echo("\n".join(names))

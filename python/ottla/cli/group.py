@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._output import columns, print_json
+from ottla.cli._output import columns, print_json, print_names
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster, TopicPartition
@@ -33,10 +33,7 @@ def list_(as_json: bool, bootstrap: str, timeout_ms: int) -> None:
         return await Groups(cluster).listed()
 
     names = [row.group for row in with_cluster("cannot list groups", bootstrap, timeout_ms, work)]
-    if as_json:
-        print_json(names)
-    elif names:
-        click.echo("\n".join(names))
+    print_names(names, as_json=as_json)
 
 
 @command.command()

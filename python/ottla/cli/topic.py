@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._output import columns, print_json
+from ottla.cli._output import columns, print_json, print_names
 from ottla.cli._settings import assignments
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> Non
 
     topics = with_cluster("cannot list topics", bootstrap, timeout_ms, work)
     names = [topic.name for topic in topics if internal or not topic.internal]
-    if as_json:
-        print_json(names)
-    elif names:
-        click.echo("\n".join(names))
+    print_names(names, as_json=as_json)
 
 
 @command.command()

@@ -55,7 +55,10 @@ def altered(current: Mapping[str, str], alterations: Iterable[Alteration], *, of
             if operation is Operation.APPEND:
                 items += changed
             else:
-                items = [item for item in items if item not in changed]
+                # Each goes as often as it is named, as in Kafka: a list may have an item twice.
+                for item in changed:
+                    if item in items:
+                        items.remove(item)
             result[name] = ",".join(items)
     return result
 

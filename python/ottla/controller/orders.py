@@ -89,16 +89,22 @@ def _unavailable(name: TopicPartition, *, unclean: bool) -> KafkaError:
     return PreferredLeaderNotAvailable(f"The preferred replica of {name} is not online, or not in sync.")
 
 
+async def _asked_in(term: _Term, path: str, watch: Watch) -> bytes | None:
+    """What a tool wrote there; None while it has not, and then the watch tells when it does."""
+    if await term.tree.exists(path, watch) is None:
+        return None
+    node = await get_or_none(term.tree, path)
+    return node.data if node is not None else None
+
+
 async def elections_in_tree(term: _Term, watch: Watch) -> None:
     """Preferred elections that were asked for in `/admin/preferred_replica_election`."""
     path = znodes.PREFERRED_REPLICA_ELECTION
-    if await term.tree.exists(path, watch) is None:
-        return
-    node = await get_or_none(term.tree, path)
-    if node is None:
+    asked = await _asked_in(term, path, watch)
+    if asked is None:
         return
     try:
-        names = [TopicPartition(*name) for name in znodes.decode_partitions(path, node.data)]
+        names = [TopicPartition(*name) for name in znodes.decode_partitions(path, asked)]
     except MalformedNode as error:
         logger.error("no election: %s", error)
         names = []
@@ -219,13 +225,11 @@ def _with(replicas: dict[int, tuple[int, ...]], partition: int, brokers: tuple[i
 async def reassignments_in_tree(term: _Term, watch: Watch) -> None:
     """Moves that were asked for in `/admin/reassign_partitions`."""
     path = znodes.REASSIGN_PARTITIONS
-    if await term.tree.exists(path, watch) is None:
-        return
-    node = await get_or_none(term.tree, path)
-    if node is None:
+    asked = await _asked_in(term, path, watch)
+    if asked is None:
         return
     try:
-        wanted = {TopicPartition(*name): to for name, to in znodes.decode_reassignment(path, node.data).items()}
+        wanted = {TopicPartition(*name): to for name, to in znodes.decode_reassignment(path, asked).items()}
     except MalformedNode as error:
         logger.error("no partition is moved: %s", error)
         wanted = {}

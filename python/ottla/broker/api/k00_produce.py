@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.verification import verify
 from ottla.errors import (
+    CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
     KafkaError,
+    MessageTooLarge,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
-    OutOfOrderSequenceNumber,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
     RequestTimedOut,
     StorageError,
-    UnknownProducerId,
     UnknownTopicOrPartition,
+    UnsupportedCompressionType,
 )
 from ottla.replication.delayed import ProduceResult, WaitingProduce
 from ottla.replication.partition import Partition
@@ -194,12 +197,24 @@ def _refused(broker: Broker, partition: Partition, error: KafkaError) -> Produce
         broker.replicas.storage_error(partition, error)
     if error.record_errors:
         return (error.code, -1, -1, partition.log.start_offset, error.record_errors, str(error))
-    start = partition.log.start_offset if error.code in _WITH_LOG_START else -1
+    start = -1 if error.code in _WITHOUT_LOG_START else partition.log.start_offset
     return (error.code, -1, -1, start)
 
 
-#: Errors whose answer tells where the log starts, so that a producer can tell lost records from lost state (KIP-360).
-_WITH_LOG_START = frozenset({OutOfOrderSequenceNumber.code, UnknownProducerId.code})
+#: Errors that say nothing of the log. The answer of all others tells where it starts, so that a producer can tell lost
+#: records from lost state (KIP-360, `ReplicaManager.appendToLocalLog`).
+_WITHOUT_LOG_START = frozenset(
+    error.code
+    for error in (
+        CorruptMessage,
+        MessageTooLarge,
+        NotLeaderOrFollower,
+        RecordListTooLarge,
+        StorageError,
+        UnknownTopicOrPartition,
+        UnsupportedCompressionType,
+    )
+)
 
 
 def _answer(request: Request, acks: int, results: list[ProduceResult]) -> None:

@@ -70,19 +70,18 @@ def handle(broker: Broker, request: Request) -> None:
 
 
 def _answer(request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int) -> None:
-    topics = [
-        OffsetCommitResponseTopic(
-            topic.name,
-            [
-                OffsetCommitResponsePartition(
-                    row.partition_index, refused.get((topic.name, row.partition_index), error) if refused else error
-                )
-                for row in topic.partitions
-            ],
-        )
-        for topic in asked.topics
-    ]
-    request.reply(OFFSET_COMMIT.encode_response(request.api_version, OffsetCommitResponse(0, topics)))
+    topics: dict[str, dict[int, int]] = {}
+    for topic in asked.topics:
+        for row in topic.partitions:
+            code = refused.get((topic.name, row.partition_index), error) if refused else error
+            topics.setdefault(topic.name, {})[row.partition_index] = code
+    answer = OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(name, [OffsetCommitResponsePartition(*row) for row in rows.items()])
+            for name, rows in topics.items()
+        ]
+    )
+    request.reply(OFFSET_COMMIT.encode_response(request.api_version, answer))
 
 
 async def _commit_to_tree(

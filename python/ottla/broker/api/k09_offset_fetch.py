@@ -6,6 +6,7 @@ epochs (KIP-320). 6: flexible. 7: on request, no offset that is about to change 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,14 +42,13 @@ def handle(broker: Broker, request: Request) -> None:
     if error:
         return request.reply(OFFSET_FETCH.encode_response(version, _failed(asked, version, error)))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
-    topics = asked.topics if asked.topics is not None else _all(offsets)
+    wanted: dict[str, dict[int, None]] = {}
+    for topic, index in offsets.committed if asked.topics is None else _named(asked.topics):
+        wanted.setdefault(topic, {})[index] = None
     answer = OffsetFetchResponse(
         topics=[
-            OffsetFetchResponseTopic(
-                topic.name,
-                [_row(offsets, topic.name, index, asked.require_stable) for index in topic.partition_indexes],
-            )
-            for topic in topics
+            OffsetFetchResponseTopic(topic, [_row(offsets, topic, index, asked.require_stable) for index in indexes])
+            for topic, indexes in wanted.items()
         ]
     )
     return request.reply(OFFSET_FETCH.encode_response(version, answer))
@@ -63,11 +63,8 @@ def _row(offsets: GroupOffsets, topic: str, index: int, require_stable: bool) ->
     return OffsetFetchResponsePartition(index, committed.offset, committed.leader_epoch, committed.metadata)
 
 
-def _all(offsets: GroupOffsets) -> list[OffsetFetchRequestTopic]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in offsets.committed:
-        topics.setdefault(topic, []).append(index)
-    return [OffsetFetchRequestTopic(topic, indexes) for topic, indexes in topics.items()]
+def _named(topics: list[OffsetFetchRequestTopic]) -> Iterator[tuple[str, int]]:
+    return ((topic.name, index) for topic in topics for index in topic.partition_indexes)
 
 
 def _failed(asked: OffsetFetchRequest, version: int, error: int) -> OffsetFetchResponse:

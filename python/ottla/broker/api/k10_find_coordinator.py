@@ -19,11 +19,14 @@ VERSIONS = range(4)
 
 GROUP, TRANSACTION = 0, 1
 
+#: What Kafka writes here where there is nothing to say (`Errors.NONE.message`).
+NO_ERROR = "NONE"
+
 
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: FindCoordinatorRequest = FIND_COORDINATOR.decode_request(version, request)
-    answer = FindCoordinatorResponse(error_message=None, node_id=-1, port=-1)
+    answer = FindCoordinatorResponse(error_message=NO_ERROR, node_id=-1, port=-1)
     try:
         answer.node_id, answer.host, answer.port = await _find(broker, request, asked)
     except KafkaError as error:

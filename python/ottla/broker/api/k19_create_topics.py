@@ -72,7 +72,11 @@ async def handle(broker: Broker, request: Request) -> None:
                     error_message="The topic is being created, but was not ready in time.",
                 )
     mutations.settle()
-    request.reply(CREATE_TOPICS.encode_response(version, CreateTopicsResponse(topics=list(results.values()))))
+    request.reply(
+        CREATE_TOPICS.encode_response(
+            version, CreateTopicsResponse(topics=[results[topic.name] for topic in asked.topics])
+        )
+    )
 
 
 async def _create(broker: Broker, topic: CreatableTopic, validate_only: bool) -> tuple[Assignment, TopicConfig]:

@@ -59,4 +59,8 @@ async def handle(broker: Broker, request: Request) -> None:
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The topic is marked for deletion, but was not gone in time."
     mutations.settle()
-    request.reply(DELETE_TOPICS.encode_response(version, DeleteTopicsResponse(responses=list(results.values()))))
+    request.reply(
+        DELETE_TOPICS.encode_response(
+            version, DeleteTopicsResponse(responses=[results[name] for name in asked.topic_names])
+        )
+    )

@@ -36,9 +36,7 @@ async def handle(broker: Broker, request: Request) -> None:
     asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
     results = []
     for resource in asked.resources:
-        result = DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             entries = await _describe(broker, resource)
             result.configs = [_entry(version, entry, asked) for entry in entries]
@@ -49,7 +47,7 @@ async def handle(broker: Broker, request: Request) -> None:
 
 
 async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Described]:
-    names = resource.configuration_keys
+    names = resource.configuration_keys or None
     if resource.resource_type == TOPIC:
         check_name(resource.resource_name)
         if resource.resource_name not in broker.metadata.topics:

@@ -31,7 +31,7 @@ async def handle(broker: Broker, request: Request) -> None:
         for topic in asked.topics
         for row in topic.partitions
     }
-    response = AlterPartitionReassignmentsResponse(error_message=None)
+    response = AlterPartitionReassignmentsResponse()
     try:
         topics: dict[str, ReassignableTopicResponse] = {}
         for name, error in (await broker.controller.reassign(wanted)).items():

@@ -28,7 +28,7 @@ def handle(broker: Broker, request: Request) -> None:
     wanted = None
     if asked.topics is not None:
         wanted = {(topic.name, index) for topic in asked.topics for index in topic.partition_indexes}
-    response = ListPartitionReassignmentsResponse(error_message=None)
+    response = ListPartitionReassignmentsResponse()
     try:
         topics: dict[str, OngoingTopicReassignment] = {}
         for name, move in broker.controller.reassignments().items():

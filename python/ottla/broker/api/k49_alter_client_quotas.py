@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
 from ottla.controller import admin
-from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
@@ -61,7 +61,7 @@ def _entity(entry: EntryData) -> Entity:
     named: dict[str, str | None] = {}
     for part in entry.entity:
         if part.entity_type not in (USER, CLIENT_ID):
-            raise UnsupportedVersion(f"Unhandled client quota entity type: {part.entity_type!r} is not supported.")
+            raise InvalidRequest(f"Unhandled client quota entity type: {part.entity_type!r} is not supported.")
         if part.entity_name == "":
             raise InvalidRequest(f"Empty {part.entity_type} not supported: leave the name null for the default.")
         if part.entity_type in named:

@@ -39,7 +39,7 @@ async def handle(broker: Broker, request: Request) -> None:
             if entity.client_id is ABSENT and entity.user is not None and _has_credential(config):
                 results.append(_described(entity.user, config, 1))
         results.sort(key=lambda row: row.user)
-    response = DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    response = DescribeUserScramCredentialsResponse(results=results)
     request.reply(DESCRIBE_USER_SCRAM_CREDENTIALS.encode_response(version, response))
 
 
@@ -48,7 +48,7 @@ def _has_credential(config: dict[str, str]) -> bool:
 
 
 def _described(name: str, config: dict[str, str], count: int) -> DescribeUserScramCredentialsResult:
-    row = DescribeUserScramCredentialsResult(user=name, error_message=None)
+    row = DescribeUserScramCredentialsResult(user=name)
     try:
         if not name:
             raise ResourceNotFound("Username must not be empty")

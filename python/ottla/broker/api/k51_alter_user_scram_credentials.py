@@ -39,7 +39,7 @@ async def handle(broker: Broker, request: Request) -> None:
     results = []
     names = [row.name for row in asked.deletions] + [row.name for row in asked.upsertions]
     for name in dict.fromkeys(names):
-        result = AlterUserScramCredentialsResult(user=name, error_message=None)
+        result = AlterUserScramCredentialsResult(user=name)
         try:
             if not broker.controller.is_active:
                 raise NotController

@@ -1,0 +1,283 @@
+"""Groups: members that join, stay, leave and are fenced, and their offsets."""
+
+from __future__ import annotations
+
+from tests.compat.conversations.common import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    SYNC,
+)
+from tests.compat.talk import Talk
+
+RANGE = {"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\0\0\0\0"}
+ROUND = {"name": "roundrobin", "metadata": b"\0\0\0\0\0\1\0\1t\0\0\0\0"}
+
+
+def joining(group: str, member: str = "", **fields: object) -> dict:
+    return {
+        "group_id": group,
+        "member_id": member,
+        "session_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [RANGE],
+        **fields,
+    }
+
+
+def join_refused(talk: Talk) -> None:
+    talk.coordinator("jr")
+    for version in range(8):
+        for group, session_ms in (("", 10_000), ("jr", 99), ("jr", 1_800_001), ("jr", 0), ("jr", -1), ("", 0)):
+            talk.ask(JOIN, version, **joining(group, session_timeout_ms=session_ms))
+        talk.ask(JOIN, version, **joining("jr", "nobody"))
+        talk.ask(JOIN, version, **joining("", "nobody"))
+        talk.ask(JOIN, version, **joining("jr", protocols=[]))
+        talk.ask(JOIN, version, **joining("jr", protocol_type=""))
+        talk.ask(JOIN, version, **joining("jr", "nobody", protocols=[]))
+    talk.ask(JOIN, 5, **joining("jr", "nobody", group_instance_id="i"))
+    talk.ask(JOIN, 5, **joining("jr", group_instance_id=""))
+    talk.ask(JOIN, 5, **joining("jr", group_instance_id="a b"))
+    talk.ask(JOIN, 5, **joining("jr", group_instance_id="."))
+    talk.ask(JOIN, 5, **joining("jr", group_instance_id="x" * 250))
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["jr"])
+
+
+def one_member(talk: Talk) -> None:
+    talk.coordinator("om")
+    first = talk.ask(JOIN, 7, **joining("om", rebalance_timeout_ms=5000))
+    pending = {"group_id": "om", "generation_id": -1, "member_id": first.member_id}
+    talk.ask(HEARTBEAT, 4, **pending)
+    talk.ask(SYNC, 5, **pending, protocol_type="consumer", protocol_name="range")
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
+    talk.ask(LIST_GROUPS, 4, states_filter=["Empty", "Dead"])
+    joined = talk.ask(JOIN, 7, **joining("om", first.member_id, rebalance_timeout_ms=5000))
+    me = {"group_id": "om", "generation_id": 1, "member_id": joined.member_id}
+    talk.ask(HEARTBEAT, 4, **me)
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["om", "om"])
+    commit(talk, **me)
+    for kind, name in (
+        ("", ""),
+        ("consumer", "x"),
+        ("connect", "range"),
+        ("consumer", None),
+        (None, "range"),
+        (None, None),
+    ):
+        talk.ask(SYNC, 5, **{**me, "generation_id": 7}, protocol_type=kind, protocol_name=name)
+        talk.ask(SYNC, 5, **{**me, "member_id": "x"}, protocol_type=kind, protocol_name=name)
+    talk.ask(SYNC, 5, **me, protocol_type="consumer", protocol_name="x")
+    talk.ask(SYNC, 5, **me, protocol_type="connect", protocol_name="range")
+    talk.ask(SYNC, 5, **{**me, "group_id": ""}, protocol_type="consumer", protocol_name="range")
+    talk.ask(SYNC, 5, **{**me, "group_id": "none"}, protocol_type="consumer", protocol_name="range")
+    mine = [{"member_id": joined.member_id, "assignment": b"mine"}, {"member_id": "other", "assignment": b"theirs"}]
+    talk.ask(SYNC, 5, **me, protocol_type="consumer", protocol_name="range", assignments=mine)
+    talk.ask(SYNC, 3, **me, assignments=[])
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
+    talk.ask(DESCRIBE_GROUPS, 0, groups=["om"])
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["om", "nope", ""], include_authorized_operations=True)
+    talk.ask(DESCRIBE_GROUPS, 5, groups=[])
+    for generation in (-1, 0, 2):
+        talk.ask(HEARTBEAT, 4, **{**me, "generation_id": generation})
+        commit(talk, **{**me, "generation_id": generation})
+    for member in ("", "x"):
+        talk.ask(HEARTBEAT, 4, **{**me, "member_id": member})
+        commit(talk, **{**me, "member_id": member})
+        commit(talk, **{**me, "member_id": member, "generation_id": -1})
+    talk.ask(HEARTBEAT, 4, **me, group_instance_id="i")
+    talk.ask(HEARTBEAT, 4, **{**me, "group_id": ""})
+    talk.ask(HEARTBEAT, 4, **{**me, "group_id": "none"})
+    commit(talk, **me)
+    commit(talk, **me, group_instance_id="i")
+    talk.ask(JOIN, 7, **joining("om", protocol_type="connect"))
+    talk.ask(JOIN, 7, **joining("om", protocols=[ROUND]))
+    talk.ask(JOIN, 7, **joining("om", joined.member_id, protocols=[ROUND], protocol_type="connect"))
+    talk.ask(JOIN, 7, **joining("om", joined.member_id, group_instance_id="i"))
+    talk.ask(DELETE_GROUPS, 2, groups_names=["om", "none", "", "om"])
+    talk.ask(LIST_GROUPS, 4, states_filter=["Stable"])
+    talk.ask(LIST_GROUPS, 4, states_filter=["stable"])
+    talk.ask(LIST_GROUPS, 4, states_filter=["nonsense"])
+    talk.ask(LEAVE, 4, group_id="om", members=[])
+    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": "x"}, {"member_id": "", "group_instance_id": "i"}])
+    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": joined.member_id, "group_instance_id": "i"}])
+    talk.ask(LEAVE, 2, group_id="om", member_id="x")
+    talk.ask(LEAVE, 2, group_id="", member_id="x")
+    talk.ask(LEAVE, 2, group_id="none", member_id="x")
+    talk.ask(LEAVE, 4, group_id="", members=[{"member_id": "x"}])
+    talk.ask(LEAVE, 4, group_id="none", members=[{"member_id": "x"}])
+    talk.ask(LEAVE, 4, group_id="om", members=[{"member_id": joined.member_id}])
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
+    talk.ask(LIST_GROUPS, 4, states_filter=["Empty"])
+    talk.ask(LIST_GROUPS, 3)
+    talk.ask(HEARTBEAT, 4, **me)
+    talk.ask(SYNC, 5, **me)
+    commit(talk, **me)
+    commit(talk, **{**me, "generation_id": -1})
+    commit(talk, group_id="om", generation_id=-1, member_id="")
+    commit(talk, group_id="om", generation_id=2, member_id="")
+    talk.ask(JOIN, 7, **joining("om", joined.member_id))
+    talk.ask(DELETE_GROUPS, 2, groups_names=["om"])
+    talk.ask(DELETE_GROUPS, 0, groups_names=["om"])
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["om"])
+
+
+def old_join(talk: Talk) -> None:
+    """Versions without the second step: one rebalance after the other."""
+    talk.coordinator("oj")
+    first = talk.ask(JOIN, 0, by="a", **joining("oj", protocols=[ROUND, RANGE]))
+    me = {"group_id": "oj", "member_id": first.member_id}
+    talk.ask(SYNC, 0, by="a", **me, generation_id=1, assignments=[{"member_id": first.member_id, "assignment": b"1"}])
+    talk.send(JOIN, 1, by="b", **joining("oj", protocols=[RANGE, ROUND], rebalance_timeout_ms=5000))
+    talk.unheard(HEARTBEAT, 0, lambda answer: answer.error_code == 27, by="a", **me, generation_id=1)
+    talk.ask(DESCRIBE_GROUPS, 3, groups=["oj"])
+    talk.ask(SYNC, 0, by="a", **me, generation_id=1)
+    commit(talk, by="a", **me, generation_id=1)
+    again = talk.ask(
+        JOIN, 1, by="a", **joining("oj", first.member_id, protocols=[ROUND, RANGE], rebalance_timeout_ms=5000)
+    )
+    second = talk.receive("b")
+    commit(talk, by="a", **me, generation_id=2)
+    talk.send(SYNC, 0, by="b", group_id="oj", generation_id=2, member_id=second.member_id)
+    talk.unheard(
+        DESCRIBE_GROUPS, 0, lambda answer: answer.groups[0].group_state == "CompletingRebalance", groups=["oj"]
+    )
+    talk.ask(JOIN, 1, by="a", **joining("oj", first.member_id, protocols=[ROUND, RANGE], rebalance_timeout_ms=5000))
+    rows = [{"member_id": first.member_id, "assignment": b"1"}, {"member_id": second.member_id, "assignment": b"2"}]
+    talk.ask(SYNC, 0, by="a", **me, generation_id=2, assignments=rows)
+    talk.receive("b")
+    talk.ask(JOIN, 1, by="b", **joining("oj", second.member_id, protocols=[RANGE, ROUND], rebalance_timeout_ms=5000))
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["oj"])
+    assert again.leader
+    talk.ask(LEAVE, 1, by="a", **me)
+    talk.ask(LEAVE, 1, by="a", **me)
+    talk.ask(HEARTBEAT, 0, by="b", group_id="oj", generation_id=2, member_id=second.member_id)
+    talk.ask(LEAVE, 0, by="b", group_id="oj", member_id=second.member_id)
+
+
+def static_members(talk: Talk) -> None:
+    talk.coordinator("sm")
+    first = talk.ask(JOIN, 5, by="a", **joining("sm", group_instance_id="one", rebalance_timeout_ms=3000))
+    rows = [{"member_id": first.member_id, "assignment": b"1"}]
+    me = {"group_id": "sm", "generation_id": 1, "member_id": first.member_id, "group_instance_id": "one"}
+    talk.ask(SYNC, 3, by="a", **me, assignments=rows)
+    talk.ask(DESCRIBE_GROUPS, 4, groups=["sm"])
+    talk.ask(HEARTBEAT, 3, **{**me, "group_instance_id": "two"})
+    talk.ask(HEARTBEAT, 3, **{**me, "member_id": "x"})
+    talk.ask(HEARTBEAT, 3, **{**me, "member_id": ""})
+    talk.ask(HEARTBEAT, 3, **{**me, "member_id": "x", "generation_id": 7})
+    commit(talk, **{**me, "member_id": "x"})
+    commit(talk, **{**me, "group_instance_id": "two"})
+    talk.ask(SYNC, 3, **{**me, "member_id": "x"})
+    talk.ask(SYNC, 3, **{**me, "group_instance_id": "two"})
+    talk.ask(JOIN, 5, **joining("sm", "x", group_instance_id="one"))
+    talk.ask(JOIN, 5, **joining("sm", "x", group_instance_id="two"))
+    back = talk.ask(JOIN, 5, by="b", **joining("sm", group_instance_id="one", rebalance_timeout_ms=3000))
+    talk.ask(SYNC, 3, by="b", **{**me, "member_id": back.member_id}, assignments=[])
+    for version in (4, 5):
+        talk.ask(DESCRIBE_GROUPS, version, groups=["sm"])
+    talk.ask(HEARTBEAT, 3, **me)
+    talk.ask(HEARTBEAT, 3, **{**me, "member_id": back.member_id})
+    talk.ask(JOIN, 5, **joining("sm", first.member_id, group_instance_id="one"))
+    commit(talk, **me)
+    leaving = [
+        {"member_id": first.member_id, "group_instance_id": "one"},
+        {"member_id": "", "group_instance_id": "two"},
+    ]
+    talk.ask(LEAVE, 3, group_id="sm", members=leaving)
+    talk.ask(LEAVE, 3, group_id="sm", members=[{"member_id": "x", "group_instance_id": "one"}])
+    talk.ask(LEAVE, 3, group_id="sm", members=[{"member_id": "", "group_instance_id": "one"}] * 2)
+    talk.ask(DESCRIBE_GROUPS, 4, groups=["sm"])
+
+
+def commit(
+    talk: Talk, version: int = 8, topic: str = "t", partition: int = 0, by: str = "client", **fields: object
+) -> None:
+    row = {"partition_index": partition, "committed_offset": fields.pop("offset", 5)}
+    row |= {name: fields.pop(name) for name in ("committed_metadata", "committed_leader_epoch") if name in fields}
+    fields.setdefault("generation_id", -1)
+    if version < 7:
+        fields.pop("group_instance_id", None)
+    talk.ask(OFFSET_COMMIT, version, by=by, topics=[{"name": topic, "partitions": [row]}], **fields)
+
+
+def offsets(talk: Talk) -> None:
+    talk.topic("of", 2)
+    talk.topic("t")
+    talk.coordinator("of")
+    wanted = [{"name": "of", "partition_indexes": [0, 1, 7]}, {"name": "none", "partition_indexes": [0]}]
+    for version in range(8):
+        talk.ask(OFFSET_FETCH, version, group_id="unheard-of", topics=wanted)
+        talk.ask(OFFSET_FETCH, version, group_id="of", topics=[])
+        if version >= 2:
+            talk.ask(OFFSET_FETCH, version, group_id="unheard-of", topics=None)
+            talk.ask(OFFSET_FETCH, version, group_id="", topics=None)
+        if version >= 1:
+            talk.ask(OFFSET_FETCH, version, group_id="", topics=wanted)
+    for version in range(1, 9):
+        for topic, partition in (("of", 0), ("of", 2), ("of", -1), ("none", 0), ("", 0)):
+            commit(talk, version, topic, partition, group_id="of")
+        commit(talk, version, "of", 0, group_id="of", committed_metadata="x" * 101)
+        commit(talk, version, "of", 1, group_id="of", committed_metadata="x" * 100, offset=version)
+        commit(talk, version, "of", 1, group_id="of", committed_metadata=None, offset=version)
+        commit(talk, version, "of", 0, group_id="of", offset=-1)
+        commit(talk, version, "of", 0, group_id="of", generation_id=5, member_id="x")
+        commit(talk, version, "of", 0, group_id="of", generation_id=0)
+        commit(talk, version, "of", 0, group_id="of", member_id="x")
+        commit(talk, version, "of", 0, group_id="")
+        talk.ask(OFFSET_FETCH, 5, group_id="of", topics=None)
+        talk.ask(OFFSET_COMMIT, version, group_id="of", generation_id=-1, topics=[])
+        talk.ask(OFFSET_COMMIT, version, group_id="of", generation_id=-1, topics=[{"name": "of", "partitions": []}])
+    commit(talk, 8, "of", 0, group_id="of", committed_leader_epoch=0)
+    commit(talk, 8, "of", 1, group_id="of", committed_leader_epoch=9)
+    twice = [{"name": "of", "partitions": [{"partition_index": 0, "committed_offset": n} for n in (7, 8)]}] * 2
+    talk.ask(OFFSET_COMMIT, 8, group_id="of", generation_id=-1, topics=twice)
+    wanted.append({"name": "of", "partition_indexes": [1, 1]})
+    for version in range(1, 8):
+        talk.ask(OFFSET_FETCH, version, group_id="of", topics=wanted)
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["of", "unheard-of"])
+    talk.ask(JOIN, 7, **joining("of", "nobody"))
+    several = [{"partition_index": n} for n in (0, 1, 7)]
+    asked = [{"name": "of", "partitions": several}, {"name": "none", "partitions": several[:1]}]
+    talk.ask(OFFSET_DELETE, 0, group_id="unheard-of", topics=asked)
+    talk.ask(OFFSET_DELETE, 0, group_id="", topics=asked)
+    talk.ask(OFFSET_DELETE, 0, group_id="of", topics=asked)
+    talk.ask(OFFSET_DELETE, 0, group_id="of", topics=[])
+    talk.ask(OFFSET_FETCH, 5, group_id="of", topics=None)
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["of"])
+    commit(talk, 8, "of", 0, group_id="of")
+    talk.ask(DELETE_GROUPS, 1, groups_names=["of", "of", "unheard-of"])
+    talk.ask(DELETE_GROUPS, 1, groups_names=[])
+    talk.ask(OFFSET_FETCH, 5, group_id="of", topics=None)
+
+
+def old_offsets(talk: Talk) -> None:
+    """Version 0 keeps offsets in ZooKeeper."""
+    talk.topic("oo")
+    row = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
+    for topic, partition in (("oo", 0), ("oo", 1), ("none", 0)):
+        rows = [{"name": topic, "partitions": [{**row, "partition_index": partition}]}]
+        talk.ask(OFFSET_COMMIT, 0, group_id="oo", topics=rows)
+    talk.ask(
+        OFFSET_COMMIT,
+        0,
+        group_id="oo",
+        topics=[{"name": "oo", "partitions": [{**row, "committed_metadata": "x" * 101}]}],
+    )
+    talk.ask(OFFSET_FETCH, 0, group_id="oo", topics=[{"name": "oo", "partition_indexes": [0, 1]}])
+    talk.ask(OFFSET_FETCH, 0, group_id="oo", topics=[{"name": "none", "partition_indexes": [0]}])
+
+
+def coordinators(talk: Talk) -> None:
+    talk.coordinator("g")
+    talk.coordinator("x", 1)
+    for version in (1, 2, 3):
+        for key, kind in (("g", 0), ("", 0), ("x", 1), ("", 1)):
+            talk.ask(FIND_COORDINATOR, version, key=key, key_type=kind)
+    talk.ask(FIND_COORDINATOR, 0, key="")

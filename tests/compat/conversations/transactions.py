@@ -1,0 +1,166 @@
+"""Producer ids, and transactions and the offsets that are part of them."""
+
+from __future__ import annotations
+
+from tests.compat.conversations.common import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
+    WRITE_TXN_MARKERS,
+    batch,
+    fetch,
+    produce,
+)
+from tests.compat.talk import Talk
+
+
+def producing(talk: Talk, name: str | None, version: int = 4, timeout_ms: int = 60_000, **fields: object) -> dict:
+    answer = talk.ask(INIT_PRODUCER_ID, version, transactional_id=name, transaction_timeout_ms=timeout_ms, **fields)
+    return {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+
+
+def producer_ids(talk: Talk) -> None:
+    talk.coordinator("pi", 1)
+    for version in range(5):
+        for name in (None, "", "pi"):
+            for timeout_ms in (60_000, 0, -1, 900_001, 900_000):
+                producing(talk, name, version, timeout_ms)
+    for version in (3, 4):
+        me = producing(talk, "pi", version)
+        bumped = producing(talk, "pi", version, **me)
+        producing(talk, "pi", version, **me)  # a retry
+        producing(talk, "pi", version, **bumped)
+        producing(talk, "pi", version, **me)
+        producing(talk, "pi", version, **{**me, "producer_id": 1 << 40})
+        producing(talk, "pi", version, **{**me, "producer_epoch": 30_000})
+        producing(talk, "pi", version, producer_id=-1, producer_epoch=5)
+        producing(talk, "pi", version, producer_id=5, producer_epoch=-1)
+        producing(talk, None, version, producer_id=5, producer_epoch=3)
+        producing(talk, f"new-{version}", version, producer_id=5, producer_epoch=3)
+        producing(talk, "pi", version, **{**me, "producer_epoch": -2})
+        producing(talk, "pi", version, producer_id=-5, producer_epoch=3)
+
+
+def transactions(talk: Talk) -> None:
+    talk.topic("tx", 2)
+    talk.coordinator("tx", 1)
+    me = {"transactional_id": "tx", **producing(talk, "tx")}
+    parts = [{"name": "tx", "partitions": [0, 1]}]
+    for committed in (True, False):
+        talk.ask(END_TXN, 2, **me, committed=committed)
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=[])
+    talk.ask(END_TXN, 2, **me, committed=True)
+    talk.ask(
+        ADD_PARTITIONS, 2, **me, topics=[{"name": "tx", "partitions": [0, 7]}, {"name": "none", "partitions": [0]}]
+    )
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=[{"name": "none", "partitions": [0]}])
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=[{"name": "tx", "partitions": []}])
+    for version in range(3):
+        for wrong in (
+            {"producer_id": 1 << 40},
+            {"producer_epoch": 9},
+            {"producer_epoch": -1},
+            {"transactional_id": ""},
+            {"transactional_id": "unknown"},
+        ):
+            talk.ask(ADD_PARTITIONS, version, **{**me, **wrong}, topics=parts)
+            talk.ask(ADD_OFFSETS, version, **{**me, **wrong}, group_id="tx")
+            talk.ask(END_TXN, version, **{**me, **wrong}, committed=True)
+    talk.ask(ADD_OFFSETS, 2, **me, group_id="")
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=parts)
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=parts)
+    ours = {key: me[key] for key in ("producer_id", "producer_epoch")}
+    produce(talk, "tx", batch(b"a", **ours, base_sequence=0, transactional=True), transactional_id="tx")
+    produce(talk, "tx", batch(b"a", **ours, base_sequence=0, transactional=True), transactional_id="tx")
+    produce(talk, "tx", batch(b"b", **ours, base_sequence=2, transactional=True), transactional_id="tx")
+    produce(talk, "tx", batch(b"b", **ours, base_sequence=1), transactional_id="tx")
+    produce(talk, "tx", batch(b"b", **ours, base_sequence=1, transactional=True), transactional_id=None)
+    fetch(talk, "tx", isolation_level=1)
+    fetch(talk, "tx", isolation_level=0)
+    for isolation in (0, 1):
+        for timestamp in (-1, -2, 0):
+            row = {"partition_index": 0, "timestamp": timestamp}
+            talk.ask(
+                LIST_OFFSETS, 5, replica_id=-1, isolation_level=isolation, topics=[{"name": "tx", "partitions": [row]}]
+            )
+    talk.ask(END_TXN, 2, **me, committed=False)
+    talk.unheard(
+        INIT_PRODUCER_ID,
+        4,
+        lambda answer: answer.error_code != 51,
+        transactional_id="tx",
+        transaction_timeout_ms=60_000,
+        **ours,
+    )
+    talk.ask(END_TXN, 2, **me, committed=False)
+    me["producer_epoch"] += 1
+    ours["producer_epoch"] += 1
+    talk.ask(END_TXN, 2, **me, committed=False)
+    fetch(talk, "tx", isolation_level=1)
+    talk.ask(ADD_PARTITIONS, 2, **{**me, "producer_epoch": 0}, topics=parts)
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=parts)
+    talk.ask(END_TXN, 2, **me, committed=True)
+    talk.unheard(ADD_OFFSETS, 2, lambda answer: answer.error_code != 51, **me, group_id="tx")
+    talk.ask(END_TXN, 2, **me, committed=False)
+    talk.unheard(END_TXN, 2, lambda answer: answer.error_code != 51, **me, committed=False)
+    talk.ask(END_TXN, 2, **me, committed=False)
+    talk.ask(END_TXN, 2, **me, committed=True)
+    fetch(talk, "tx", isolation_level=1)
+    marks = {
+        "producer_id": 5,
+        "transaction_result": True,
+        "coordinator_epoch": 0,
+        "topics": [{"name": "none", "partition_indexes": [0]}],
+    }
+    talk.ask(WRITE_TXN_MARKERS, 0, markers=[marks])
+    talk.ask(WRITE_TXN_MARKERS, 0, markers=[])
+
+
+def transactional_offsets(talk: Talk) -> None:
+    talk.topic("to")
+    talk.coordinator("to")
+    talk.coordinator("to", 1)
+    me = {"transactional_id": "to", **producing(talk, "to")}
+    row = {"partition_index": 0, "committed_offset": 5}
+    rows = [{"name": "to", "partitions": [row]}]
+    where = [{"name": "to", "partition_indexes": [0]}]
+    talk.ask(ADD_OFFSETS, 2, **me, group_id="to")
+    for version in range(4):
+        talk.ask(TXN_OFFSET_COMMIT, version, **me, group_id="to", topics=rows)
+        for fields in (
+            {"generation_id": 1},
+            {"member_id": "x"},
+            {"generation_id": 1, "member_id": "x"},
+            {"group_instance_id": "i"},
+            {"generation_id": 0},
+        ):
+            if version == 3:
+                talk.ask(TXN_OFFSET_COMMIT, version, **me, group_id="to", topics=rows, **fields)
+        for bad in ({"partition_index": 7}, {"committed_metadata": "x" * 101}, {"committed_metadata": None}):
+            talk.ask(
+                TXN_OFFSET_COMMIT, version, **me, group_id="to", topics=[{"name": "to", "partitions": [{**row, **bad}]}]
+            )
+        talk.ask(TXN_OFFSET_COMMIT, version, **me, group_id="to", topics=[{"name": "none", "partitions": [row]}])
+        talk.ask(TXN_OFFSET_COMMIT, version, **me, group_id="to", topics=[])
+    for stable in (False, True):
+        talk.ask(OFFSET_FETCH, 7, group_id="to", topics=where, require_stable=stable)
+        talk.ask(OFFSET_FETCH, 7, group_id="to", topics=None, require_stable=stable)
+    talk.ask(DELETE_GROUPS, 1, groups_names=["to"])
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["to"])
+    talk.ask(END_TXN, 2, **me, committed=True)
+    talk.unheard(
+        OFFSET_FETCH,
+        7,
+        lambda answer: answer.topics[0].partitions[0].error_code == 0,
+        group_id="to",
+        topics=where,
+        require_stable=True,
+    )
+    talk.ask(OFFSET_FETCH, 7, group_id="to", topics=None, require_stable=True)
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["to"])
