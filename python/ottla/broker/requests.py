@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import api
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
+from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
 from ottla.net.server import about
 
@@ -86,9 +87,9 @@ async def _answer(handle: AsyncHandler, broker: Broker, request: Request) -> Non
 
 def _refuse(request: Request, error: Exception) -> None:
     """Closes the connection; the hub tells whose it was and why, and where the mistake is ours its traceback is logged
-    too.
+    too. A tree that is out of reach is nobody's mistake: what was asked for may have happened or not.
     """
-    if isinstance(error, ProtocolError):
+    if isinstance(error, ProtocolError | TreeError):
         request.close(str(error))
     else:
         what = (request.api_key, request.api_version, request.client_id)

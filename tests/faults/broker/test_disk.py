@@ -1,0 +1,188 @@
+"""Disks that are really full under a running broker: what was acknowledged is there, and what can go on does."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla import _core
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from tests.broker.conftest import Client, batch, connect
+from tests.broker.test_full_disk import STORAGE_ERROR, fill
+from tests.broker.test_log_directories import described
+from tests.broker.test_transactions import again
+from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
+from tests.faults.broker.victim import eventually
+from tests.peers.ottla import Brokers
+from tests.peers.skips import require
+
+try:
+    import confluent_kafka as ck
+except ImportError:
+    ck = None
+
+SECONDS = 60
+LARGE = b"x" * 200_000
+SETTINGS = {
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """32 megabytes."""
+    path = tmp_path / "small"
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(path)], capture_output=True)
+    if done.returncode != 0:
+        require("mounts", f"mount: {done.stderr.decode().strip()}")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def produced(client: Client, topic: str, partition: int, value: bytes, acks: int = -1) -> int:
+    ((row,),) = [
+        row.partitions for row in client.produce(topic, batch(value), partition=partition, acks=acks).responses
+    ]
+    return row.error_code
+
+
+def copied(bootstrap: str, source: str, target: str, partition: int) -> None:
+    """One transaction that reads a record, writes one, and commits the group's offset."""
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, **CLIENT, **CONSUMER, "group.id": "copiers"})
+    consumer.subscribe([source])
+    producer = ck.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            **CLIENT,
+            **PRODUCER,
+            "transactional.id": "copier",
+            "message.timeout.ms": 60_000,
+        }
+    )
+    producer.init_transactions(SECONDS)
+    (message,) = consumer.consume(1, SECONDS)
+    assert message.error() is None
+    producer.begin_transaction()
+    producer.produce(target, message.value(), partition=partition)
+    places = [ck.TopicPartition(source, message.partition(), message.offset() + 1)]
+    producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), SECONDS)
+    producer.commit_transaction(SECONDS)
+    (place,) = consumer.committed([ck.TopicPartition(source, message.partition())], SECONDS)
+    assert place.offset == message.offset() + 1
+    consumer.close()
+
+
+def stored(client: Client, topic: str, partition: int) -> list[bytes | None]:
+    """All values of a partition, over as many fetches as it takes."""
+    found: list[bytes | None] = []
+    offset = 0
+    while True:
+        (row,) = client.fetch(topic, offset, partition=partition).responses[0].partition_responses
+        assert row.error_code == 0
+        records = [*_core.RecordReader(row.record_set or b"", start_offset=offset)]
+        if not records:
+            assert offset == row.high_watermark
+            return found
+        found += [record.value for record in records]
+        offset = records[-1].offset + 1
+
+
+@pytest.mark.clients
+@pytest.mark.zookeeper
+def test_a_full_directory_goes_and_the_rest_goes_on(
+    small_disk: Path, brokers: Brokers, zookeeper: str, tmp_path: Path
+) -> None:
+    """R24 with one broker: groups and transactions are in the other directory, and are served as before."""
+    if ck is None:
+        require("clients", "confluent-kafka is absent")
+    options = {
+        "broker_id": 1,
+        "zookeeper": zookeeper,
+        "settings": SETTINGS,
+        "arguments": ("--data-dir", f"{tmp_path / 'a'},{small_disk / 'b'}"),
+    }
+    broker = brokers(**options)  # type: ignore[arg-type]
+    with connect(broker) as client:
+        # A new partition goes where there are fewest, and first into the first directory.
+        again(lambda: client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="copiers")))
+        client.create("beside-groups", 1)
+        again(lambda: client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="copier", key_type=1), 3))
+        client.create("beside-transactions", 1)
+        client.create("t", 4)
+        client.create("source", 1)
+        assert produced(client, "source", 0, b"input") == 0
+        homes = {path.name: path.parent for disk in (tmp_path / "a", small_disk / "b") for path in disk.glob("*-[0-9]")}
+        full = [index for index in range(4) if homes[f"t-{index}"] == small_disk / "b"]
+        healthy = [index for index in range(4) if index not in full]
+        assert len(full) == 2
+        for name in ("__consumer_offsets-0", "__transaction_state-0", "source-0"):
+            assert homes[name] == tmp_path / "a", name
+
+        taken = dict.fromkeys(range(4), 0)
+        code = 0
+        while code == 0:
+            for index in full:
+                code = code or produced(client, "t", index, LARGE)
+                taken[index] += code == 0
+            assert sum(taken.values()) * len(LARGE) < 40 << 20
+        assert code == STORAGE_ERROR
+        assert taken[full[0]] > 50
+        eventually("the failure of the directory", lambda: STORAGE_ERROR in codes(client))
+        assert sorted(codes(client)) == [0, STORAGE_ERROR]
+        assert [produced(client, "t", index, b"x") for index in full] == [STORAGE_ERROR] * 2
+        for index in healthy:
+            assert produced(client, "t", index, b"more") == 0
+        copied(broker.bootstrap, "source", "t", healthy[0])
+    assert "Traceback" not in broker.output()
+    broker.stop()
+
+    for file in small_disk.glob("filler"):
+        file.unlink()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    broker = brokers.restart(broker, **options)
+    with connect(broker) as client:
+        assert codes(client) == [0, 0]
+        for index in full:
+            assert stored(client, "t", index) == [LARGE] * taken[index]
+            assert produced(client, "t", index, b"again") == 0
+        assert stored(client, "t", healthy[1]) == [b"more"]
+
+
+def codes(client: Client) -> list[int]:
+    return [row.error_code for row in described(client).values()]
+
+
+def test_a_full_disk_under_the_embedded_tree(small_disk: Path, brokers: Brokers) -> None:
+    """What cannot be written down was not done: the broker ends and says why; then everything that it had told is
+    there.
+    """
+    options = {"data": small_disk / "data", "settings": SETTINGS}
+    broker = brokers(**options)  # type: ignore[arg-type]
+    made = []
+    filler: Path | None = None
+    with connect(broker) as client, contextlib.suppress(ConnectionError, AssertionError):
+        client.create("first", 1)
+        assert produced(client, "first", 0, b"before") == 0
+        filler = fill(small_disk)
+        for number in range(1000):
+            client.create(f"t-{number}", 1)
+            made.append(f"t-{number}")
+    assert filler is not None
+    code = broker.process.wait(SECONDS)
+    assert code not in (0, -9), broker.output_tail()
+    said = broker.output()
+    assert "Traceback" not in said, said[-3000:]
+    assert "full" in said or "space" in said, said[-1000:]
+    filler.unlink()
+    broker = brokers.restart(broker, **options)
+    with connect(broker) as client:
+        assert stored(client, "first", 0) == [b"before"]
+        for topic in made:
+            assert stored(client, topic, 0) == []
