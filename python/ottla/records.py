@@ -118,13 +118,17 @@ def arrow_array(columns: Columns, name: str, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(columns), shared, columns.null_count(name), children=[pairs])
 
 
-def decode_buffers(buffers: Iterable[Buffer], decoder: ColumnDecoder) -> Iterator[Columns]:
+def decode_buffers(
+    buffers: Iterable[Buffer], decoder: ColumnDecoder, aborted: Sequence[tuple[int, int]] | None = None
+) -> Iterator[Columns]:
     """The columns of buffers that follow each other in one partition, chunk by chunk.
 
-    Each buffer ends with a whole batch (what is cut off is left out), and the last chunk may be small.
+    Each buffer ends with a whole batch (what is cut off is left out), and the last chunk may be small. `aborted` has
+    producer id and first offset of the aborted transactions in all of them, which are left out.
     """
     for buffer in buffers:
-        decoder.feed(buffer)
+        decoder.feed(buffer, aborted)
+        aborted = None  # it holds for those that follow
         while (columns := decoder.next()) is not None:
             yield columns
         if decoder.done:

@@ -1,5 +1,6 @@
 """Partitions' folders written by hand, batch by batch, with whatever is wrong with them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ottla import _core
@@ -39,3 +40,27 @@ def write_high_watermarks(root: Path, marks: dict[TopicPartition, int]) -> None:
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in marks.items()]
     root.mkdir(parents=True, exist_ok=True)
     (root / "replication-offset-checkpoint").write_text(f"0\n{len(lines)}\n" + "".join(lines))
+
+
+def swaps(folder: Path) -> Iterator[str]:
+    """The states of a folder while the segments from 0 and 1000 become one without every other batch of the second."""
+    old = [folder / f"{first:020}{suffix}" for first in (0, 1000) for suffix in (".index", ".timeindex", ".log")]
+    new = [a_batch(number, 10) for number in [*range(0, 1000, 10), *range(1000, 1990, 20)]]
+    made = write_segment(folder / "made", 0, new)
+    files = [made.with_suffix(suffix) for suffix in (".index", ".timeindex", ".log")]
+    cleaned = [path.rename(folder / f"{path.name}.cleaned") for path in files]
+    (folder / "made").rmdir()
+    yield "cleaned"
+    swap = []
+    for path in cleaned:
+        swap.append(path.rename(path.with_suffix(".swap")))
+        yield f"{path.name} is swap"
+    for path in old:
+        path.rename(path.with_name(f"{path.name}.deleted"))
+        yield f"{path.name} is deleted"
+    for path in swap:
+        path.rename(path.with_suffix(""))
+        yield f"{path.name} is in place"
+    for path in old:
+        path.with_name(f"{path.name}.deleted").unlink()
+        yield f"{path.name} is gone"

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from ottla import _core
 from ottla.client import TopicPartition
 from ottla.errors import KafkaError
+from ottla.log import Log, LogConfig
 from ottla.spark import segments as files
 from ottla.spark.bounds import DataLoss
 from ottla.spark.options import parse
 from ottla.spark.schema import COLUMNS
-from tests.spark.files import BASE_MS, a_batch, write_high_watermarks, write_segment
+from tests.spark.files import BASE_MS, a_batch, swaps, write_high_watermarks, write_segment
 
 pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
 
@@ -186,30 +188,6 @@ def test_the_discovered_module_never_raises(broken: str) -> None:
     assert done.stdout == "None\n"
 
 
-def swaps(folder: Path) -> Iterator[str]:
-    """The states of a folder while the segments from 0 and 1000 become one without every other batch of the second."""
-    old = [folder / f"{first:020}{suffix}" for first in (0, 1000) for suffix in (".index", ".timeindex", ".log")]
-    new = [a_batch(number, 10) for number in [*range(0, 1000, 10), *range(1000, 1990, 20)]]
-    made = write_segment(folder / "made", 0, new)
-    files = [made.with_suffix(suffix) for suffix in (".index", ".timeindex", ".log")]
-    cleaned = [path.rename(folder / f"{path.name}.cleaned") for path in files]
-    (folder / "made").rmdir()
-    yield "cleaned"
-    swap = []
-    for path in cleaned:
-        swap.append(path.rename(path.with_suffix(".swap")))
-        yield f"{path.name} is swap"
-    for path in old:
-        path.rename(path.with_name(f"{path.name}.deleted"))
-        yield f"{path.name} is deleted"
-    for path in swap:
-        path.rename(path.with_suffix(""))
-        yield f"{path.name} is in place"
-    for path in old:
-        path.with_name(f"{path.name}.deleted").unlink()
-        yield f"{path.name} is gone"
-
-
 def test_what_compaction_swaps_is_read_as_it_was_or_as_it_is(root: Path) -> None:
     before = list(range(2993))
     after = [offset for offset in before if not (1000 <= offset < 2000 and offset // 10 % 2)]
@@ -246,3 +224,43 @@ def test_a_compaction_that_swaps_while_it_is_read(root: Path, monkeypatch: pytes
     rest = [offset for batch in found for offset in batch["offset"].to_pylist()]
     expected = [offset for offset in range(2993) if not (1000 <= offset < 2000 and offset // 10 % 2)]
     assert [*seen, *rest] == expected
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
+def test_committed_records(tmp_path: Path, segment_bytes: int) -> None:
+    def append(producer: int, sequence: int) -> list[int]:
+        first = log.end_offset
+        whose = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
+        builder = _core.BatchBuilder(**(whose if producer >= 0 else {}))  # type: ignore[arg-type]
+        for offset in (first, first + 1):
+            builder.append(BASE_MS, None, b"%d" % offset)
+        log.append_batch(builder.finish())
+        return [first, first + 1]
+
+    def end(producer: int, commit: bool) -> None:
+        log._log.append_bytes(_core.marker_batch(producer, 0, commit, 0, BASE_MS), 0, origin="coordinator")
+
+    with Log.open(tmp_path / "t-0", "a", config=LogConfig(segment_bytes=segment_bytes)) as log:
+        everything = append(-1, 0)
+        committed = list(everything)
+        for round in range(3):
+            aborted, kept = append(7, round * 4), append(8, round * 2)
+            between = append(-1, 0)
+            aborted += append(7, round * 4 + 2)
+            end(7, commit=round == 1)
+            end(8, commit=True)
+            everything += aborted + kept + between
+            committed += kept + between + (aborted if round == 1 else [])
+        stable = log.end_offset
+        open_ones = append(7, 12) + append(-1, 0)
+    options = {"upTo": "logEnd"}
+    assert offsets(tmp_path, **options) == sorted(everything + open_ones)
+    options["kafka.isolation.level"] = "read_committed"
+    assert offsets(tmp_path, **options) == sorted(committed)
+    middle = json.dumps({"t": {"0": 9}})
+    assert offsets(tmp_path, startingOffsets=middle, **options) == sorted(each for each in committed if each >= 9)
+    assert max(committed) < stable == open_ones[0]
+    write_high_watermarks(tmp_path, {HERE: 9})
+    del options["upTo"]
+    # Below the high watermark the first transaction of 7 was open yet.
+    assert offsets(tmp_path, **options) == [0, 1]

@@ -13,7 +13,7 @@ command `ottla log` use the same code.
 """
 
 from ottla._core import AppendInfo, LogConfig
-from ottla.log.log import Log
+from ottla.log.log import IsolationLevel, Log
 from ottla.log.verify import Damage, Report, verify
 
-__all__ = ["AppendInfo", "Damage", "Log", "LogConfig", "Report", "verify"]
+__all__ = ["AppendInfo", "Damage", "IsolationLevel", "Log", "LogConfig", "Report", "verify"]

@@ -6,25 +6,28 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from ottla import _core
 from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, LogConfig, RecordReader
+from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.verify import Report, verify
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ottla._core import Record
+    from ottla._core import BatchInfo, Record
 
-__all__ = ["Log"]
+__all__ = ["IsolationLevel", "Log"]
 
 READ_BYTES = 4 << 20
 """How much of a segment is read at once."""
 
 Text: TypeAlias = str | bytes | bytearray | memoryview
 Headers: TypeAlias = Mapping[str, Text | None] | Sequence[tuple[str, Text | None]]
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 NewRecord: TypeAlias = Text | tuple[Text | None, Text | None] | tuple[Text | None, Text | None, Headers] | None
 
 
@@ -60,7 +63,17 @@ class Log:
     >>> log.close()
     """
 
-    def __init__(self, native: _core.Log, path: str, mode: Literal["r", "a"], config: LogConfig) -> None:
+    def __init__(
+        self,
+        native: _core.Log,
+        path: str,
+        mode: Literal["r", "a"],
+        config: LogConfig,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> None:
+        self._is_committed = isolation_level == "read_committed"
+        #: The last stable offset as of a log end offset.
+        self._stable: tuple[int, int] | None = None
         self._log = native
         self._path = path
         self._mode = mode
@@ -68,11 +81,18 @@ class Log:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], mode: Literal["r", "a"] = "r", *, config: LogConfig | None = None
+        cls,
+        path: str | os.PathLike[str],
+        mode: Literal["r", "a"] = "r",
+        *,
+        config: LogConfig | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Self:
         """Opens the partition in the folder `path`.
 
         `config` (for appends): sizes and ages of segments, retention, and so on; Kafka's defaults without it.
+        `isolation_level`: with `read_committed`, `records` and `columns` end before the first transaction that is still
+        open (`last_stable_offset`), and leave out those that were aborted.
 
         Raises:
             StorageError: mode "a" and the parent folder is locked by a broker or another program, or the disk fails.
@@ -80,10 +100,12 @@ class Log:
         """
         path = os.fspath(path)
         config = config or LogConfig()
+        if isolation_level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"isolation_level {isolation_level!r}: 'read_uncommitted' or 'read_committed'")
         if mode == "r":
-            return cls(_core.Log.open_to_read(path), path, mode, config)
+            return cls(_core.Log.open_to_read(path), path, mode, config, isolation_level)
         if mode == "a":
-            return cls(_core.Log.open_to_append(path, config), path, mode, config)
+            return cls(_core.Log.open_to_append(path, config), path, mode, config, isolation_level)
         raise ValueError(f"mode {mode!r}: 'r' to read, 'a' to read and append")
 
     # --- what there is ---
@@ -111,6 +133,22 @@ class Log:
         return self._log.end_offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed records stop: the first offset of the oldest transaction that is open, or
+        `end_offset`. Reads the batches since the last snapshot of the producers (at most about a segment).
+        """
+        end = self.end_offset
+        if self._stable is None or self._stable[0] != end:
+            first_base = self.segments[0][0] if self.segments else self.start_offset
+            stable = last_stable_offset(Path(self._path), first_base, end, self._batches)
+            self._stable = end, max(stable, self.start_offset)
+        return self._stable[1]
+
+    def _batches(self, offset: int) -> Iterator[BatchInfo]:
+        for _, data in self._read(max(offset, self.start_offset), self.end_offset):
+            yield from _core.read_batches(data, check_crc=False)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all record batches, as stored."""
         return self._log.size_bytes
@@ -135,6 +173,7 @@ class Log:
         if self._mode == "r":
             self._log, old = _core.Log.open_to_read(self._path), self._log
             old.close()
+            self._stable = None
 
     # --- reading ---
 
@@ -148,12 +187,27 @@ class Log:
             OffsetOutOfRange: `start` is before `start_offset` or beyond `end_offset`.
             CorruptMessage: a batch's checksum is wrong.
         """
-        end = self.end_offset if end is None else min(end, self.end_offset)
+        end = self._end(end)
         for offset, data in self._read(start, end):
+            if self._is_committed:
+                yield from self._committed(offset, data, end)
+                continue
             for record in RecordReader(data, start_offset=offset):
                 if record.offset >= end:
                     return
                 yield record
+
+    def _end(self, end: int | None) -> int:
+        last = self.last_stable_offset if self._is_committed else self.end_offset
+        return last if end is None else min(end, last)
+
+    def _committed(self, offset: int, data: bytes, end: int) -> Iterator[Record]:
+        batches = _core.read_batches(data, check_crc=False)
+        aborted = aborted_transactions(Path(self._path), offset, batches[-1].last_offset + 1)
+        for batch in visible(batches, aborted):
+            for record in RecordReader(data[batch.position : batch.position + batch.size_bytes], start_offset=offset):
+                if record.offset < end:
+                    yield record
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
@@ -173,10 +227,14 @@ class Log:
         """
         from ottla.records import decode_buffers, to_arrow
 
-        end = self.end_offset if end is None else min(end, self.end_offset)
+        end = self._end(end)
         first = self.start_offset if start is None else start
         decoder = ColumnDecoder(start_offset=first, end_offset=end, columns=columns, rows_max=rows_max)
-        for chunk in decode_buffers((data for _, data in self._read(start, end)), decoder):
+        aborted = None
+        if self._is_committed:
+            found = aborted_transactions(Path(self._path), first, end)
+            aborted = [(each.producer_id, each.first_offset) for each in found]
+        for chunk in decode_buffers((data for _, data in self._read(start, end)), decoder, aborted):
             yield to_arrow(chunk, columns)
 
     def _read(self, start: int | None, end: int) -> Iterator[tuple[int, bytes]]:

@@ -5,15 +5,17 @@ which Ottla writes at most 200 ms after it moved (Kafka: 5 s). `upTo=logEnd` rea
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.client import TopicPartition
+from ottla.log.committed import aborted_transactions, last_stable_offset
 from ottla.spark.bounds import DataLoss, settle, times_ms
 from ottla.spark.columns import Columns
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
-from ottla.spark.segments import Segment, end_offset, offset_at, read_checkpoint, segments
+from ottla.spark.segments import Segment, batches, end_offset, offset_at, read_checkpoint, segments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +46,11 @@ def resolve(options: ReadOptions) -> list[Range]:
         marks = read_checkpoint(root / HIGH_WATERMARKS)
         latest = {
             partition: max(earliest[partition], min(end, marks.get(partition, 0))) for partition, end in latest.items()
+        }
+    if options.read_committed:
+        latest = {
+            partition: max(earliest[partition], _stable(folders[partition], listed[partition], end))
+            for partition, end in latest.items()
         }
     at = [
         {partition: _at(listed[partition], time, latest[partition]) for partition, time in times.items()}
@@ -77,6 +84,11 @@ def _folders(root: Path, options: ReadOptions) -> dict[TopicPartition, Path]:
     if missing:
         raise FileNotFoundError(f"{root} has no {', '.join(sorted(map(str, missing)))}")
     return found
+
+
+def _stable(folder: Path, listed: list[Segment], end: int) -> int:
+    """Where readers of committed records stop, of what ends at `end`."""
+    return last_stable_offset(folder, listed[0].base_offset, end, partial(batches, listed)) if listed else end
 
 
 def _at(listed: list[Segment], timestamp_ms: int, latest: int) -> int | None:
@@ -122,7 +134,12 @@ def _read_range(options: ReadOptions, part: Range, names: Sequence[str]) -> Iter
                 f"{part.partition} ends before offset {at}, but {part.end} was there when the query was planned"
             )
         try:
-            yield from _read_segment(columns, current[0], at)
+            aborted = None
+            if options.read_committed:
+                # At each segment anew: compaction takes both the batches and what is said of them.
+                found = aborted_transactions(folder, at, part.end)
+                aborted = [(each.producer_id, each.first_offset) for each in found]
+            yield from _read_segment(columns, current[0], at, aborted)
         except FileNotFoundError:
             # Deleted between the listing and the reading: list again.
             vanished = current[0].path
@@ -137,9 +154,12 @@ def _read_range(options: ReadOptions, part: Range, names: Sequence[str]) -> Iter
     yield from columns.rest()
 
 
-def _read_segment(columns: Columns, segment: Segment, offset: int) -> Iterator["pa.RecordBatch"]:
+def _read_segment(
+    columns: Columns, segment: Segment, offset: int, aborted: list[tuple[int, int]] | None
+) -> Iterator["pa.RecordBatch"]:
     for stretch in segment.stretches(segment.position_of(offset)):
-        yield from columns.decode(stretch.data)
+        yield from columns.decode(stretch.data, aborted)
+        aborted = None  # it holds for those that follow
         stretch.used = columns.position
         if columns.done:
             return

@@ -100,8 +100,6 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
             "say where to read: either the option kafka.bootstrap.servers (brokers) or path (a data directory)"
             + (", not both" if path is not None else "")
         )
-    if path is not None and options.get("kafka.isolation.level", "").strip().lower() == "read_committed":
-        raise ValueError("kafka.isolation.level=read_committed needs brokers (kafka.bootstrap.servers), not a path")
     if "upto" in options and path is None:
         raise ValueError("upTo belongs to reads from a data directory (option path)")
     return ReadOptions(

@@ -153,6 +153,22 @@ def end_offset(listed: list[Segment]) -> int:
     return end
 
 
+def batches(listed: list[Segment], offset: int) -> Iterator[_core.BatchInfo]:
+    """What the headers of the batches say, from the one with this offset on; up to the first that is damaged."""
+    for number, segment in enumerate(listed):
+        if number + 1 < len(listed) and listed[number + 1].base_offset <= offset:
+            continue
+        for stretch in segment.stretches(segment.position_of(offset)):
+            try:
+                found = _core.read_batches(stretch.data, check_crc=False)
+            except KafkaError:
+                return
+            for batch in found:
+                stretch.used = batch.position + batch.size_bytes
+                if batch.last_offset >= offset:
+                    yield batch
+
+
 def offset_at(listed: list[Segment], timestamp_ms: int) -> int | None:
     """The first offset whose record is at or after a time; None if all are older."""
     for segment in listed:
