@@ -186,6 +186,10 @@ impl SegmentFile {
         self.path_as(*self.suffix.read())
     }
 
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     fn path_as(&self, suffix: Suffix) -> PathBuf {
         self.folder.file(self.base_offset, Kind::Log, suffix)
     }

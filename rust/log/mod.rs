@@ -4,6 +4,7 @@
 //! [`opening`], [`recovery`] and [`cleaner`] (compaction). [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
 
 pub mod append;
+mod beside;
 pub mod checkpoint;
 mod checks;
 pub mod cleaner;

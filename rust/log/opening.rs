@@ -194,6 +194,10 @@ impl Opening<'_> {
     /// The segments of the folder, after what interrupted work left was finished or removed.
     /// Also where the newest snapshot was taken, and whether a segment may have aborted transactions.
     fn list(&self) -> Result<(Vec<Arc<Segment>>, Option<i64>, bool)> {
+        if self.mode == OpenMode::Read {
+            let (segments, has_aborted) = self.list_to_read()?;
+            return Ok((segments, None, has_aborted));
+        }
         let storage = &*self.folder.storage;
         let path = self.folder.path();
         let mut files: BTreeMap<i64, Vec<(Kind, Suffix)>> = BTreeMap::new();
@@ -202,9 +206,7 @@ impl Opening<'_> {
                 files.entry(base_offset).or_default().push((kind, suffix));
             }
         }
-        if self.mode == OpenMode::Append {
-            self.tidy(&mut files)?;
-        }
+        self.tidy(&mut files)?;
         let newest_snapshot = files
             .iter()
             .rev()
@@ -220,12 +222,11 @@ impl Opening<'_> {
             }
             let file = self.folder.file(base_offset, Kind::Log, Suffix::None);
             let length = storage.metadata(&file).context("look at", &file)?.length;
-            let writable = self.mode == OpenMode::Append;
             segments.push(Segment::open(
                 &self.folder,
                 base_offset,
                 length,
-                writable,
+                true,
                 now_ms,
                 &self.home.cache,
             ));

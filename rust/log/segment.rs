@@ -340,12 +340,64 @@ impl Segment {
         entry.map_or(0, |entry| u64::from(entry.position))
     }
 
+    /// A segment as a reader beside a live writer finds it, perhaps still under another name. Its file is held open: another may get its name.
+    pub fn open_to_read(
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        suffix: Suffix,
+        suffix_of_transactions: Suffix,
+        now_ms: i64,
+        cache: &Arc<FileCache>,
+    ) -> std::io::Result<Arc<Self>> {
+        let file = SegmentFile::new(
+            Arc::clone(folder),
+            base_offset,
+            suffix,
+            false,
+            Arc::clone(cache),
+        );
+        file.pin()?;
+        let size_bytes = file.file()?.length()?;
+        let segment = Self {
+            base_offset,
+            file,
+            offset_index: OffsetIndex::open(Arc::clone(folder), base_offset),
+            time_index: TimeIndex::open(Arc::clone(folder), base_offset),
+            transaction_index: TransactionIndex::open(
+                Arc::clone(folder),
+                base_offset,
+                suffix_of_transactions,
+            ),
+            folder: Arc::clone(folder),
+            size_bytes: AtomicU64::new(size_bytes),
+            removed: AtomicBool::new(false),
+            times: Mutex::new(Times {
+                created_ms: now_ms,
+                ..Times::default()
+            }),
+        };
+        if suffix != Suffix::None {
+            // They may have either name, and what has the usual one may be of a segment that this one replaces.
+            segment.offset_index.replace_in_memory(Vec::new());
+            segment.time_index.replace_in_memory(Vec::new());
+        }
+        Ok(Arc::new(segment))
+    }
+
     /// The batch that contains `offset`, or else the first after it, among those before position `end`.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Located>> {
         let from = self.indexed(offset).min(end);
         match self.find_from(from, offset, end) {
             // The index was wrong: do without it.
             Err(LogError::Corrupt { .. }) if from > 0 => self.find_from(0, offset, end),
+            // Or of another file, which a reader beside a compaction may meet.
+            Ok(found)
+                if from > 0
+                    && !self.file.is_writable()
+                    && found.is_none_or(|found| found.header.base_offset > offset) =>
+            {
+                self.find_from(0, offset, end)
+            }
             other => other,
         }
     }

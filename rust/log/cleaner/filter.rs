@@ -30,6 +30,7 @@ pub struct Filter {
     scratch: Scratch,
     compressor: Compressor,
     seen: Ahead,
+    noted: Noted,
     kept: Vec<u8>,
     rewritten: Vec<u8>,
     pub counts: Counts,
@@ -57,6 +58,51 @@ struct Seen {
 /// Not made anew for each batch: that would cost more than a batch of one record.
 #[derive(Default)]
 struct Ahead([Seen; AHEAD]);
+
+/// Keys, perhaps of several batches, whose places in the map are looked for together.
+struct Noted {
+    entries: [(KeyHash, i64); AHEAD],
+    count: usize,
+    /// What the map covers with them.
+    covers: i64,
+}
+
+impl Default for Noted {
+    fn default() -> Self {
+        Self {
+            entries: [(KeyHash::default(), 0); AHEAD],
+            count: 0,
+            covers: i64::MIN,
+        }
+    }
+}
+
+impl Noted {
+    #[inline(always)]
+    fn add(&mut self, hash: KeyHash, offset: i64, map: &mut OffsetMap) -> bool {
+        if self.count == AHEAD && !self.settle(map) {
+            return false;
+        }
+        self.entries[self.count] = (hash, offset);
+        self.count += 1;
+        true
+    }
+
+    fn settle(&mut self, map: &mut OffsetMap) -> bool {
+        let entries = &self.entries[..std::mem::take(&mut self.count)];
+        let touched = entries
+            .iter()
+            .fold(0, |all, (hash, _)| all ^ map.touch(*hash));
+        black_box(touched);
+        for (hash, offset) in entries {
+            if map.put(*hash, *offset).is_err() {
+                return false;
+            }
+        }
+        map.cover(self.covers);
+        true
+    }
+}
 
 /// Up to [`AHEAD`] records from `at` on, their keys hashed and the map touched.
 #[inline(always)]
@@ -96,29 +142,38 @@ fn look_ahead(
 }
 
 impl Filter {
-    /// Notes the keys of the batch's records from `start_offset` on. False if the map is full: it covers what comes before that record.
+    /// Notes the keys of the batch's records from `start_offset` on, which [`settle`](Self::settle) brings into the map, if this does not
+    /// before. False if the map is full: it covers what comes before that record.
     pub fn index(
         &mut self,
         bytes: &[u8],
-        header: &BatchHeader,
+        outer: &BatchHeader,
         start_offset: i64,
         map: &mut OffsetMap,
     ) -> Result<bool, RecordError> {
-        let opened = self.scratch.open(bytes, header, &Limits::default())?;
+        let opened = self.scratch.open(bytes, outer, &Limits::default())?;
         let (records, header) = (opened.records, &opened.header);
-        let (mut at, mut left, seen) = (0, header.record_count, &mut self.seen.0);
-        while left > 0 {
-            let count = look_ahead(records, header, &mut at, &mut left, map, seen)?;
-            for seen in &seen[..count] {
-                if seen.has_key
-                    && seen.offset >= start_offset
-                    && map.put(seen.hash, seen.offset).is_err()
-                {
-                    return Ok(false);
-                }
+        let mut at = 0;
+        for _ in 0..header.record_count {
+            let record = walk::read(records, at)?;
+            at = record.end;
+            let offset = header
+                .base_offset
+                .wrapping_add(i64::from(record.offset_delta));
+            if let Some(key) = record.key.of(records)
+                && offset >= start_offset
+                && !self.noted.add(map.hash(key), offset, map)
+            {
+                return Ok(false);
             }
         }
+        self.noted.covers = outer.last_offset();
         Ok(true)
+    }
+
+    /// Brings everything that was noted into the map. False if the map became full.
+    pub fn settle(&mut self, map: &mut OffsetMap) -> bool {
+        self.noted.settle(map)
     }
 
     /// Keeps the records that are the last of their key, or that the map does not reach to; tombstones only if `keeps_tombstones`.

@@ -302,12 +302,11 @@ impl Run<'_> {
                     return Ok(false);
                 }
             }
-            map.cover(header.last_offset());
             self.report.map_bytes_read += bytes.len() as u64;
             self.took(bytes.len())?;
         }
         self.pay()?;
-        Ok(true)
+        Ok(self.filter.settle(map))
     }
 
     /// Writes the segments of a group anew, as one, and swaps it in.

@@ -8,7 +8,6 @@ headers only as text, which becomes one nameless header here.
 import re
 import subprocess
 import threading
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,6 +39,7 @@ class KcatMember:
         self.process = subprocess.Popen([*command, topic], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.places: set[int] = set()
         self.output = b""
+        self.news = threading.Condition()
         self.threads = [threading.Thread(target=work, daemon=True) for work in (self._listen, self._read)]
         for thread in self.threads:
             thread.start()
@@ -54,17 +54,21 @@ class KcatMember:
     def _read(self) -> None:
         assert self.process.stdout is not None
         while data := self.process.stdout.read1():
-            self.output += data
+            with self.news:
+                self.output += data
+                self.news.notify()
 
     def poll(self) -> list[Record]:
-        time.sleep(0.05)
-        # Whole records: the output ends with the newline of the last one only between two writes.
-        output = self.output
-        try:
-            records = parse(output)
-        except (ValueError, AssertionError):
-            return []
-        self.output = self.output[len(output) :]
+        """What came since, or comes within a moment."""
+        with self.news:
+            self.news.wait_for(lambda: self.output, timeout=0.05)
+            # Whole records: the output ends with the newline of the last one only between two writes.
+            try:
+                records = parse(self.output)
+            except (ValueError, AssertionError):
+                self.news.wait(timeout=0.05)
+                return []
+            self.output = b""
         return records
 
     def assigned(self) -> set[int]:
