@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordination.database import TreeDatabase
+from ottla.coordination.database import LAYOUT, TreeDatabase, read_nodes
 from ottla.coordination.tree import (
     BadVersion,
     Check,
@@ -23,6 +24,7 @@ from ottla.coordination.tree import (
     NotEmpty,
     Operation,
     Set,
+    Stat,
     Unavailable,
     parent_of,
 )
@@ -286,3 +288,65 @@ def test_odd_characters_in_the_path_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "a?b#c%20d e"
     TreeDatabase(str(file)).close()
     assert file.exists()
+
+
+def filled(path: str) -> list[tuple[str, bytes, Stat]]:
+    """A tree of some sixty nodes; what is in it."""
+    database = TreeDatabase(path)
+    for number in range(20):
+        parent = f"/topic-{number}"
+        database.multi([Create(parent, b"%d" % number * 50), Create(f"{parent}/state", b'{"leader":1}')], 0)
+        database.multi([Create(f"{parent}/gone"), Delete(f"{parent}/gone"), Set(parent, b"again" * number)], 0)
+    database.commit()
+    database.close()
+    return contents(path)
+
+
+def contents(path: str) -> list[tuple[str, bytes, Stat]]:
+    return [(where, node.data, node.stat) for where, node in read_nodes(path)]
+
+
+def test_a_flipped_bit_is_noticed_or_changes_nothing(path: str) -> None:
+    """Anywhere in the file: what opens is what was written."""
+    expected = filled(path)
+    good = Path(path).read_bytes()
+    noticed = 0
+    for seed in range(400):
+        chance = random.Random(seed)
+        bad = bytearray(good)
+        bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
+        Path(path).write_bytes(bad)
+        try:
+            TreeDatabase(path).close()
+            assert contents(path) == expected, f"seed {seed}"
+        except Unavailable:
+            noticed += 1
+        for name in ("-wal", "-shm"):
+            Path(path + name).unlink(missing_ok=True)
+    assert noticed > 50
+
+
+def test_a_lost_node_is_noticed(path: str) -> None:
+    filled(path)
+    sql = sqlite3.connect(path)
+    sql.execute("DELETE FROM node WHERE name = 'topic-3'")
+    sql.commit()
+    sql.close()
+    with pytest.raises(Unavailable, match=r"is damaged: /.* children instead of"):
+        TreeDatabase(path)
+
+
+def test_a_file_without_checksums_gets_them(path: str) -> None:
+    expected = filled(path)
+    sql = sqlite3.connect(path)
+    sql.execute("ALTER TABLE node DROP COLUMN checksum")
+    sql.execute("PRAGMA user_version=1")
+    sql.commit()
+    sql.close()
+    assert contents(path) == expected
+    TreeDatabase(path).close()
+    assert contents(path) == expected
+    sql = sqlite3.connect(path)
+    assert sql.execute("PRAGMA user_version").fetchone()[0] == LAYOUT
+    sql.close()
+    TreeDatabase(path).close()

@@ -10,6 +10,9 @@ across restarts; a sequential node's number is the count of creations below its 
 creations * 2 - children, which counts deletions too (ZooKeeper's DataNode.copyStat).
 
 WAL with synchronous=FULL: a commit is on the disk before anyone is told of it.
+
+SQLite does not notice a bit that a disk turned over, unless its own structure breaks. Therefore each row carries a
+checksum, and opening reads the whole file: a replica or a name that is not what was written must not become true.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.coordination.tree import (
@@ -48,15 +53,19 @@ CREATE TABLE IF NOT EXISTS node (
     czxid INTEGER NOT NULL, mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL, ctime_ms INTEGER NOT NULL, mtime_ms INTEGER
     NOT NULL,
     version INTEGER NOT NULL, creations INTEGER NOT NULL, children INTEGER NOT NULL, owner INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
     PRIMARY KEY (parent, name)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS ephemeral ON node (owner) WHERE owner != 0;
 CREATE TABLE IF NOT EXISTS counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT OR IGNORE INTO counter VALUES ('zxid', 0), ('session', 0);
-INSERT OR IGNORE INTO node VALUES ('', '/', x'', 0, 0, 0, 0, 0, 0, 0, 0, 0);
 """
+_BROKEN = (sqlite3.Error, UnicodeDecodeError)
+"""What sqlite3 raises for a file that is not what it should be; the second where its message quotes that."""
 APPLICATION_ID = 0x0771A7EE
 """In the file's header, so that no other SQLite file is taken for a tree."""
-LAYOUT = 1
+LAYOUT = 2
+"""1 had no checksums; such a file gets them when it is opened."""
+LAYOUTS = (1, LAYOUT)
 
 
 class _Row:
@@ -104,6 +113,19 @@ _Overlay = dict[str, _Row | None]
 _COLUMNS = "data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creations, children, owner"
 
 
+def _checksum(parent: str, name: str, values: Sequence[Any]) -> int:
+    """Of a node with its place; `values` are the _COLUMNS."""
+    return zlib.crc32(values[0], zlib.crc32(f"{parent}\0{name}\0{[*values[1:]]}".encode()))
+
+
+_ZXIDS, _CHILDREN = slice(1, 4), 8
+_INSERT = f"INSERT OR REPLACE INTO node (parent, name, {_COLUMNS}, checksum) VALUES ({', '.join('?' * 13)})"
+
+
+def _with_checksum(key: tuple[str, str], values: Sequence[Any]) -> tuple[Any, ...]:
+    return (*key, *values, _checksum(*key, values))
+
+
 def _key(path: str) -> tuple[str, str]:
     return ("", "/") if path == "/" else (parent_of(path), path.rpartition("/")[2])
 
@@ -127,7 +149,7 @@ class TreeDatabase:
         try:
             self._sql = connect(path)
             self._prepare(path)
-        except sqlite3.Error as error:
+        except _BROKEN as error:
             os.close(self._lock)
             raise Unavailable("/", f"{path}: {error}") from error
         except Unavailable:
@@ -140,15 +162,31 @@ class TreeDatabase:
         self.commit()
 
     def _prepare(self, path: str) -> None:
+        application_id = self._sql.execute("PRAGMA application_id").fetchone()[0]
         fresh = self._sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if not fresh:
-            check_layout(self._sql, path)
+        if fresh and application_id == APPLICATION_ID:
+            raise damaged(path, "its tables are gone")
+        layout = LAYOUT if fresh else check_layout(self._sql, path)
+        if layout == LAYOUT and not fresh:
+            verify(self._sql, path)
         self._sql.execute("PRAGMA journal_mode=WAL")
         self._sql.execute("PRAGMA synchronous=FULL")
-        self._sql.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT")
+        if layout == 1:
+            self._add_checksums()
         if fresh:
+            self._sql.executescript(f"BEGIN IMMEDIATE; {SCHEMA}")
+            self._sql.execute(_INSERT, _with_checksum(("", "/"), (b"", *[0] * 9)))
             self._sql.execute(f"PRAGMA application_id={APPLICATION_ID}")
             self._sql.execute(f"PRAGMA user_version={LAYOUT}")
+            self._sql.execute("COMMIT")
+
+    def _add_checksums(self) -> None:
+        self._sql.execute("BEGIN IMMEDIATE")
+        self._sql.execute("ALTER TABLE node ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
+        rows = self._sql.execute(f"SELECT parent, name, {_COLUMNS} FROM node").fetchall()
+        self._sql.executemany(_INSERT, (_with_checksum((parent, name), values) for parent, name, *values in rows))
+        self._sql.execute(f"PRAGMA user_version={LAYOUT}")
+        self._sql.execute("COMMIT")
 
     def _counter(self, name: str) -> int:
         value: int = self._sql.execute("SELECT value FROM counter WHERE name = ?", (name,)).fetchone()[0]
@@ -294,8 +332,8 @@ class TreeDatabase:
         if gone:
             self._sql.executemany("DELETE FROM node WHERE parent = ? AND name = ?", gone)
         self._sql.executemany(
-            "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*_key(path), *row.values()) for path, row in self._pending.items() if row is not None],
+            _INSERT,
+            [_with_checksum(_key(path), row.values()) for path, row in self._pending.items() if row is not None],
         )
         self._pending.clear()
 
@@ -333,27 +371,80 @@ def read_nodes(path: str, root: str = "/") -> list[tuple[str, Node]]:
     """
     sql = connect(path, read_only=True)
     try:
-        check_layout(sql, path)
-        found = sql.execute(f"SELECT parent, name, {_COLUMNS} FROM node").fetchall()
+        rows = _without_checksums(sql) if check_layout(sql, path) == 1 else _checked(sql, path)
+        below = root.rstrip("/") + "/"
+        nodes = []
+        for parent, name, values in rows:
+            where = "/" if parent == "" else join(parent, name)
+            if where == root or where.startswith(below):
+                row = _Row(values)
+                nodes.append((where, Node(row.data, row.stat())))
     finally:
         sql.close()
-    below = root.rstrip("/") + "/"
-    nodes = []
-    for parent, name, *values in found:
-        where = "/" if parent == "" else join(parent, name)
-        if where == root or where.startswith(below):
-            row = _Row(values)
-            nodes.append((where, Node(row.data, row.stat())))
-    return sorted(nodes)
+    return sorted(nodes, key=lambda pair: pair[0])
 
 
-def check_layout(sql: sqlite3.Connection, path: str) -> None:
-    """Raises Unavailable unless the file is a tree in the layout of this version."""
+_Rows = Iterable[tuple[str, str, list[Any]]]
+
+
+def _without_checksums(sql: sqlite3.Connection) -> _Rows:
+    return (
+        (parent, name, values) for parent, name, *values in sql.execute(f"SELECT parent, name, {_COLUMNS} FROM node")
+    )
+
+
+def _checked(sql: sqlite3.Connection, path: str) -> Iterator[tuple[str, str, list[Any]]]:
+    """All nodes; Unavailable for one that is not what was written."""
+    try:
+        for parent, name, *values, checksum in sql.execute(f"SELECT parent, name, {_COLUMNS}, checksum FROM node"):
+            if not isinstance(values[0], bytes) or _checksum(parent, name, values) != checksum:
+                raise damaged(path, f"the node {name!r} below {parent!r} is not what was written")
+            yield parent, name, values
+    except _BROKEN as error:
+        raise damaged(path, str(error)) from error
+
+
+def verify(sql: sqlite3.Connection, path: str) -> None:
+    """Raises Unavailable unless every node is what was written, and none is missing."""
+    try:
+        problem = sql.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise damaged(path, " ".join(problem.split()))
+        children: Counter[str] = Counter()
+        promised: dict[str, int] = {}
+        last = 0
+        for parent, name, values in _checked(sql, path):
+            children[parent] += 1
+            promised["/" if parent == "" else join(parent, name)] = values[_CHILDREN]
+            last = max(last, *values[_ZXIDS])
+        if "/" not in promised:
+            raise damaged(path, "the root is gone")
+        for where in promised.keys() | children.keys() - {""}:
+            if children[where] != promised.get(where):
+                raise damaged(path, f"{where} has {children[where]} children instead of {promised.get(where)}")
+        counters = dict(sql.execute("SELECT name, value FROM counter").fetchall())
+    except _BROKEN as error:
+        raise damaged(path, str(error)) from error
+    zxid, session = counters.get("zxid"), counters.get("session")
+    if not isinstance(zxid, int) or not isinstance(session, int) or zxid < last or session < 0:
+        raise damaged(path, f"its counters are {counters}, after transaction {last}")
+
+
+def damaged(path: str, what: str) -> Unavailable:
+    """The error for a file that a disk has changed."""
+    return Unavailable(
+        "/", f"{path} is damaged: {what}. Put a copy of it in its place; the logs are not touched by this"
+    )
+
+
+def check_layout(sql: sqlite3.Connection, path: str) -> int:
+    """The layout. Raises Unavailable unless the file is a tree in one that this version reads."""
     if sql.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise Unavailable("/", f"{path} is not a coordination tree")
-    layout = sql.execute("PRAGMA user_version").fetchone()[0]
-    if layout != LAYOUT:
+    layout: int = sql.execute("PRAGMA user_version").fetchone()[0]
+    if layout not in LAYOUTS:
         raise Unavailable("/", f"{path} has layout {layout}, this version reads {LAYOUT}")
+    return layout
 
 
 def _check_version(path: str, row: _Row | None, expected: int) -> None:

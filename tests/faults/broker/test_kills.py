@@ -105,9 +105,17 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
             for topic in (PLAIN, COPIED)
             for index, offset in enumerate(victim.ends(client, topic, PARTITIONS, committed=False))
         }
-    for reader in readers:
-        eventually(f"{reader.name} at the end", lambda reader=reader: reader.reached(last))  # type: ignore[misc]
-        reader.end()
+        for reader in readers:
+            eventually(
+                f"{reader.name} at the end",
+                lambda reader=reader: reader.reached(last),  # type: ignore[misc]
+                facts=lambda reader=reader: (  # type: ignore[misc]
+                    reader.position,
+                    victim.facts(client, {PLAIN: PARTITIONS, COPIED: PARTITIONS}),
+                    copier.thrown_out,
+                ),
+            )
+            reader.end()
     history = [operation for one in everybody for operation in one.history]
     return Run(victim, writers, copier, readers, committer, churns, history)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Brokers
@@ -71,13 +72,27 @@ class Victim:
         states = {row.transactional_id: row.transaction_state for row in answer.transaction_states}
         return [name for name, state in states.items() if state in ("Ongoing", "PrepareCommit", "PrepareAbort")]
 
+    def facts(self, client: Client, topics: Mapping[str, int]) -> dict[str, object]:
+        """What explains why somebody waits: ends, open transactions and producers."""
+        ends = {
+            topic: [self.ends(client, topic, count, committed=level) for level in (True, False)]
+            for topic, count in topics.items()
+        }
+        rows = [TopicRequest(name=topic, partition_indexes=[*range(count)]) for topic, count in topics.items()]
+        described = client.call(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=rows))
+        return {"ends": ends, "open": self.open_transactions(client), "producers": described}
+
     def connect(self) -> contextlib.AbstractContextManager[Client]:
         return connect(self.broker)
 
 
-def eventually(what: str, holds: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Asks again and again: what is waited for is told to nobody outside of the broker."""
+def eventually(
+    what: str, holds: Callable[[], bool], timeout_s: float = 60, facts: Callable[[], object] = lambda: ""
+) -> None:
+    """Asks again and again: what is waited for is told to nobody outside of the broker. `facts` are told if it does
+    not come true.
+    """
     deadline = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
+        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s: {facts()}"
         time.sleep(0.02)
