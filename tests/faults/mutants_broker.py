@@ -1,0 +1,118 @@
+"""What a broker promises to clients, groups and transactions: each promise broken once."""
+
+from tests.faults.mutants import Mutant
+
+PARTITION = "tests/replication/test_partition.py"
+INTERNAL = "tests/replication/test_internal_topic.py"
+DELAYS = "tests/faults/broker/test_delays.py"
+
+MUTANTS = (
+    Mutant(
+        "broker.ack-before-high-watermark",
+        "python/ottla/replication/partition.py",
+        "return last_offset < self.log.high_watermark and (not",
+        "return (not",
+        pytest=(f"{PARTITION}::test_with_followers_the_high_watermark_waits_for_them", PARTITION),
+    ),
+    Mutant(
+        "broker.ack-before-the-disk",
+        "python/ottla/replication/partition.py",
+        "return self.flush_on_acks_all and self.state is not None and len(self.state.replicas) == 1",
+        "return False",
+        pytest=(f"{PARTITION}::test_acks_all_on_one_replica_waits_for_the_disk",),
+    ),
+    Mutant(
+        "broker.ack-though-the-write-failed",
+        "python/ottla/replication/turn.py",
+        "            if lost:\n",
+        "            if False:\n",
+        pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
+    ),
+    Mutant(
+        "broker.commit-answered-at-local-append",
+        "python/ottla/replication/internal_topic.py",
+        "        if self._is_safe_at_once:\n",
+        "        if True:\n",
+        pytest=(
+            f"{INTERNAL}::test_an_append_waits_for_as_many_acks_as_are_required",
+            "tests/group/test_coordinator.py::test_a_commit_that_is_not_safe_is_not_visible",
+        ),
+    ),
+    Mutant(
+        "broker.coordinator-loads-all-but-the-last-batch",
+        "python/ottla/replication/internal_topic.py",
+        "        self._end = partition.log.end_offset\n",
+        "        self._end = partition.log.end_offset - 1\n",
+        pytest=(f"{INTERNAL}::test_what_is_appended_is_on_disk_and_loads_as_it_was",),
+    ),
+    Mutant(
+        "broker.aborted-commits-count-after-a-restart",
+        "python/ottla/group/loading.py",
+        "        if not is_commit:\n            return\n",
+        "",
+        pytest=("tests/group/test_loading.py::test_a_transaction_counts_when_it_commits",),
+    ),
+    Mutant(
+        "broker.fetch-forgets-the-epoch",
+        "python/ottla/replication/partition.py",
+        "        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:\n",
+        "        if False:\n",
+        pytest=("tests/broker/test_produce_fetch.py::test_unknown_partitions_and_stale_epochs",),
+    ),
+    Mutant(
+        "broker.replaced-producer-may-commit",
+        "python/ottla/transaction/transaction.py",
+        "        if epoch != self.epoch:\n            raise ProducerFenced\n",
+        "",
+        pytest=(f"{DELAYS}::test_the_commit_of_a_replaced_producer_arrives_in_the_next_transaction",),
+    ),
+    Mutant(
+        "broker.newer-producer-does-not-raise-the-epoch",
+        "python/ottla/transaction/transaction.py",
+        "            self.epoch += 1\n",
+        "",
+        pytest=("tests/transaction/test_transaction.py::test_a_newer_producer_aborts_and_fences",),
+    ),
+    Mutant(
+        "broker.verification-forgets-the-epoch",
+        "python/ottla/transaction/transaction.py",
+        "        elif epoch != self.epoch:\n            # Not",
+        "        elif False:\n            # Not",
+        pytest=("tests/transaction/test_transaction.py::test_verification",),
+    ),
+    Mutant(
+        "broker.stable-offset-ignores-open-transactions",
+        "python/ottla/replication/partition.py",
+        "        return self.log.last_stable_offset\n",
+        "        return self.log.high_watermark\n",
+        pytest=(f"{DELAYS}::test_the_commit_of_a_replaced_producer_arrives_in_the_next_transaction",),
+    ),
+    Mutant(
+        "broker.transaction-completes-before-its-markers",
+        "python/ottla/transaction/outbox.py",
+        "        ending.transaction.markers_written(list(partitions))\n",
+        "        ending.transaction.markers_written(list(ending.transaction.partitions))\n",
+        pytest=("tests/transaction/test_model.py::test_any_order_of_events",),
+    ),
+    Mutant(
+        "broker.protocol-named-twice-counts-twice",
+        "python/ottla/group/roster.py",
+        "        self._supported.update({name for name, _ in member.protocols})\n",
+        "        self._supported.update(name for name, _ in member.protocols)\n",
+        pytest=("tests/faults/broker/test_found.py::test_a_protocol_that_is_named_twice",),
+    ),
+    Mutant(
+        "broker.tree-without-checksums",
+        "python/ottla/coordination/database.py",
+        " or _checksum(parent, name, values) != checksum:\n",
+        ":\n",
+        pytest=("tests/coordination/test_database.py::test_a_flipped_bit_is_noticed_or_changes_nothing",),
+    ),
+    Mutant(
+        "broker.fetch-below-zero-is-an-internal-error",
+        "python/ottla/broker/api/k01_fetch.py",
+        "        except OverflowError:",
+        "        except ZeroDivisionError:",
+        pytest=("tests/faults/broker/test_found.py::test_a_fetch_of_less_than_nothing",),
+    ),
+)
