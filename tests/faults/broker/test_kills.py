@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.broker.conftest import Client as BrokerClient
 from tests.faults.broker import settings
 from tests.faults.broker.load import (
     CLIENT,
@@ -96,8 +98,8 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
         one.end()
     with victim.connect() as client:
         ends = dict(zip(range(PARTITIONS), victim.ends(client, PLAIN, PARTITIONS, committed=True), strict=True))
-        caught_up(victim, "copier", ends)
-        caught_up(victim, "committer", ends)
+        for group in ("copier", "committer"):
+            caught_up(victim, client, copier, group, ends)
         copier.end()
         committer.end()
         last = {
@@ -120,18 +122,25 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
     return Run(victim, writers, copier, readers, committer, churns, history)
 
 
-def caught_up(victim: Victim, group: str, ends: dict[int, int]) -> None:
+def caught_up(victim: Victim, client: BrokerClient, copier: Copier, group: str, ends: dict[int, int]) -> None:
     """Waits until the group has committed all there is."""
-    asker = ck.Consumer({"bootstrap.servers": victim.bootstrap, **CLIENT, **CONSUMER, "group.id": group})
-    places = [ck.TopicPartition(PLAIN, index) for index in ends]
 
-    def holds() -> bool:
-        return all(place.offset >= ends[place.partition] for place in asker.committed(places, 30))
+    def commits(stable: bool) -> dict[int, tuple[int, int]]:
+        topics = [OffsetFetchRequestTopic(PLAIN, [*ends])]
+        request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
+        answer = client.call(OFFSET_FETCH, request, 7)
+        rows = answer.topics[0].partitions if answer.topics else []
+        return {row.partition_index: (row.error_code, row.committed_offset) for row in rows}
 
-    try:
-        eventually(f"the end of {group}", holds)
-    finally:
-        asker.close()
+    def facts() -> object:
+        topics = {PLAIN: PARTITIONS, COPIED: PARTITIONS, "__consumer_offsets": 2}
+        return ends, commits(True), commits(False), copier.transactions, copier.thrown_out, victim.facts(client, topics)
+
+    eventually(
+        f"the end of {group}",
+        lambda: all(commits(True).get(index, (0, -1)) >= (0, end) for index, end in ends.items()),
+        facts=facts,
+    )
 
 
 @pytest.fixture(scope="module")
