@@ -38,7 +38,8 @@ ORDERED = {"FetchablePartitionResponse"}
 PATIENCE_S = 30.0
 
 #: Where these are in a batch.
-CRC, PRODUCER_ID = slice(17, 21), slice(43, 51)
+NOTHING = b"\xff" * 8
+MAGIC, CRC, ATTRIBUTES, TIMES, PRODUCER_ID = 16, slice(17, 21), 22, slice(27, 43), slice(43, 51)
 
 WORDS = "words"
 CLOSED = "the connection is closed"
@@ -159,13 +160,19 @@ class Talk:
 
 
 def records(data: bytes) -> bytes:
-    """Batches without the producer ids in them, and then without the checksum."""
+    """Batches without the producer ids and the times of markers in them, and then without the checksum; and without the
+    part of a message, or the message of no sense, with which Kafka fills what it converted up to what it had announced.
+    """
     start, result = 0, bytearray(data)
-    while start + PRODUCER_ID.stop <= len(data):
-        if any(byte != 0xFF for byte in data[start:][PRODUCER_ID]):
-            for part in (CRC, PRODUCER_ID):
+    while start + 12 <= len(data):
+        end = start + 12 + int.from_bytes(data[start + 8 : start + 12])
+        if data[start : start + 8] == NOTHING or end > len(data):
+            return bytes(result[:start])
+        if data[start + MAGIC] == 2 and data[start:end][PRODUCER_ID] != NOTHING:
+            is_control = data[start + ATTRIBUTES] & 0x20
+            for part in (CRC, PRODUCER_ID, TIMES) if is_control else (CRC, PRODUCER_ID):
                 result[start + part.start : start + part.stop] = bytes(part.stop - part.start)
-        start += 12 + int.from_bytes(data[start + 8 : start + 12])
+        start = end
     return bytes(result)
 
 

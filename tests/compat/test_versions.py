@@ -138,12 +138,12 @@ def test_every_advertised_version_is_answered_in_its_form(broker: Broker) -> Non
 
 def test_what_is_advertised_is_what_kafka_2_7_advertises(broker: Broker) -> None:
     """What 2.7 has, and no higher minimum: clients never check it (see RANGES in test_tools). Besides, a few later ones
-    from which no client infers a release (KIP-664, KIP-700).
+    from which no client infers a release (KIP-664 and the form of WriteTxnMarkers that its tools speak, KIP-700).
     """
     kafka_2_7 = {0: 8, 1: 12, 2: 5, 3: 9, 4: 4, 5: 3, 6: 6, 7: 3, 8: 8, 9: 7, 10: 3, 11: 7, 12: 4, 13: 4, 14: 5, 15: 5}
-    kafka_2_7 |= {16: 4, 17: 1, 18: 3, 19: 6, 20: 5, 21: 2, 22: 4, 23: 3, 24: 2, 25: 2, 26: 2, 27: 1, 28: 3, 29: 2}
+    kafka_2_7 |= {16: 4, 17: 1, 18: 3, 19: 6, 20: 5, 21: 2, 22: 4, 23: 3, 24: 2, 25: 2, 26: 2, 27: 0, 28: 3, 29: 2}
     kafka_2_7 |= {30: 2, 31: 2, 32: 3, 33: 1, 34: 1, 35: 2, 36: 2, 37: 3, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2}
     kafka_2_7 |= {44: 1} | dict.fromkeys(range(45, 58), 0)
-    kafka_2_7 |= {60: 0, 61: 0, 65: 0, 66: 1}
+    kafka_2_7 |= {27: 1, 60: 0, 61: 0, 65: 0, 66: 1}
     seen = advertised(broker)
     assert {key: (0, kafka_2_7[key]) for key in seen} == {key: (span[0], span[-1]) for key, span in seen.items()}

@@ -7,7 +7,7 @@ never announced the partition, would otherwise open a transaction that nobody en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ottla.errors import (
     ConcurrentTransactions,
@@ -23,8 +23,6 @@ from ottla.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from ottla._core import ProduceRequest
     from ottla.broker.broker import Broker
 
@@ -39,15 +37,6 @@ RETRIABLE = frozenset(
         NotCoordinator,
     )
 )
-
-
-class Transactions(Protocol):
-    """What a transaction coordinator tells."""
-
-    def verify(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[tuple[str, int]]
-    ) -> dict[tuple[str, int], int]:
-        """For each partition 0 if it is in the producer's open transaction, else an error code."""
 
 
 class Verified:
@@ -85,23 +74,14 @@ def verify(broker: Broker, produce: ProduceRequest) -> Verified:
             asked[index] = (topic, number)
             verified.guards[index] = guard
     if asked:
-        answers = _ask(broker, produce.transactional_id, producer_id, epoch, asked.values())
+        answers = broker.transactions.verify(produce.transactional_id, producer_id, epoch, asked.values())
         for index, (topic, number) in asked.items():
-            if error := answers.get((topic, number), CoordinatorNotAvailable.code):
+            if error := answers[topic, number]:
                 verified.errors[index] = _as_producers_know_it(error)
                 if error not in RETRIABLE:
                     log = broker.replicas.partitions[topic, number].log
                     log.refuse_verification(producer_id, verified.guards[index])
     return verified
-
-
-def _ask(
-    broker: Broker, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], int]:
-    transactions: Transactions | None = getattr(broker, "transactions", None)
-    if transactions is None:
-        return {}
-    return transactions.verify(transactional_id, producer_id, epoch, partitions)
 
 
 def _as_producers_know_it(error: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.compat.conversations.common import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -281,3 +283,88 @@ def coordinators(talk: Talk) -> None:
         for key, kind in (("g", 0), ("", 0), ("x", 1), ("", 1)):
             talk.ask(FIND_COORDINATOR, version, key=key, key_type=kind)
     talk.ask(FIND_COORDINATOR, 0, key="")
+
+
+def several_members(talk: Talk) -> None:
+    """Who leads, who is waited for, and what a change of one member means for the others."""
+    talk.coordinator("sv")
+
+    def join(by: str, member: str = "", version: int = 3, **fields: object) -> None:
+        talk.send(JOIN, version, by=by, **joining("sv", member, rebalance_timeout_ms=20_000, **fields))
+
+    def state(name: str) -> None:
+        def is_in(answer: Any) -> bool:
+            return answer.groups[0].group_state == name
+
+        talk.unheard(DESCRIBE_GROUPS, 0, is_in, groups=["sv"])
+        talk.ask(DESCRIBE_GROUPS, 5, groups=["sv"])
+
+    def sync(by: str, member: str, generation: int, **fields: object) -> None:
+        talk.send(SYNC, 4, by=by, group_id="sv", generation_id=generation, member_id=member, **fields)
+
+    join("a")
+    a = talk.receive("a").member_id
+    join("b", protocols=[RANGE, ROUND])
+    state("PreparingRebalance")
+    talk.ask(HEARTBEAT, 3, by="a", group_id="sv", generation_id=1, member_id=a)
+    talk.ask(SYNC, 3, by="a", group_id="sv", generation_id=1, member_id=a)
+    join("a", a, protocols=[RANGE, ROUND])
+    talk.receive("a")
+    b = talk.receive("b").member_id
+    state("CompletingRebalance")
+    talk.ask(HEARTBEAT, 3, by="b", group_id="sv", generation_id=2, member_id=b)
+    talk.ask(HEARTBEAT, 3, by="b", group_id="sv", generation_id=1, member_id=b)
+    commit(talk, group_id="sv", generation_id=2, member_id=b)
+    sync("b", b, 2)
+    join("b2", b, protocols=[RANGE, ROUND])  # nothing changed: the answer of before
+    talk.receive("b2")
+    sync("a", a, 2, assignments=[{"member_id": a, "assignment": b"A"}])
+    talk.receive("a")
+    talk.receive("b")
+    state("Stable")
+    join("b2", b, protocols=[RANGE, ROUND])
+    talk.receive("b2")
+    join("b2", b, protocols=[RANGE])  # another subscription: everybody joins again
+    state("PreparingRebalance")
+    talk.ask(HEARTBEAT, 3, by="a", group_id="sv", generation_id=2, member_id=a)
+    talk.ask(LEAVE, 3, by="b", group_id="sv", members=[{"member_id": b}, {"member_id": "x"}])
+    state("PreparingRebalance")
+    join("a", a, protocols=[RANGE, ROUND])
+    talk.receive("a")
+    sync("a", a, 3, assignments=[{"member_id": "gone", "assignment": b"A"}])
+    talk.receive("a")
+    join("a", a, protocols=[RANGE, ROUND])  # the leader, with nothing new: a rebalance all the same
+    talk.receive("a")
+    state("CompletingRebalance")
+    talk.ask(JOIN, 3, by="b", **joining("sv", protocol_type="connect"))
+    talk.ask(JOIN, 3, by="b", **joining("sv", protocols=[{"name": "other", "metadata": b""}]))
+    talk.ask(LEAVE, 1, by="b", group_id="sv", member_id=a)
+    state("Empty")
+    talk.ask(JOIN, 3, by="b", **joining("sv", protocol_type="connect", rebalance_timeout_ms=1000))
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["sv"])
+    talk.ask(OFFSET_DELETE, 0, group_id="sv", topics=[{"name": "t", "partitions": [{"partition_index": 0}]}])
+
+
+def static_rebalances(talk: Talk) -> None:
+    talk.coordinator("sr")
+    static = {"rebalance_timeout_ms": 20_000, "session_timeout_ms": 30_000}
+    first = talk.ask(JOIN, 7, by="a", **joining("sr", group_instance_id="a", **static)).member_id
+    one = {"group_id": "sr", "generation_id": 1, "group_instance_id": "a"}
+    rows = [{"member_id": first, "assignment": b"1"}]
+    talk.ask(JOIN, 7, by="a2", **joining("sr", group_instance_id="a", **static))  # while it completes
+    talk.ask(SYNC, 4, by="a", **one, member_id=first, assignments=rows)
+    back = talk.ask(JOIN, 7, by="a2", **joining("sr", group_instance_id="a", **static)).member_id
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["sr"])
+    talk.ask(
+        SYNC,
+        4,
+        by="a2",
+        **{**one, "generation_id": 3},
+        member_id=back,
+        assignments=[{"member_id": back, "assignment": b"3"}],
+    )
+    talk.ask(JOIN, 7, by="a2", **joining("sr", back, group_instance_id="a", **static))
+    talk.ask(JOIN, 7, by="a3", **joining("sr", group_instance_id="a", protocols=[ROUND], **static))
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["sr"])
+    talk.ask(LEAVE, 4, group_id="sr", members=[{"member_id": back}, {"group_instance_id": "a"}])
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["sr"])

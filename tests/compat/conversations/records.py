@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ottla import _core
 from tests.compat.conversations.common import (
     DELETE_RECORDS,
     FETCH,
@@ -175,3 +178,65 @@ def delete_records(talk: Talk) -> None:
     talk.ask(DELETE_RECORDS, 2, topics=[{"name": "dr", "partitions": [row]}], timeout_ms=0)
     fetch(talk, "dr", offset=1)
     fetch(talk, "dr", offset=3)
+
+
+def old_formats(talk: Talk) -> None:
+    """Message sets, and batches for those who only know message sets."""
+    talk.topic("om-2")
+    talk.topic("om-1", message_format_version="0.10.2")
+    talk.topic("om-0", message_format_version="0.9.0")
+    talk.topic("om-stamped", message_format_version="0.10.2", message_timestamp_type="LogAppendTime")
+    rows = [(TIME, b"k", b"v"), (TIME + 5, None, b"w"), (TIME + 3, b"k", None)]
+    for topic in ("om-2", "om-1", "om-0"):
+        for version in range(9):
+            if version < 3:
+                data = _core.encode_messages(rows, magic=1 if version == 2 else 0)
+                talk.ask(PRODUCE, version, acks=1, timeout_ms=5000, topics=produced(topic, data))
+            else:
+                produce(talk, topic, batch(b"x", b"y"), version)
+        for version in range(13):
+            for offset in (0, 1, 5, 14):
+                if version < 3:
+                    part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+                    asked = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0}
+                    talk.ask(FETCH, version, **asked, topics=[{"topic": topic, "partitions": [part]}])
+                else:
+                    fetch(talk, topic, version, offset=offset)
+        for timestamp in (TIME - 1, TIME, TIME + 1, TIME + 4, TIME + 5, TIME + 6):
+            row = {"partition_index": 0, "timestamp": timestamp}
+            for version in (0, 1, 5):
+                talk.ask(LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": [row]}])
+    for version in range(3):
+        for data in (_core.encode_messages(rows, magic=min(2 - version, 1)), batch(b"x")):
+            talk.ask(PRODUCE, version, acks=1, timeout_ms=5000, topics=produced("om-2", data))
+    produce(talk, "om-2", _core.encode_messages(rows, magic=1), 3)
+
+
+def produced(topic: str, data: bytes) -> list[dict[str, Any]]:
+    return [{"name": topic, "partitions": [{"partition_index": 0, "records": data}]}]
+
+
+def times(talk: Talk) -> None:
+    """Offsets by time, over several batches whose times go up and down."""
+    talk.topic("ti")
+    talk.topic("ti-append", message_timestamp_type="LogAppendTime")
+    for stamps in ((5, 9, 7), (3,), (20, 11), (15, 16), (16,)):
+        builder = _core.BatchBuilder()
+        for stamp in stamps:
+            builder.append(stamp, None, b"x")
+        produce(talk, "ti", builder.finish())
+    for stamp in range(22):
+        row = {"partition_index": 0, "timestamp": stamp}
+        for version in (0, 1, 4):
+            talk.ask(LIST_OFFSETS, version, replica_id=-1, topics=[{"name": "ti", "partitions": [row]}])
+    for stamp in (-1, -2, 0, 1 << 62):
+        row = {"partition_index": 0, "timestamp": stamp}
+        talk.ask(LIST_OFFSETS, 5, replica_id=-1, topics=[{"name": "ti-append", "partitions": [row]}])
+    row = {"partition_index": 0, "offset": 4}
+    talk.ask(DELETE_RECORDS, 1, topics=[{"name": "ti", "partitions": [row]}], timeout_ms=5000)
+    for stamp in (-2, 0, 3, 10, 12, 21):
+        row = {"partition_index": 0, "timestamp": stamp}
+        for version in (0, 5):
+            talk.ask(LIST_OFFSETS, version, replica_id=-1, topics=[{"name": "ti", "partitions": [row]}])
+    fetch(talk, "ti", offset=3)
+    fetch(talk, "ti", offset=5)

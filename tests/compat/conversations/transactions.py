@@ -164,3 +164,94 @@ def transactional_offsets(talk: Talk) -> None:
     )
     talk.ask(OFFSET_FETCH, 7, group_id="to", topics=None, require_stable=True)
     talk.ask(DESCRIBE_GROUPS, 5, groups=["to"])
+
+
+def fences(talk: Talk) -> None:
+    """A second producer with the same transactional id, while the first has a transaction open."""
+    talk.topic("fc")
+    talk.coordinator("fc", 1)
+    parts = [{"name": "fc", "partitions": [0]}]
+    old = {"transactional_id": "fc", **producing(talk, "fc")}
+    talk.ask(ADD_PARTITIONS, 2, **old, topics=parts)
+    batch_of_old = {"producer_id": old["producer_id"], "producer_epoch": old["producer_epoch"], "transactional": True}
+    produce(talk, "fc", batch(b"a", **batch_of_old, base_sequence=0), transactional_id="fc")
+    init = {"transactional_id": "fc", "transaction_timeout_ms": 60_000}
+    talk.ask(INIT_PRODUCER_ID, 4, **init)
+    talk.unheard(INIT_PRODUCER_ID, 4, lambda answer: answer.error_code != 51, **init)
+    producing(talk, "fc")
+    for version in range(3):
+        talk.ask(ADD_PARTITIONS, version, **old, topics=parts)
+        talk.ask(ADD_OFFSETS, version, **old, group_id="fc")
+        talk.ask(END_TXN, version, **old, committed=True)
+    for version in (2, 3, 4):
+        fields = {"producer_id": old["producer_id"], "producer_epoch": old["producer_epoch"]} if version > 2 else {}
+        talk.ask(INIT_PRODUCER_ID, version, **init, **fields)
+    for version in (6, 8):
+        produce(talk, "fc", batch(b"b", **batch_of_old, base_sequence=1), version, transactional_id="fc")
+    fetch(talk, "fc", isolation_level=1)
+    fetch(talk, "fc", 4, isolation_level=1)
+
+
+def markers(talk: Talk) -> None:
+    """What coordinators send: also to partitions where the producer has nothing, or was never seen."""
+    talk.topic("mk", 2)
+    talk.coordinator("mk", 1)
+    me = {"transactional_id": "mk", **producing(talk, "mk")}
+    ours = {"producer_id": me["producer_id"], "producer_epoch": me["producer_epoch"]}
+    talk.ask(ADD_PARTITIONS, 2, **me, topics=[{"name": "mk", "partitions": [0]}])
+    produce(talk, "mk", batch(b"a", **ours, base_sequence=0, transactional=True), transactional_id="mk")
+
+    def write(producer_id: int, epoch: int, coordinator_epoch: int, partition: int, commit: bool) -> None:
+        row = {"producer_id": producer_id, "producer_epoch": epoch, "coordinator_epoch": coordinator_epoch}
+        topics = [{"name": "mk", "partition_indexes": [partition]}, {"name": "none", "partition_indexes": [0]}]
+        talk.ask(WRITE_TXN_MARKERS, 0, markers=[{**row, "transaction_result": commit, "topics": topics}])
+
+    for commit in (False, True):
+        write(me["producer_id"], me["producer_epoch"], 0, 7, True)
+        write(me["producer_id"], me["producer_epoch"], 0, 1, commit)
+        write(me["producer_id"], me["producer_epoch"], 0, 0, False)
+        write(me["producer_id"], me["producer_epoch"], -1, 0, False)
+        write(1 << 40, 0, 0, 0, True)
+    write(me["producer_id"], 7, 0, 1, True)
+    write(me["producer_id"], 6, 0, 1, True)
+    write(me["producer_id"], 7, 5, 1, True)
+    write(me["producer_id"], 7, 4, 1, True)
+    fetch(talk, "mk")
+    fetch(talk, "mk", partition=1)
+    fetch(talk, "mk", isolation_level=1)
+
+
+def sequences(talk: Talk) -> None:
+    """Idempotent producers: repeated, skipped and wrapped sequence numbers, and epochs."""
+    talk.topic("sq", 2)
+    end = (1 << 31) - 1
+
+    def send(sequence: int, *values: bytes, producer: int = 900, epoch: int = 0, partition: int = 0) -> None:
+        data = batch(*(values or (b"a",)), producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+        produce(talk, "sq", data, partition=partition)
+
+    for sequence in (0, 1, 2, 3, 4, 5, 6):
+        send(sequence)
+    for sequence in (6, 5, 2, 1, 0, 8, 7):
+        send(sequence)
+    send(6, b"a", b"b")
+    send(8, b"a", b"b")
+    send(9, b"b")
+    send(8, b"a")
+    send(8, b"a", b"b")
+    send(1, epoch=1)
+    send(0, epoch=1)
+    send(10, epoch=0)
+    send(1, epoch=3)
+    send(0, epoch=3)
+    send(end, producer=901)
+    send(0, producer=901)
+    send(1, producer=901)
+    send(end - 1, b"a", b"b", b"c", producer=902)
+    send(1, producer=902)
+    send(5, producer=903, epoch=5)
+    send(6, producer=903, epoch=4)
+    send(6, producer=903, epoch=5)
+    for value in (b"x", b"y"):
+        produce(talk, "sq", batch(value), partition=1)
+    fetch(talk, "sq")

@@ -73,12 +73,12 @@ def handle(broker: Broker, request: Request) -> None:
             results.append(_error(InvalidRecord) if request.api_version >= BATCHES_SINCE else (0, -1, -1, -1))
             continue
         if acks == ALL and not partition.has_enough_replicas:
-            results.append(_error(NotEnoughReplicas))
+            results.append((NotEnoughReplicas.code, -1, -1, partition.log.start_offset))
             continue
         guard = 0
         if verified is not None:
             if error := verified.errors.get(index):
-                results.append((error, -1, -1, -1))
+                results.append((error, -1, -1, partition.log.start_offset))
                 continue
             guard = verified.guards.get(index, 0)
         try:

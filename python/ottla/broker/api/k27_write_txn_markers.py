@@ -96,10 +96,8 @@ class _Answer:
         self.registered()
 
     def _tell_groups(self, index: int, marker: WritableTxnMarker) -> int:
-        groups = getattr(self._broker, "groups", None)
         try:
-            if groups is not None:
-                groups.marker_written(index, marker.producer_id, marker.transaction_result)
+            self._broker.groups.marker_written(index, marker.producer_id, marker.transaction_result)
         except Exception:
             logger.exception("the offsets of producer %d in partition %d", marker.producer_id, index)
             return UnknownServerError.code
