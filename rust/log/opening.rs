@@ -172,7 +172,8 @@ impl Opening<'_> {
                 )?);
             }
         }
-        if epochs.truncate_from_end(end_offset.max(start_offset)) && writable {
+        // An epoch that begins at the end, before its first record, stays: it is what the table is for.
+        if epochs.truncate_from_end(end_offset.max(start_offset) + 1) && writable {
             epochs.save(&self.folder)?;
         }
         Ok(Log::new(

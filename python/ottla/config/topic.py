@@ -7,6 +7,7 @@ for underlines.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import cast
 
 from ottla.config.broker import BrokerConfig
@@ -120,6 +121,7 @@ def broker_value(broker: BrokerConfig, name: str) -> Value:
     return setting.default if setting.broker_name is None else broker.get(setting.broker_name)
 
 
+@lru_cache(maxsize=64)
 def record_format(version: str) -> int:
     """The format of records that a `message.format.version` stands for: 0, 1 or 2."""
     from ottla.config.table import VERSIONS
