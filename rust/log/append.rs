@@ -1,5 +1,6 @@
 //! Appending: check, give offsets, write, note, publish; in that order, so that a failure leaves the log as it was.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::config::{LogConfig, TimestampType};
@@ -102,7 +103,7 @@ impl Log {
             let info = next.append_with(records, leader_epoch, origin, guard, now_ms)?;
             return Ok(Some(info));
         }
-        let (config, active) = (self.config(), self.active()?);
+        let (config, mut active) = (self.config(), self.active()?);
         if when != When::Now {
             writer.staged.check()?;
             let size = active.size_bytes() + writer.staged.bytes() + records.len() as u64;
@@ -117,6 +118,7 @@ impl Log {
             // Messages have their offsets in them: what is staged goes first.
             self.write_staged_by(writer);
             writer.staged.check()?;
+            active = self.active()?;
         }
         let (is_quick, first_offset) = (when != When::Now, self.end_offset());
         let mut rewritten;
@@ -138,11 +140,13 @@ impl Log {
             }
         };
         let header = &mut checked.header;
+        header.leader_epoch = leader_epoch;
         let stage = when == When::InTurn
-            && self.may_stage(writer, records.len(), header, leader_epoch, &config, now_ms)?;
+            && self.may_stage(writer, records.len(), header, &active, &config, now_ms)?;
         if !stage && when != When::Now {
             self.write_staged_by(writer);
             writer.staged.check()?;
+            active = self.active()?;
         }
         let end_offset = writer.staged.end_offset();
         let mut info = AppendInfo {
@@ -186,12 +190,11 @@ impl Log {
             stamp(records, info.base_offset, leader_epoch, None);
         }
         header.base_offset = info.base_offset;
-        header.leader_epoch = leader_epoch;
         info.last_offset = header.last_offset();
         if stage {
             self.stage(writer, records, checked);
         } else {
-            self.write(writer, records, &[(0, checked)], &config, now_ms)?;
+            self.write(writer, active, records, &[(0, checked)], &config, now_ms)?;
         }
         self.traffic
             .appended(info.last_offset + 1 - info.base_offset, records.len());
@@ -220,7 +223,8 @@ impl Log {
         now_ms: i64,
         is_quick: bool,
     ) -> Result<Option<AppendInfo>> {
-        let size = self.active()?.size_bytes() + messages.bytes.len() as u64;
+        let active = self.active()?;
+        let size = active.size_bytes() + messages.bytes.len() as u64;
         if is_quick && size > u64::from(config.segment_bytes) {
             return Ok(None);
         }
@@ -228,7 +232,14 @@ impl Log {
         let last = messages.batches.last();
         let last_offset = last.map_or(base_offset - 1, |(_, last)| last.header.last_offset());
         let is_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
-        self.write(writer, &messages.bytes, &messages.batches, config, now_ms)?;
+        self.write(
+            writer,
+            active,
+            &messages.bytes,
+            &messages.batches,
+            config,
+            now_ms,
+        )?;
         self.traffic
             .appended(last_offset + 1 - base_offset, messages.bytes.len());
         Ok(Some(AppendInfo {
@@ -287,16 +298,26 @@ impl Log {
             flush_due: false,
         };
         if !batches.is_empty() {
-            self.write(&mut writer, &records[..length], &batches, &config, now_ms)?;
+            let active = self.active()?;
+            self.write(
+                &mut writer,
+                active,
+                &records[..length],
+                &batches,
+                &config,
+                now_ms,
+            )?;
             info.flush_due = self.is_flush_due(&config, next);
         }
         Ok(info)
     }
 
-    /// Writes checked and stamped batches, then takes them into everything that knows the log's content.
+    /// Writes checked and stamped batches to the end of the `active` segment, or to the next, then takes them into everything that knows the
+    /// log's content.
     pub(super) fn write(
         &self,
         writer: &mut Writer,
+        mut active: Arc<Segment>,
         bytes: &[u8],
         batches: &[(usize, Checked)],
         config: &LogConfig,
@@ -323,7 +344,6 @@ impl Log {
         } else {
             first.header.base_offset
         };
-        let mut active = self.active()?;
         if active.should_roll(
             bytes.len(),
             0,

@@ -24,6 +24,7 @@ use super::error::{LogError, Result};
 use super::home::now_ms;
 use super::log::{Log, Writer};
 use super::prepare::Checked;
+use super::segment::Segment;
 use crate::records::BatchHeader;
 
 /// Larger batches are written by themselves: copying them costs more than a system call saves.
@@ -100,7 +101,7 @@ impl Log {
         writer: &Writer,
         bytes: usize,
         header: &BatchHeader,
-        leader_epoch: i32,
+        active: &Segment,
         config: &LogConfig,
         now_ms: i64,
     ) -> Result<bool> {
@@ -108,13 +109,13 @@ impl Log {
         let all = staged.buffers.bytes.len() + bytes;
         let alone = bytes > BATCH_BYTES_MAX
             || all > BYTES_MAX
-            || leader_epoch != writer.epoch
+            || header.leader_epoch != writer.epoch
             || header.is_transactional()
             || header.is_control()
             || header.has_producer_id() && staged.has_producer(header.producer_id);
         let next = staged.end_offset().unwrap_or_else(|| self.end_offset());
         Ok(!alone
-            && !self.active()?.should_roll(
+            && !active.should_roll(
                 all,
                 staged.buffers.batches.len(),
                 header.max_timestamp,
@@ -164,7 +165,8 @@ impl Log {
         // The role may have changed since.
         let written = self.check_epoch(epoch).and_then(|()| {
             let (bytes, batches) = (&buffers.bytes, &buffers.batches);
-            self.write(writer, bytes, batches, &self.config(), now_ms())
+            let active = self.active()?;
+            self.write(writer, active, bytes, batches, &self.config(), now_ms())
         });
         match written {
             Ok(()) => self.has_staged.store(false, Ordering::Release),
