@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ottla import wire
 from ottla._core import topic_traffic
 from ottla.metrics import families as f
+from ottla.metrics.exposition import Labels, labelled
 from ottla.metrics.families import Family
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.watching.readiness import Readiness
-    from ottla.replication.partition import Partition
+    from ottla.replication.partition import Partition, PartitionState
 
-Row: TypeAlias = tuple[Mapping[str, str], float]
+Row: TypeAlias = tuple[Mapping[str, str] | Labels, float]
 Told: TypeAlias = "tuple[Family, Iterable[Row]]"
 
 #: As the exporter writes those that `Hub.measured` tells.
@@ -54,8 +55,9 @@ class BrokerMetrics:
             yield from _requests(broker)
             yield from self._load(broker)
             yield from _waiting(broker)
-            yield from _replicas(broker)
-            yield from _logs(broker)
+            names = _Partitions()
+            yield from _replicas(broker, names)
+            yield from _logs(broker, names)
             yield from _directories(broker)
             yield from _controller(broker)
             yield from _groups(broker)
@@ -137,36 +139,54 @@ def _waiting(broker: Broker) -> Iterator[Told]:
     yield f.SESSION_EVICTIONS, _one(sessions.evictions_total)
 
 
-def _replicas(broker: Broker) -> Iterator[Told]:
+class _Partitions:
+    """The labels of partitions, each written once in a scrape."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], Labels] = {}
+
+    def __getitem__(self, key: tuple[str, int]) -> Labels:
+        if (labels := self._known.get(key)) is None:
+            labels = self._known[key] = labelled({"partition": str(key[1]), "topic": key[0]})
+        return labels
+
+
+def _replicas(broker: Broker, names: _Partitions) -> Iterator[Told]:
     partitions = list(broker.replicas.partitions.values())
-    led = [partition for partition in partitions if partition.is_leader and partition.state is not None]
+    led = [partition for partition in partitions if partition.is_leader]
     yield f.PARTITIONS, _one(len(partitions))
     yield f.LEADERS, _one(len(led))
     yield f.OFFLINE_REPLICAS, _one(sum(partition.is_offline for partition in partitions))
-    seen = [(_labels(partition.topic, partition.index), _health(partition)) for partition in led]
+    seen: list[tuple[Labels, Health]] = []
+
+    def rows() -> Iterator[Row]:
+        for partition in led:
+            # One that lost its role while the scrape goes on is left out.
+            if partition.state is not None:
+                seen.append((names[partition.topic, partition.index], _health(partition, partition.state)))
+                yield seen[-1][0], seen[-1][1][0]
+
+    yield f.LED[0], rows()
+    for place, family in enumerate(f.LED[1:], start=1):
+        yield family, ((labels, health[place]) for labels, health in seen)
     for family, place in ((f.UNDER_REPLICATED, 2), (f.UNDER_MIN_ISR, 3), (f.AT_MIN_ISR, 4)):
         yield family, _one(sum(health[place] for _, health in seen))
-    for place, family in enumerate(f.LED):
-        yield family, ((labels, health[place]) for labels, health in seen)
 
 
-def _labels(topic: str, index: int) -> dict[str, str]:
-    return {"partition": str(index), "topic": topic}
+#: As the families LED want it.
+Health: TypeAlias = tuple[int, int, bool, bool, bool, int]
 
 
-def _health(partition: Partition) -> tuple[int, int, bool, bool, bool, int]:
-    """As the families LED want it."""
-    state = partition.state
-    assert state is not None
+def _health(partition: Partition, state: PartitionState) -> Health:
     replicas, in_sync, least = len(state.replicas), len(state.isr), partition.min_insync_replicas
     lag = partition.log.high_watermark - partition.last_stable_offset
     return (replicas, in_sync, in_sync < replicas, in_sync < least, in_sync == least, max(0, lag))
 
 
-def _logs(broker: Broker) -> Iterator[Told]:
-    logs = [(_labels(*key), log) for key, log in broker.logs.logs.items()]
+def _logs(broker: Broker, names: _Partitions) -> Iterator[Told]:
+    logs = list(broker.logs.logs.items())
     for place, family in enumerate(f.LOGS):
-        yield family, ((labels, log.figures[place]) for labels, log in logs)
+        yield family, ((names[key], log.figures[place]) for key, log in logs)
 
 
 def _directories(broker: Broker) -> Iterator[Told]:
@@ -213,21 +233,24 @@ def _groups(broker: Broker) -> Iterator[Told]:
     yield f.LEFT_OUT, _one(max(0, count - OFFSETS_MAX))
     yield f.MEMBERS, (({"consumergroup": group.group_id}, len(group.members)) for group in groups)
 
-    committed: list[Row] = []
     lags: list[Row] = []
     sums: defaultdict[tuple[str, str], int] = defaultdict(int)
     partitions = broker.replicas.partitions
-    for group in groups:
-        for (topic, index), placed in group.offsets.committed.items():
-            partition = partitions.get((topic, index))
-            if len(committed) == OFFSETS_MAX:
-                break
-            labels = {"consumergroup": group.group_id, "topic": topic, "partition": str(index)}
-            committed.append((labels, placed.committed.offset))
-            if partition is not None and partition.is_leader:
-                lag = max(0, partition.log.high_watermark - placed.committed.offset)
-                lags.append((labels, lag))
-                sums[group.group_id, topic] += lag
-    yield f.COMMITTED, committed
+
+    def committed() -> Iterator[Row]:
+        left = OFFSETS_MAX
+        for group in groups:
+            # A copy: groups commit while the scrape goes on.
+            for (topic, index), placed in list(group.offsets.committed.items())[:left]:
+                labels = labelled({"consumergroup": group.group_id, "topic": topic, "partition": str(index)})
+                partition = partitions.get((topic, index))
+                if partition is not None and partition.is_leader:
+                    lag = max(0, partition.log.high_watermark - placed.committed.offset)
+                    lags.append((labels, lag))
+                    sums[group.group_id, topic] += lag
+                left -= 1
+                yield labels, placed.committed.offset
+
+    yield f.COMMITTED, committed()
     yield f.LAG, lags
     yield f.LAG_SUM, (({"consumergroup": group, "topic": topic}, lag) for (group, topic), lag in sums.items())

@@ -1,0 +1,73 @@
+"""`ottla doctor`: what is wrong with a cluster, seen from here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ottla.doctor.findings import Finding, Report
+
+_MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
+
+
+@click.command()
+@click.argument("target", metavar="HOST:PORT", default="127.0.0.1:9092")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
+@click.option(
+    "--write", "may_write", is_flag=True, help="Also compare clocks: writes to a topic of its own, and deletes it."
+)
+@click.option(
+    "--lag",
+    "lag_max",
+    type=click.IntRange(0),
+    default=100_000,
+    show_default=True,
+    help="From which lag on a group is late.",
+)
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(100),
+    default=5_000,
+    show_default=True,
+    metavar="MS",
+    help="How long one answer may take.",
+)
+def command(target: str, as_json: bool, may_write: bool, lag_max: int, timeout_ms: int) -> int:
+    """Look at a cluster as a client does, and say what is wrong and what to do.
+
+    Works with Ottla and with Apache Kafka, and changes nothing without --write. Ends with 0 if all is well, 1 if there
+    are warnings, 2 if there are problems.
+    """
+    import trio
+
+    from ottla.config.listeners import parse_address
+    from ottla.doctor.examine import Options, examine
+
+    try:
+        host, port = parse_address(target)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="HOST:PORT") from None
+    options = Options(timeout_s=timeout_ms / 1000, may_write=may_write, lag_max=lag_max)
+    report = trio.run(examine, host or "127.0.0.1", port, options)
+    if as_json:
+        from ottla.cli._output import print_json
+
+        print_json(report.as_json())
+    else:
+        _print(report)
+    return report.exit_code
+
+
+def _print(report: Report) -> None:
+    width = max(len(finding.check) for finding in report.findings)
+    for finding in report.findings:
+        click.echo(_line(finding, width))
+        if finding.todo:
+            click.echo(f"  {' ' * width}  → {finding.todo}")
+
+
+def _line(finding: Finding, width: int) -> str:
+    mark, color = _MARKS[finding.level]
+    return f"{click.style(mark, fg=color)} {finding.check.ljust(width)}  {finding.found}"

@@ -1,0 +1,217 @@
+"""Every broker as a client meets it: at the address that it tells clients, which is where most first steps fail."""
+
+from __future__ import annotations
+
+import trio
+
+from ottla.client.connection import Connection
+from ottla.doctor import reach
+from ottla.doctor.findings import Report, some
+from ottla.doctor.reach import Speaks
+from ottla.errors import LocalProtocolError, RemoteProtocolError, error
+from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
+from ottla.wire.schema import Api, Request, Response
+
+PRODUCE, FETCH = 0, 1
+ADVERTISED = "set advertised.listeners of that broker to a name and port that clients reach, and restart it"
+
+
+class Refused(Exception):
+    """A broker cannot or will not answer a question."""
+
+
+class Cluster:
+    """The brokers that can be reached, and what they say of the cluster."""
+
+    def __init__(self, metadata: MetadataResponse, connections: dict[int, Connection], timeout_s: float) -> None:
+        self.metadata = metadata
+        self.connections = connections
+        self.timeout_s = timeout_s
+
+    @property
+    def size(self) -> int:
+        return len(self.metadata.brokers)
+
+    async def ask(self, broker: int, api: Api[Request, Response], message: Request) -> Response:
+        """Raises Refused, OSError."""
+        return await ask(self.connections[broker], api, message, self.timeout_s)
+
+    async def ask_any(self, api: Api[Request, Response], message: Request) -> Response:
+        """Raises Refused, OSError."""
+        return await self.ask(next(iter(self.connections)), api, message)
+
+    async def ask_controller(self, api: Api[Request, Response], message: Request) -> Response:
+        """Raises Refused, OSError."""
+        controller = self.metadata.controller_id
+        if controller not in self.connections:
+            raise Refused(f"the controller, broker {controller}, is not reachable from here")
+        return await self.ask(controller, api, message)
+
+
+async def ask(connection: Connection, api: Api[Request, Response], message: Request, timeout_s: float) -> Response:
+    """Raises Refused, OSError."""
+    try:
+        with trio.fail_after(timeout_s):
+            return await connection.call(api, message)
+    except LocalProtocolError as problem:
+        raise Refused(str(problem)) from problem
+    except RemoteProtocolError as problem:
+        raise Refused(f"{api.name} was answered with what cannot be understood: {problem}") from problem
+    except trio.TooSlowError as problem:
+        raise TimeoutError(f"{api.name} was not answered within {timeout_s:g} s") from problem
+
+
+def named(code: int) -> str:
+    """An error's name."""
+    return error(code).name
+
+
+async def look(
+    report: Report, host: str, port: int, found: list[str], timeout_s: float, connections: list[Connection]
+) -> Cluster | None:
+    """The cluster of the broker at an address; None if it says nothing."""
+    try:
+        first = await Connection.connect(found[0], port, "ottla-doctor", timeout_ms=timeout_s * 1000)
+        connections.append(first)
+        metadata = await ask(first, METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False), timeout_s)
+    except (OSError, Refused, RemoteProtocolError) as problem:
+        mechanisms = await _sasl(found[0], port, timeout_s)
+        if mechanisms is not None:
+            report.problem(
+                "protocol",
+                f"this listener wants its clients to log in, by {', '.join(mechanisms)}",
+                "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and sasl.jaas.config in your clients; for the "
+                "doctor use a listener without SASL",
+            )
+        else:
+            report.problem("protocol", f"the broker does not answer Metadata: {problem}", "look at the broker's log")
+        return None
+    _versions(report, first)
+    if not metadata.brokers:
+        report.problem(
+            "brokers",
+            "the broker knows of no brokers, not even itself: no controller has told it",
+            "wait if it has just started; else the controller (itself, if it is alone) does not reach it where it says "
+            "it is: look at advertised.listeners and at its log",
+        )
+        return None
+    reached: dict[int, Connection] = {}
+    for broker in metadata.brokers:
+        connection = await _broker(report, broker, metadata, reach.is_loopback(found), timeout_s)
+        if connection is not None:
+            connections.append(connection)
+            reached[broker.node_id] = connection
+    _controller(report, metadata)
+    return Cluster(metadata, reached, timeout_s) if reached else None
+
+
+async def _sasl(address: str, port: int, timeout_s: float) -> list[str] | None:
+    """The mechanisms of a listener that answers nothing but the beginning of a login."""
+    try:
+        connection = await Connection.connect(address, port, "ottla-doctor", timeout_ms=timeout_s * 1000)
+    except (OSError, RemoteProtocolError):
+        return None
+    try:
+        answer = await ask(connection, SASL_HANDSHAKE, SaslHandshakeRequest(mechanism="ottla-doctor"), timeout_s)
+    except (OSError, Refused):
+        return None
+    finally:
+        await connection.aclose()
+    return answer.mechanisms or None
+
+
+#: (key, version): the first release that has it
+_RELEASES = (
+    ((FETCH, 13), "3.1"),
+    ((60, 0), "2.8"),
+    ((FETCH, 12), "2.7"),
+    ((45, 0), "2.4"),
+    ((FETCH, 11), "2.3"),
+    ((FETCH, 10), "2.1"),
+    ((FETCH, 7), "1.1"),
+    ((PRODUCE, 3), "0.11"),
+)
+
+
+def _versions(report: Report, connection: Connection) -> None:
+    versions = connection.protocol.versions or {}
+    release = next(
+        (release for (key, version), release in _RELEASES if versions.get(key, (0, -1))[1] >= version), "0.10"
+    )
+    lowest, highest = versions.get(PRODUCE, (0, -1))
+    if highest < 3:
+        report.warning(
+            "versions",
+            "the broker speaks like Kafka 0.10: no idempotence, no transactions, no headers",
+            "clients of today (Java 4, librdkafka 2.10 and later) refuse it: upgrade the broker",
+        )
+    elif lowest > 2:
+        report.ok("versions", f"the broker speaks like Kafka {release}; clients need to be of 0.11 or later")
+    else:
+        report.ok("versions", f"the broker speaks like Kafka {release}, with clients of any age")
+
+
+async def _broker(
+    report: Report, broker: MetadataResponseBroker, metadata: MetadataResponse, is_local: bool, timeout_s: float
+) -> Connection | None:
+    """A connection to the address that a broker tells clients."""
+    check = f"broker {broker.node_id}"
+    where = f"{broker.host}:{broker.port}"
+    if reach.is_unspecified(broker.host):
+        report.problem(check, f"it tells clients to come to {where}, which is no address of anybody", ADVERTISED)
+        return None
+    try:
+        known = await reach.addresses(broker.host)
+    except OSError:
+        hint = (
+            " (a name that perhaps only its container or its machine knows)"
+            if reach.looks_internal(broker.host)
+            else ""
+        )
+        report.problem(check, f"it tells clients to come to {where}, a name that is unknown here{hint}", ADVERTISED)
+        return None
+    if reach.is_loopback(known) and not is_local:
+        report.problem(
+            check, f"it tells clients to come to {where}: every client would look for it on its own machine", ADVERTISED
+        )
+        return None
+    try:
+        what = await reach.speaks(known[0], broker.port, timeout_s)
+        if what is not Speaks.KAFKA:
+            report.problem(check, f"at {where}, where it tells clients to come, {what.value} answers", ADVERTISED)
+            return None
+        connection = await Connection.connect(known[0], broker.port, "ottla-doctor", timeout_ms=timeout_s * 1000)
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        there = await ask(connection, METADATA, request, timeout_s)
+    except (OSError, RemoteProtocolError, Refused) as problem:
+        report.problem(
+            check,
+            f"it tells clients to come to {where}, which cannot be reached from here: {reach.why(problem)}",
+            ADVERTISED,
+        )
+        return None
+    if there.cluster_id != metadata.cluster_id:
+        await connection.aclose()
+        report.problem(
+            check,
+            f"at {where}, where it tells clients to come, a broker of another cluster answers ({there.cluster_id} "
+            f"instead of {metadata.cluster_id})",
+            ADVERTISED,
+        )
+        return None
+    only = ", from this machine only" if reach.is_loopback(known) else ""
+    report.ok(check, f"reached at {where}, where it tells clients to come{only}")
+    return connection
+
+
+def _controller(report: Report, metadata: MetadataResponse) -> None:
+    ids = [broker.node_id for broker in metadata.brokers]
+    if metadata.controller_id not in ids:
+        report.problem(
+            "controller",
+            "there is no controller: no topic can be made, no leader chosen",
+            "look at the brokers' logs and at ZooKeeper (or the quorum)",
+        )
+    else:
+        report.ok("controller", f"broker {metadata.controller_id} of {some([str(each) for each in ids])}")

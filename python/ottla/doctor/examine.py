@@ -1,0 +1,131 @@
+"""The order of the checks: from the name to the groups; each needs what those before it found."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from ottla.client.connection import Connection
+from ottla.doctor import brokers, clock, groups, partitions, settings, transactions
+from ottla.doctor.brokers import Cluster
+from ottla.doctor.findings import Report
+from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How long an answer may take, whether something may be written, and from which lag on a group is late."""
+
+    timeout_s: float = 5.0
+    may_write: bool = False
+    lag_max: int = 100_000
+
+
+async def examine(host: str, port: int, options: Options | None = None) -> Report:
+    """Everything that can be found out from here about the cluster of the broker at this address."""
+    options = options or Options()
+    report = Report(f"{host}:{port}")
+    found = await _reach(report, host, port, options)
+    if not found:
+        return report
+    async with _closing() as connections:
+        cluster = await brokers.look(report, host, port, found, options.timeout_s, connections)
+        if cluster is not None:
+            await _inside(report, cluster, options)
+    return report
+
+
+async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
+    checks: list[Any] = [
+        partitions.check_directories,
+        partitions.check_replicas,
+        settings.check_internal_topics,
+        settings.check_settings,
+        settings.check_topics,
+        transactions.check_open,
+    ]
+    for check in checks:
+        with _explained(report, check.__name__.removeprefix("check_")):
+            await check(report, cluster)
+    with _explained(report, "groups"):
+        await groups.check_groups(report, cluster, options.lag_max)
+    with _explained(report, "clock"):
+        await clock.check_clock(report, cluster, may_write=options.may_write)
+
+
+@contextlib.contextmanager
+def _explained(report: Report, check: str) -> Any:
+    """One check that cannot be made, for instance without the right to it, must not hide what the others find."""
+    try:
+        yield
+    except (OSError, trio.TooSlowError, brokers.Refused) as error:
+        report.warning(check, f"cannot be looked at: {error}", "look at the broker's log, and whether you may ask this")
+
+
+async def _reach(report: Report, host: str, port: int, options: Options) -> list[str]:
+    """The addresses that lead to a broker; none if the search ends here."""
+    try:
+        known = await addresses(host)
+    except OSError as error:
+        report.problem("name", f"{host} is unknown here: {why(error)}", "check the name, or use an address")
+        return []
+    report.ok("name", f"{host} is {', '.join(known)}")
+    listening: list[str] = []
+    failures: dict[str, str] = {}
+    for address in known:
+        try:
+            await (await connect(address, port, options.timeout_s)).aclose()
+            listening.append(address)
+        except OSError as error:
+            failures[address] = why(error)
+    if not listening:
+        each = "; ".join(f"{address}: {failure}" for address, failure in failures.items())
+        report.problem(
+            "port",
+            f"nobody listens at port {port}: {each}",
+            "is the broker running, with a `listeners` that takes connections from here? Refused: nothing listens "
+            "there; no answer: a firewall",
+        )
+        return []
+    if failures:
+        report.warning(
+            "port",
+            f"port {port} answers at {', '.join(listening)}, but not at {', '.join(failures)}",
+            f"clients try them all, which takes time: let {host} stand for the addresses where the broker listens",
+        )
+    else:
+        report.ok("port", f"port {port} takes connections")
+    what = await speaks(listening[0], port, options.timeout_s)
+    if what is Speaks.KAFKA:
+        report.ok("protocol", "a Kafka broker answers")
+        return listening
+    words = {
+        Speaks.TLS: (
+            "this port speaks TLS",
+            "set security.protocol=SSL (or SASL_SSL) in your clients, or use the port of a PLAINTEXT listener",
+        ),
+        Speaks.HTTP: ("a web server answers", "Kafka's protocol is not HTTP: use the port of the broker's `listeners`"),
+        Speaks.NOTHING: (
+            "the connection is taken, but nothing answers ApiVersions",
+            "is it a broker (ZooKeeper's port is 2181)? One of before Kafka 0.10, or one that hangs, is silent too",
+        ),
+        Speaks.ELSE: ("something answers that is not Kafka's protocol", "use the port of the broker's `listeners`"),
+    }
+    report.problem("protocol", *words[what])
+    return []
+
+
+@asynccontextmanager
+async def _closing() -> AsyncIterator[list[Connection]]:
+    connections: list[Connection] = []
+    try:
+        yield connections
+    finally:
+        with trio.CancelScope(shield=True):
+            for connection in connections:
+                await connection.aclose()

@@ -1,0 +1,73 @@
+"""Groups that do not keep up, that nobody reads for any more, or whose offsets point at what is gone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ottla.doctor.brokers import Cluster, Refused, named
+from ottla.doctor.findings import Report, some
+from ottla.doctor.offsets import Partition, offsets
+from ottla.wire.k02_list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
+from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
+
+#: Groups whose offsets are looked at.
+GROUPS_MAX = 500
+
+
+async def check_groups(report: Report, cluster: Cluster, lag_max: int) -> None:
+    """Raises OSError, Refused."""
+    committed: dict[str, dict[Partition, int]] = {}
+    states: dict[str, str] = {}
+    total = 0
+    for broker in cluster.connections:
+        answer = await cluster.ask(broker, LIST_GROUPS, ListGroupsRequest())
+        if answer.error_code:
+            raise Refused(f"broker {broker}: {named(answer.error_code)}")
+        total += len(answer.groups)
+        for listed in answer.groups[: max(0, GROUPS_MAX - len(committed))]:
+            states[listed.group_id] = listed.group_state
+            committed[listed.group_id] = await _committed(cluster, broker, listed.group_id)
+    wanted = {partition for rows in committed.values() for partition in rows}
+    ends = await offsets(cluster, wanted, LATEST_TIMESTAMP)
+    starts = await offsets(cluster, wanted, EARLIEST_TIMESTAMP)
+
+    lags: defaultdict[str, int] = defaultdict(int)
+    lost: list[str] = []
+    for group, rows in committed.items():
+        for (topic, index), offset in rows.items():
+            end, start = ends.get((topic, index)), starts.get((topic, index))
+            if end is None or start is None:
+                continue
+            lags[group] += max(0, end - max(offset, start))
+            if offset > end or offset < start:
+                lost.append(f"{group} in {topic}-{index} (at {offset}, of {start} to {end})")
+    late = sorted((group for group, lag in lags.items() if lag > lag_max), key=lambda group: -lags[group])
+    if late:
+        shown = [f"{group} ({lags[group]:,}{', nobody reads' if states[group] == 'Empty' else ''})" for group in late]
+        report.warning(
+            "groups",
+            f"{len(late)} of {total} are more than {lag_max:,} records behind: {some(shown)}",
+            "start or add consumers, or delete groups that are not needed (`ottla group delete`)",
+        )
+    if lost:
+        report.warning(
+            "groups",
+            f"{len(lost)} committed offsets are out of what is there: {some(lost)}",
+            "these consumers fell behind retention, or the topic was made anew: they will jump, to where "
+            "auto.offset.reset says",
+        )
+    if not late and not lost:
+        report.ok("groups", f"none of {total} is more than {lag_max:,} records behind")
+    if total > len(committed):
+        report.skipped("groups", f"{total - len(committed)} of {total} were not looked at")
+
+
+async def _committed(cluster: Cluster, broker: int, group: str) -> dict[Partition, int]:
+    answer = await cluster.ask(broker, OFFSET_FETCH, OffsetFetchRequest(group_id=group, topics=None))
+    return {
+        (topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.error_code == 0 and row.committed_offset >= 0
+    }

@@ -1,0 +1,371 @@
+"""`ottla doctor` against what it is for: brokers that are well, that lie, that are set up badly; and what is none."""
+
+import http.server
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from ottla.doctor import brokers as doctor_brokers
+from ottla.doctor.brokers import Cluster
+from ottla.doctor.examine import Options, examine
+from ottla.doctor.findings import Finding, Level, Report
+from ottla.doctor.partitions import check_replicas
+from ottla.wire.k03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tests.broker.conftest import batch, connect
+from tests.peers.apache import Apache
+from tests.peers.ottla import Broker, Brokers
+from tests.peers.processes import free_port
+
+QUICK = Options(timeout_s=5.0)
+
+
+def look(port: int, options: Options = QUICK, host: str = "127.0.0.1") -> Report:
+    return trio.run(examine, host, port, options)
+
+
+def of(report: Report, check: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.check == check]
+
+
+def only(report: Report, check: str, level: Level) -> Finding:
+    """The one finding of a check that is not ok."""
+    (found,) = [finding for finding in of(report, check) if finding.level is not Level.OK]
+    assert found.level is level, found
+    assert found.todo
+    return found
+
+
+def trouble(report: Report) -> list[Finding]:
+    return [finding for finding in report.findings if finding.level in (Level.WARNING, Level.PROBLEM)]
+
+
+# --- brokers that are well ---
+
+
+@pytest.fixture(scope="module")
+def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Brokers(tmp_path_factory.mktemp("well")) as brokers:
+        yield brokers()
+
+
+CHECKS = [
+    "name",
+    "port",
+    "protocol",
+    "versions",
+    "controller",
+    "disk",
+    "partitions",
+    "internal topics",
+    "settings",
+    "topics",
+    "transactions",
+    "groups",
+    "clock",
+]
+
+
+def test_a_broker_that_is_well(well: Broker) -> None:
+    report = look(well.port, Options(may_write=True))
+    assert trouble(report) == []
+    assert report.exit_code == 0
+    assert sorted({*CHECKS, f"broker {well.id}"}) == sorted({finding.check for finding in report.findings})
+    assert all(finding.level is Level.OK for finding in report.findings), report.findings
+    listed = subprocess.run(
+        [sys.executable, "-m", "ottla", "topic", "list", "-b", well.bootstrap],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (listed.returncode, "doctor" in listed.stdout) == (0, False)
+
+
+def test_it_writes_nothing_unless_it_may(well: Broker) -> None:
+    before = sorted(path.name for path in well.data.iterdir() if path.is_dir())
+    report = look(well.port)
+    assert [finding.level for finding in of(report, "clock")] == [Level.SKIPPED]
+    assert sorted(path.name for path in well.data.iterdir() if path.is_dir()) == before
+
+
+def test_the_command(well: Broker) -> None:
+    command = [sys.executable, "-m", "ottla", "doctor", well.bootstrap]
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "✓ controller" in plain.stdout
+    told = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60)
+    report = json.loads(told.stdout)
+    assert (told.returncode, report["level"], report["target"]) == (0, "ok", well.bootstrap)
+    assert {finding["check"] for finding in report["findings"]} >= set(CHECKS)
+    bad = subprocess.run([*command[:-1], f"127.0.0.1:{free_port()}"], capture_output=True, text=True, timeout=60)
+    assert (bad.returncode, "✗ port" in bad.stdout, "→" in bad.stdout) == (2, True, True)
+    usage = subprocess.run([*command[:-1], "nonsense"], capture_output=True, text=True, timeout=60)
+    assert (usage.returncode, "HOST:PORT" in usage.stderr) == (2, True)
+
+
+# --- what is no broker ---
+
+
+def test_a_name_that_nobody_knows() -> None:
+    report = look(9092, host="no-such-host.invalid")
+    assert only(report, "name", Level.PROBLEM)
+    assert report.exit_code == 2
+
+
+def test_a_port_that_nobody_has() -> None:
+    assert "Connection refused" in only(look(free_port()), "port", Level.PROBLEM).found
+
+
+@contextmanager
+def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port where every connection is handled so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def run() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(10)
+                    with suppress(OSError):
+                        answer(connection)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(15)
+
+
+def test_a_web_server() -> None:
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    thread = threading.Thread(target=web.serve_forever)
+    thread.start()
+    try:
+        assert "web server" in only(look(web.server_address[1]), "protocol", Level.PROBLEM).found
+    finally:
+        web.shutdown()
+        web.server_close()
+        thread.join()
+
+
+def test_a_port_that_speaks_tls() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Path(__file__).with_name("server.pem"))
+
+    def handshake(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secure:
+            secure.recv(1)
+
+    with server(handshake) as port:
+        found = only(look(port), "protocol", Level.PROBLEM)
+    assert "TLS" in found.found
+    assert "security.protocol=SSL" in found.todo
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda connection: None, "nothing answers"),
+        (lambda connection: connection.recv(100) and None, "nothing answers"),
+        (lambda connection: connection.sendall(b"220 mail.example.org ESMTP\r\n"), "not Kafka's protocol"),
+    ],
+    ids=["closes", "hears and closes", "mail"],
+)
+def test_what_is_neither(answer: Callable[[socket.socket], None], words: str) -> None:
+    with server(answer) as port:
+        assert words in only(look(port), "protocol", Level.PROBLEM).found
+
+
+def test_who_never_answers_is_not_waited_for_long() -> None:
+    with server(lambda connection: connection.recv(1 << 16) and connection.recv(1 << 16) and None) as port:
+        found = only(look(port, Options(timeout_s=0.3)), "protocol", Level.PROBLEM)
+    assert "nothing answers" in found.found
+
+
+# --- brokers that lie about where they are ---
+
+
+def test_advertised_addresses_that_lead_nowhere(well: Broker) -> None:
+    for advertised, words in (
+        ("127.0.0.1:1", "cannot be reached from here: Connection refused"),
+        ("broker-of-a-container:9092", "only its container"),
+        ("no-such-host.example.invalid:9092", "unknown here"),
+    ):
+        with connect(well) as client:
+            client.alter_broker(str(well.id), {"advertised.listeners": f"PLAINTEXT://{advertised}"})
+            report = look(well.port)
+            found = only(report, f"broker {well.id}", Level.PROBLEM)
+            assert words in found.found
+            assert advertised in found.found
+            assert "advertised.listeners" in found.todo
+            assert report.exit_code == 2
+            client.alter_broker(str(well.id), {"advertised.listeners": f"PLAINTEXT://{well.bootstrap}"})
+
+
+def test_a_broker_that_does_not_find_itself(brokers: Brokers) -> None:
+    broker = brokers(settings={"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}, wait=False)
+    broker.wait_until(lambda: not of(look(broker.port), "port") or bool(of(look(broker.port), "brokers")))
+    assert "advertised.listeners" in only(look(broker.port), "brokers", Level.PROBLEM).todo
+    broker.kill()
+
+
+def test_an_advertised_loopback_is_every_clients_own_machine(well: Broker) -> None:
+    report = Report("")
+    broker = MetadataResponseBroker(node_id=1, host="localhost", port=well.port)
+
+    async def ask(is_local: bool) -> None:
+        connection = await doctor_brokers._broker(report, broker, MetadataResponse(), is_local, 5.0)
+        assert connection is None
+
+    trio.run(ask, False)
+    assert "its own machine" in only(report, "broker 1", Level.PROBLEM).found
+    report.findings.clear()
+    trio.run(ask, True)
+    assert "another cluster" in only(report, "broker 1", Level.PROBLEM).found
+
+
+@pytest.mark.zookeeper
+def test_a_second_broker_that_lies(zookeeper: str, brokers: Brokers) -> None:
+    alone = {"offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1}
+    first = brokers(zookeeper=zookeeper, broker_id=1, settings=alone)
+    assert trouble(look(first.port)) == []
+    lie = f"127.0.0.1:{free_port()}"
+    # Not waited for: the controller does not reach it either.
+    settings = {**alone, "advertised.listeners": f"PLAINTEXT://{lie}"}
+    second = brokers(zookeeper=zookeeper, broker_id=2, settings=settings, wait=False)
+    first.wait_until(lambda: bool(of(look(first.port), "broker 2")))
+    report = look(first.port)
+    assert lie in only(report, "broker 2", Level.PROBLEM).found
+    assert trouble(report) == of(report, "broker 2")
+    second.kill()
+
+
+def test_partitions_that_are_behind_or_lost() -> None:
+    partitions = [
+        MetadataResponsePartition(partition_index=0, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1, 2]),
+        MetadataResponsePartition(partition_index=1, leader_id=1, replica_nodes=[1, 2], isr_nodes=[1]),
+        MetadataResponsePartition(partition_index=2, leader_id=-1, error_code=5, replica_nodes=[2], isr_nodes=[2]),
+    ]
+    metadata = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+    report = Report("")
+    trio.run(check_replicas, report, Cluster(metadata, {}, 1.0))
+    lost, behind = report.findings
+    assert (lost.level, lost.found) == (Level.PROBLEM, "1 of 3 partitions have no leader: t-2")
+    assert (behind.level, behind.found.endswith(": t-1")) == (Level.WARNING, True)
+
+
+# --- brokers that are set up badly ---
+
+
+def test_settings_that_people_stumble_over(brokers: Brokers) -> None:
+    broker = brokers(
+        settings={
+            "offsets.topic.replication.factor": 3,
+            "default.replication.factor": 3,
+            "unclean.leader.election.enable": "true",
+            "log.retention.hours": -1,
+        }
+    )
+    with connect(broker) as client:
+        client.create("strict", min_insync_replicas="2")
+    report = look(broker.port)
+    internal = only(report, "internal topics", Level.PROBLEM)
+    assert "offsets.topic.replication.factor=3, and there are 1 brokers" in internal.found
+    words = " ".join(finding.found for finding in of(report, "settings"))
+    for name in ("unclean.leader.election.enable", "default.replication.factor=3", "for ever"):
+        assert name in words
+    assert all(finding.level is Level.WARNING for finding in of(report, "settings"))
+    impossible, unclean = of(report, "topics")
+    assert (impossible.level, "strict (2 of 1)" in impossible.found) == (Level.PROBLEM, True)
+    assert (unclean.level, "strict" in unclean.found) == (Level.WARNING, True)
+    assert report.exit_code == 2
+
+
+def test_a_log_directory_that_is_out_of_use(brokers: Brokers, tmp_path: Path) -> None:
+    # The tree is in the first; where it is must be known before one may be missing.
+    brokers(data=tmp_path / "good").stop()
+    (tmp_path / "file").write_text("no directory")
+    broker = brokers(data=Path(f"{tmp_path / 'good'},{tmp_path / 'file'}"))
+    found = only(look(broker.port), "disk", Level.PROBLEM)
+    assert f"{tmp_path / 'file'} (KAFKA_STORAGE_ERROR)" in found.found
+
+
+def test_groups_that_are_late_or_lost(well: Broker) -> None:
+    with connect(well) as client:
+        client.create("late")
+        client.produce("late", batch(*[b"x"] * 50))
+    consumer = Consumer({"bootstrap.servers": well.bootstrap, "group.id": "sleepers", "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("late", 0, 10)], asynchronous=False)
+    assert trouble(look(well.port, Options(lag_max=40))) == []
+    found = only(look(well.port, Options(lag_max=39)), "groups", Level.WARNING)
+    assert "sleepers (40, nobody reads)" in found.found
+    consumer.commit(offsets=[TopicPartition("late", 0, 70)], asynchronous=False)
+    lost = only(look(well.port), "groups", Level.WARNING)
+    assert "sleepers in late-0 (at 70, of 0 to 50)" in lost.found
+    consumer.commit(offsets=[TopicPartition("late", 0, 50)], asynchronous=False)
+    consumer.close()
+
+
+def test_transactions_that_are_open_and_that_hang(well: Broker) -> None:
+    with connect(well) as client:
+        client.create("open")
+    producer = Producer({"bootstrap.servers": well.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("open", b"now")
+    producer.flush(20)
+    (found,) = of(look(well.port), "transactions")
+    assert (found.level, "1 partitions have open ones" in found.found) == (Level.OK, True)
+    producer.commit_transaction(20)
+
+    producer.begin_transaction()
+    producer.produce("open", b"an hour ago", timestamp=int((time.time() - 3600) * 1000))
+    producer.flush(20)
+    assert "open-0 (producer" in only(look(well.port), "transactions", Level.PROBLEM).found
+    producer.abort_transaction(20)
+
+
+# --- Apache Kafka ---
+
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b" user_a="b";'
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_apache_kafka_and_its_listener_with_logins(kafka: Apache, zookeeper: str) -> None:
+    port, sasl = free_port(), free_port()
+    kafka.broker(
+        "2.7.2",
+        zookeeper=zookeeper,
+        port=port,
+        settings={
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+            "log.retention.hours": 24,
+        },
+    )
+    report = look(port, Options(timeout_s=20, may_write=True))
+    assert trouble(report) == []
+    assert {finding.check for finding in report.findings} == {*CHECKS, "broker 1"}
+    login = only(look(sasl, Options(timeout_s=20)), "protocol", Level.PROBLEM)
+    assert "by PLAIN" in login.found
+    assert "sasl.mechanism" in login.todo
