@@ -5,6 +5,7 @@ A run is decided by its seed alone.
 """
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ottla.errors import (
@@ -341,9 +342,10 @@ class World:
         syncing = [member for member in members if member.sync_token is not None]
         say = self.say
         assert group._roster.awaiting_join == len(waiting), say("the count of joins that wait is wrong")
-        for name in {name for member in members for name, _ in member.protocols}:
-            count = sum(name in dict(member.protocols) for member in members)
-            assert group._roster._supported[name] == count, say(f"the count of members that support {name} is wrong")
+        supported = Counter(name for member in members for name in dict(member.protocols))
+        assert dict(group._roster._supported) == supported, say(
+            "the counts of members that support a protocol are wrong"
+        )
         assert all(member.member_id == name for name, member in group.members.items())
         static = {member.instance_id: member.member_id for member in members if member.instance_id is not None}
         assert group.static_members == static, say("static members are not those of the group")

@@ -51,9 +51,16 @@ class Roster:
         return votes.most_common(1)[0][0]
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        self._supported.subtract({name for name, _ in member.protocols})
+        self._drop_support(member)
         self._supported.update({name for name, _ in protocols})
         member.protocols = protocols
+
+    def _drop_support(self, member: Member) -> None:
+        """Names that nobody supports go: a client may send others with every join."""
+        for name in {name for name, _ in member.protocols}:
+            self._supported[name] -= 1
+            if not self._supported[name]:
+                del self._supported[name]
 
     # --- coming and going ---
 
@@ -70,7 +77,7 @@ class Roster:
         """Somebody else leads if this member did."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._supported.subtract({name for name, _ in member.protocols})
+            self._drop_support(member)
             if member.instance_id is not None:
                 del self.static[member.instance_id]
         if self.leader == member_id:
