@@ -329,6 +329,7 @@ impl Run<'_> {
             &self.log.config(),
             self.cleaner.io_bytes(),
         )?;
+        let mut last_marker = None;
         let mut write = || {
             for segment in &group {
                 let keeps_tombstones = segment.modified_ms()? > horizon_ms;
@@ -337,13 +338,20 @@ impl Run<'_> {
                     map,
                     keeps_tombstones,
                     last_batches: &last_batches,
+                    last_marker: &mut last_marker,
                 };
                 self.clean_segment(segment, &mut into, transactions)?;
             }
             self.go_on()?;
             cleaned.finish(last.modified_ms()?)
         };
-        let swapped = write().and_then(|segment| self.log.swap(&segment, &group, self.truncations));
+        let written = write();
+        let swapped = written.and_then(|segment| {
+            if let Some(offset) = last_marker {
+                self.log.remove_snapshots_to(offset)?;
+            }
+            self.log.swap(&segment, &group, self.truncations)
+        });
         if swapped.is_err() {
             cleaned.discard();
         }
@@ -389,6 +397,7 @@ impl Run<'_> {
                 into.cleaned.push_aborted(aborted);
             }
             if fate.needless && !into.keeps_tombstones {
+                *into.last_marker = Some(header.last_offset());
                 Kept::Nothing
             } else {
                 Kept::All
@@ -433,6 +442,8 @@ struct Into<'a> {
     map: &'a OffsetMap,
     keeps_tombstones: bool,
     last_batches: &'a LastBatches,
+    /// The last marker that goes.
+    last_marker: &'a mut Option<i64>,
 }
 
 /// Whether the log would forget the producer's last sequence number (or, if only markers are left, its epoch) with this batch.

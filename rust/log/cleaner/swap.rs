@@ -129,6 +129,20 @@ impl Log {
         });
     }
 
+    /// Before the markers up to `offset` go: a snapshot from before them may call their transactions open, and who recovers from it would not find
+    /// out. Without it the batches are read from further ahead, which tell of no such transaction.
+    pub(super) fn remove_snapshots_to(&self, offset: i64) -> Result<()> {
+        let _layout = self.layout.lock();
+        let mut removed = false;
+        for snapshot in snapshots(&self.folder)? {
+            if snapshot <= offset {
+                self.remove_snapshot(snapshot)?;
+                removed = true;
+            }
+        }
+        if removed { self.sync_folder() } else { Ok(()) }
+    }
+
     /// Segments that are no more need no snapshot to be recovered from.
     fn remove_snapshots_between(&self, base_offset: i64, old: &[Arc<Segment>]) -> Result<()> {
         let Some(last) = old.last().filter(|last| last.base_offset > base_offset) else {

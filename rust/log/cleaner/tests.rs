@@ -612,6 +612,64 @@ fn tombstones_go_when_the_part_that_holds_them_was_clean_for_long_enough() {
     assert_eq!(keys, [3, 4, 5]);
 }
 
+/// A snapshot from the middle of a transaction calls it open. When its batches and its marker were cleaned away, nothing in the log says
+/// otherwise, and a recovery from that snapshot would keep readers of committed records waiting for ever.
+#[test]
+fn no_snapshot_outlives_the_marker_of_a_transaction_that_it_calls_open() {
+    let mut model = Model::new();
+    model.log.update_config(LogConfig {
+        delete_retention_ms: 0,
+        ..config()
+    });
+    // Too much for one segment even after the cleaning, so that the marker's stays the first of its own.
+    for key in 50..53 {
+        model.append(&[key], false, None, Codec::None);
+    }
+    model.append(&[1], false, Some(10), Codec::None);
+    model.log.roll().unwrap();
+    let second = model.log.end_offset();
+    model.end(10, Outcome::Commit);
+    for key in 20..40 {
+        model.append(&[key], false, None, Codec::None);
+    }
+    // Nobody remembers the producer any more: nothing of it has to stay.
+    model.log.update_config(LogConfig {
+        producer_id_expiration_ms: 0,
+        delete_retention_ms: 0,
+        ..config()
+    });
+    model.log.expire_producers(i64::MAX);
+    for _ in 0..3 {
+        model.append(&[1, 2], false, None, Codec::None);
+        model.log.roll().unwrap();
+        model.clean(1000).unwrap();
+    }
+    let (_, batches) = read_all(&model.log, model.log.end_offset());
+    assert!(
+        !batches.iter().any(BatchHeader::has_producer_id),
+        "{batches:?}"
+    );
+    let end = model.log.end_offset();
+    let segments = model.log.segments();
+    assert!(segments.iter().any(|segment| segment.base_offset == second));
+    for segment in segments.iter() {
+        let hints = Hints {
+            recovery_point: segment.base_offset,
+            cleaned_offset: model.log.cleaned_offset(),
+            ..Hints::default()
+        };
+        let storage = model.storage.copy();
+        let log = open(&storage, hints).unwrap();
+        log.set_high_watermark(end);
+        assert_eq!(
+            log.last_stable_offset(),
+            end,
+            "from {}",
+            segment.base_offset
+        );
+    }
+}
+
 #[test]
 fn records_without_key_from_before_the_topic_was_compacted_go() {
     let mut model = Model::new();
