@@ -117,7 +117,11 @@ test-python: $(STAMPS)/test-tools clients-tools
 clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, and their table in docs/clients.md
 	OTTLA_WRITE_TABLE=1 $(BIN)/pytest tests/compat/test_clients.py tests/compat/test_tools.py
 
-soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds, whole matrices
+# Seeds come from the time and are printed by what fails; CASES=1 OTTLA_SEED=... runs one again.
+CASES ?= 3000
+soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
+	OTTLA_CASES=$(CASES) cargo test --quiet --locked --profile quick --no-default-features --lib log::
+	$(BIN)/python -m tests.faults.mutants log.
 	$(BIN)/pytest -m soak
 
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")

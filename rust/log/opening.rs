@@ -371,7 +371,7 @@ impl Opening<'_> {
         let Some(active) = segments.last() else {
             return Ok(());
         };
-        recovered.has_aborted |= self.rebuild_missing(segments)?;
+        recovered.has_aborted |= self.rebuild_missing(segments, recovered.has_aborted)?;
         recovered.end_offset = if active.is_empty() {
             active.base_offset
         } else {

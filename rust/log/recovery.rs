@@ -12,7 +12,7 @@ use super::error::{Context, LogError, Result};
 use super::leader_epochs::LeaderEpochs;
 use super::names::{Kind, Suffix};
 use super::offset_index::{OffsetPosition, fits};
-use super::opening::Opening;
+use super::opening::{Hints, Opening};
 use super::producer_state::ProducerState;
 use super::scan::{SCAN_BYTES, Scan};
 use super::segment::Segment;
@@ -35,7 +35,8 @@ impl Opening<'_> {
         let first = segments
             .partition_point(|segment| segment.base_offset < self.hints.recovery_point)
             .saturating_sub(1);
-        recovered.has_aborted |= self.rebuild_missing(&segments[..first.min(segments.len())])?;
+        let before = &segments[..first.min(segments.len())];
+        recovered.has_aborted |= self.rebuild_missing(before, recovered.has_aborted)?;
         let Some(from) = segments.get(first) else {
             return Ok(());
         };
@@ -60,8 +61,14 @@ impl Opening<'_> {
         for (at, segment) in segments.iter().enumerate().skip(first) {
             // It begins before its predecessor ends: nothing from here on can be right. Or after it, and the offsets in between were never flushed: they
             // had not reached the disk when the power went, and a log is a prefix of what was appended. Compaction leaves such gaps too.
-            let unflushed =
-                segment.base_offset > recovered.end_offset.max(self.hints.recovery_point);
+            // And so does a truncation to a start that lies inside a batch: what is before the start was deleted, not lost.
+            let Hints {
+                recovery_point,
+                start_offset,
+                ..
+            } = self.hints;
+            let known = recovery_point.max(start_offset);
+            let unflushed = segment.base_offset > recovered.end_offset.max(known);
             let gap = unflushed && at > first && !self.may_have_gaps();
             if segment.base_offset < recovered.end_offset || gap {
                 damaged = Some(at);
@@ -92,23 +99,31 @@ impl Opening<'_> {
         self.sync(&segments[first..])
     }
 
-    /// Makes the indexes of segments that lack one anew. True if there are aborted transactions in them.
-    pub(super) fn rebuild_missing(&self, segments: &[Arc<Segment>]) -> Result<bool> {
+    /// Makes the indexes of segments anew that lack one, or whose index of aborted transactions cannot be right. True if there are aborted
+    /// transactions in them.
+    pub(super) fn rebuild_missing(
+        &self,
+        segments: &[Arc<Segment>],
+        may_have_aborted: bool,
+    ) -> Result<bool> {
         let mut has_aborted = false;
+        let is_there = |segment: &Segment, kind| {
+            let path = self.folder.file(segment.base_offset, kind, Suffix::None);
+            let exists = self.folder.storage.exists(&path);
+            exists.context("look at", &path)
+        };
         for (at, segment) in segments.iter().enumerate() {
-            for kind in [Kind::OffsetIndex, Kind::TimeIndex] {
-                let path = self.folder.file(segment.base_offset, kind, Suffix::None);
-                let exists = self.folder.storage.exists(&path);
-                if exists.context("look at", &path)? {
-                    continue;
-                }
-                // Whoever took an index may have taken the aborted transactions, whose file nobody misses.
-                let mut before = self.producers_before(segment.base_offset, &segments[..at])?;
-                self.rebuild(segment, &mut Some(&mut before), Damage::KEPT)?;
-                segment.sync_closed()?;
-                has_aborted |= before.has_aborted;
-                break;
+            // Whoever took an index may have taken the aborted transactions, whose file nobody misses.
+            if is_there(segment, Kind::OffsetIndex)?
+                && is_there(segment, Kind::TimeIndex)?
+                && (!may_have_aborted || segment.transaction_index.is_sane()?)
+            {
+                continue;
             }
+            let mut before = self.producers_before(segment.base_offset, &segments[..at])?;
+            self.rebuild(segment, &mut Some(&mut before), Damage::KEPT)?;
+            segment.sync_closed()?;
+            has_aborted |= before.has_aborted;
         }
         Ok(has_aborted)
     }

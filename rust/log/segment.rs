@@ -285,15 +285,19 @@ impl Segment {
         if let Some(largest) = self.times.lock().largest {
             return Ok(largest);
         }
-        let mut largest = self.time_index.last()?.unwrap_or(TimestampOffset {
+        let mut largest = TimestampOffset {
             timestamp_ms: NO_TIMESTAMP,
             offset: self.base_offset,
-        });
-        let from = self
-            .offset_index
-            .last()?
-            .map_or(0, |last| u64::from(last.position));
-        let mut scan = self.scan(from, self.size_bytes())?;
+        };
+        let size = self.size_bytes();
+        let mut from = 0;
+        // An entry that is wrong would let retention take what is young.
+        if let Some(last) = self.time_index.last()?
+            && let Some(batch) = self.timed(last, size)
+        {
+            (largest, from) = (last, batch.position);
+        }
+        let mut scan = self.scan(from, size)?;
         while let Some(batch) = scan.next_header()? {
             if batch.header.max_timestamp > largest.timestamp_ms {
                 largest = TimestampOffset {
@@ -386,7 +390,7 @@ impl Segment {
 
     /// The batch that contains `offset`, or else the first after it, among those before position `end`.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Located>> {
-        let from = self.indexed(offset).min(end);
+        let from = self.indexed(offset);
         match self.find_from(from, offset, end) {
             // The index was wrong: do without it.
             Err(LogError::Corrupt { .. }) if from > 0 => self.find_from(0, offset, end),
@@ -404,12 +408,31 @@ impl Segment {
 
     fn find_from(&self, from: u64, offset: i64, end: u64) -> Result<Option<Located>> {
         let mut scan = self.scan(from, end)?;
-        while let Some(batch) = scan.next_header()? {
-            if batch.header.last_offset() >= offset {
-                return Ok(Some(batch));
+        let mut is_named = from > 0;
+        loop {
+            let batch = scan.next_header()?;
+            // What the index names begins where it says, or earlier. From further on, readers would miss what is before it.
+            if is_named && batch.is_none_or(|batch| batch.header.base_offset > offset) {
+                return Err(LogError::Corrupt {
+                    path: self.file.path(),
+                    position: from,
+                    problem: format!("the index names it for offset {offset}"),
+                });
+            }
+            is_named = false;
+            match batch {
+                Some(batch) if batch.header.last_offset() < offset => {}
+                found => return Ok(found),
             }
         }
-        Ok(None)
+    }
+
+    /// The batch that an entry of the time index is about; None if the entry is wrong.
+    fn timed(&self, entry: TimestampOffset, end: u64) -> Option<Located> {
+        let batch = self.find(entry.offset, end).ok().flatten()?;
+        let is_true = batch.header.base_offset <= entry.offset
+            && batch.header.max_timestamp == entry.timestamp_ms;
+        is_true.then_some(batch)
     }
 
     /// The first batch that ends at `start_offset` or later and has a record as young as `timestamp_ms`.
@@ -421,8 +444,14 @@ impl Segment {
     ) -> Result<Option<Located>> {
         // An entry names the first batch that reached its timestamp: nothing before that batch is as young.
         let older = self.time_index.lookup(timestamp_ms).ok().flatten();
-        let from = self.indexed(older.map_or(start_offset, |entry| entry.offset.max(start_offset)));
-        let mut scan = self.scan(from.min(end), end)?;
+        let older = older.filter(|entry| entry.offset > start_offset);
+        let from = match older.and_then(|entry| self.timed(entry, end)) {
+            Some(batch) => batch.position,
+            None => self
+                .find(start_offset, end)?
+                .map_or(end, |batch| batch.position),
+        };
+        let mut scan = self.scan(from, end)?;
         while let Some(batch) = scan.next_header()? {
             if batch.header.max_timestamp >= timestamp_ms
                 && batch.header.last_offset() >= start_offset
@@ -444,15 +473,28 @@ impl Segment {
             if let Ok(Some(first)) = scan.next_header()
                 && (self.base_offset..=last.offset).contains(&first.header.base_offset)
             {
-                return Self::end_of(scan, first.header.last_offset() + 1);
+                return self.end_of(scan, first.header.last_offset() + 1);
             }
         }
-        Self::end_of(self.scan(0, size)?, self.base_offset)
+        self.end_of(self.scan(0, size)?, self.base_offset)
     }
 
-    fn end_of(mut scan: Scan, mut next: i64) -> Result<i64> {
+    /// An offset that goes back, or too far, is damage (no checksum covers it): believed, it would move the log's end.
+    fn end_of(&self, mut scan: Scan, mut next: i64) -> Result<i64> {
         while let Some(batch) = scan.next_header()? {
-            next = batch.header.last_offset() + 1;
+            let (first_offset, last_offset) =
+                (batch.header.base_offset, batch.header.last_offset());
+            if first_offset < next
+                || last_offset < first_offset
+                || !fits(self.base_offset, last_offset)
+            {
+                return Err(LogError::Corrupt {
+                    path: self.file.path(),
+                    position: batch.position,
+                    problem: format!("offset {first_offset} after {next}"),
+                });
+            }
+            next = last_offset + 1;
         }
         Ok(next)
     }

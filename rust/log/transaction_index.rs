@@ -168,6 +168,26 @@ impl TransactionIndex {
         Ok(count == 0)
     }
 
+    /// Whether the entries can be what somebody wrote: nothing has a checksum here, but some things follow each other.
+    pub fn is_sane(&self) -> Result<bool> {
+        let path = self.path();
+        let bytes = match self.folder.storage.read(&path, FILE_BYTES_MAX) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+            other => other.context("read", &path)?,
+        };
+        let (entries, unread) = entries(&bytes);
+        let mut before = (self.base_offset - 1, i64::MIN);
+        Ok(unread.is_none()
+            && entries.iter().all(|entry| {
+                let last =
+                    std::mem::replace(&mut before, (entry.last_offset, entry.last_stable_offset));
+                entry.producer_id >= 0
+                    && (0..=entry.last_offset).contains(&entry.first_offset)
+                    && last.0 < entry.last_offset
+                    && (last.1..=entry.last_offset + 1).contains(&entry.last_stable_offset)
+            }))
+    }
+
     /// Removes the entries whose markers are at `offset` or later.
     pub fn truncate_to(&self, offset: i64) -> Result<()> {
         let count = self.len()?;

@@ -3,6 +3,7 @@
 from tests.faults.mutants import Mutant
 
 MODEL = ("log::faults::model::the_log_is_its_model",)
+POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
 
 MUTANTS = (
     Mutant(
@@ -20,10 +21,220 @@ MUTANTS = (
         cargo=MODEL,
     ),
     Mutant(
+        "log.ack-before-fsync",
+        "rust/log/segment.rs",
+        "        let synced = self.file.file().and_then(|file| file.sync_data());\n",
+        "        let synced: std::io::Result<()> = Ok(());\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.flush-only-the-active-segment",
+        "rust/log/flush.rs",
+        "            if segment.base_offset < target.segment {\n",
+        "            if segment.base_offset < target.segment && from < 0 {\n",
+        cargo=POWER,
+    ),
+    Mutant(
+        "log.truncation-not-durable",
+        "rust/log/truncate.rs",
+        "        active.sync()?;\n",
+        "",
+        cargo=MODEL,
+    ),
+    Mutant(
         "log.truncation-keeps-producers",
         "rust/log/truncate.rs",
         "        self.reload_producers(writer, end_offset)?;\n",
         "",
         cargo=MODEL,
+    ),
+    Mutant(
+        "log.truncation-keeps-snapshots",
+        "rust/log/truncate.rs",
+        "            if snapshot > end_offset {\n",
+        "            if snapshot > end_offset && end_offset < 0 {\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.truncation-keeps-epochs",
+        "rust/log/truncate.rs",
+        "        self.recount();\n        if self.epochs.write().truncate_from_end(end_offset) {\n",
+        "        self.recount();\n        if false {\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.truncation-forgets-the-recovery-point",
+        "rust/log/truncate.rs",
+        "        self.flushed_offset.fetch_min(end_offset, Ordering::AcqRel);\n",
+        "",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-without-crc",
+        "rust/log/scan.rs",
+        "            Some(bytes) => check_crc(bytes, &located.header).map_err(|error| error.to_string()),\n",
+        "            Some(_) => Ok::<(), String>(()),\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-keeps-a-torn-tail",
+        "rust/log/recovery.rs",
+        '            file.set_length(end).context("truncate", &path)?;\n',
+        "",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-keeps-what-follows-a-torn-segment",
+        "rust/log/recovery.rs",
+        "                damaged = Some(at + 1);\n",
+        "                damaged = None;\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-keeps-snapshots",
+        "rust/log/recovery.rs",
+        "            if snapshot > base_offset {\n",
+        "            if snapshot > base_offset && base_offset < 0 {\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-trusts-epochs",
+        "rust/log/recovery.rs",
+        "        recovered.epochs.truncate_from_end(base_offset);\n",
+        "",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-forgets-aborted-transactions",
+        "rust/log/recovery.rs",
+        "            segment.transaction_index.replace(&recovered.aborted)?;\n",
+        "            segment.transaction_index.replace(&[])?;\n",
+        cargo=MODEL,
+    ),
+    Mutant(
+        "log.recovery-forgets-gaps-of-a-truncation",
+        "rust/log/recovery.rs",
+        "            let known = recovery_point.max(start_offset);\n",
+        "            let known = recovery_point.max(start_offset.min(0));\n",
+        cargo=("log::faults::found::a_truncation_to_a_start_inside_a_batch",),
+    ),
+    Mutant(
+        "log.recovery-cuts-what-was-flushed",
+        "rust/log/recovery.rs",
+        "if rebuilt.next_offset < damage.flushed_offset => {\n",
+        "if rebuilt.next_offset < damage.flushed_offset.min(0) => {\n",
+        cargo=("log::faults::flips::in_a_segment",),
+    ),
+    Mutant(
+        "log.deletes-indexes-before-batches",
+        "rust/log/segment.rs",
+        "        let goes = suffix == Suffix::Deleted;\n        self.removed.store(goes, Ordering::Release);\n",
+        "        let goes = false;\n        self.removed.store(suffix == Suffix::Deleted, Ordering::Release);\n",
+        cargo=POWER + MODEL,
+        env=("OTTLA_CASES=300",),
+    ),
+    Mutant(
+        "log.trusts-an-offset-index",
+        "rust/log/segment.rs",
+        "            if is_named && batch.is_none_or(|batch| batch.header.base_offset > offset) {\n",
+        "            if is_named && offset < 0 {\n",
+        cargo=("log::faults::flips::in_an_offset_index",),
+    ),
+    Mutant(
+        "log.trusts-a-time-index",
+        "rust/log/segment.rs",
+        "            && batch.header.max_timestamp == entry.timestamp_ms;\n",
+        "            && batch.header.max_timestamp >= -1;\n",
+        cargo=("log::faults::flips::in_a_time_index",),
+    ),
+    Mutant(
+        "log.trusts-an-index-of-aborted-transactions",
+        "rust/log/recovery.rs",
+        "(!may_have_aborted || segment.transaction_index.is_sane()?)\n",
+        "(!may_have_aborted || true)\n",
+        cargo=("log::faults::flips::in_an_index_of_aborted_transactions",),
+    ),
+    Mutant(
+        "log.trusts-a-producer-snapshot",
+        "rust/log/producer_state.rs",
+        "        if version != SNAPSHOT_VERSION || crc != crc32c(fields.0) {\n",
+        "        if version != SNAPSHOT_VERSION || crc == 1 {\n",
+        cargo=("log::faults::flips::in_a_producer_snapshot",),
+    ),
+    Mutant(
+        "log.marker-before-its-index-entry-after-a-clean-stop",
+        "rust/log/log.rs",
+        "                active.sync_closed()?;\n",
+        "",
+        cargo=("log::faults::found::a_truncation_before_a_clean_stop",),
+    ),
+    Mutant(
+        "log.snapshot-outlives-a-cleaned-marker",
+        "rust/log/cleaner/run.rs",
+        "                self.log.remove_snapshots_to(offset)?;\n",
+        "                self.log.remove_snapshots_to(offset.min(-1))?;\n",
+        cargo=("log::cleaner::tests::no_snapshot_outlives_the_marker_of_a_transaction_that_it_calls_open",),
+    ),
+    Mutant(
+        "log.cleaning-without-flush",
+        "rust/log/cleaner/run.rs",
+        "            log.flush()?;\n",
+        "            drop(log);\n",
+        cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
+    ),
+    Mutant(
+        "log.swap-without-folder-fsync",
+        "rust/log/cleaner/swap.rs",
+        "        cleaned.set_suffix(Suffix::Swap)?;\n        self.sync_folder()?;\n",
+        "        cleaned.set_suffix(Suffix::Swap)?;\n",
+        cargo=("log::cleaner::tests::a_crash_at_any_point_of_a_cleaning_loses_nothing",),
+    ),
+    Mutant(
+        "log.checkpoint-without-fsync",
+        "rust/storage/mod.rs",
+        "        self.replace_unsynced(path, bytes, true)?;\n",
+        "        self.replace_unsynced(path, bytes, false)?;\n",
+        cargo=("log::faults::directory::at_every_change_of_two_directories",),
+    ),
+    Mutant(
+        "log.checkpoint-without-folder-fsync",
+        "rust/storage/mod.rs",
+        "            Some(parent) => self.sync_directory(parent),\n",
+        "            Some(_) => Ok(()),\n",
+        cargo=("log::faults::directory::at_every_change_of_two_directories",),
+    ),
+    Mutant(
+        "log.clean-shutdown-marker-stays",
+        "rust/log/directory.rs",
+        '            storage.remove_file(&marker).context("remove", &marker)?;\n',
+        "",
+        cargo=("log::faults::directory::at_every_change_of_two_directories",),
+    ),
+    Mutant(
+        "log.clean-shutdown-marker-not-removed-durably",
+        "rust/log/directory.rs",
+        """            storage
+                .sync_directory(&home.path)
+                .context("sync", &home.path)?;
+        }
+""",
+        "        }\n",
+        cargo=("log::faults::directory::at_every_change_of_two_directories",),
+    ),
+    Mutant(
+        "log.recovery-point-beyond-the-flush",
+        "rust/log/directory.rs",
+        "state.table(&state.recovery_points, |log| Some(log.flushed_offset()))",
+        "state.table(&state.recovery_points, |log| Some(log.end_offset()))",
+        cargo=("log::faults::directory::at_every_change_of_two_directories",),
+    ),
+    Mutant(
+        "log.move-without-folder-fsync",
+        "rust/log/directory.rs",
+        """        let synced = self.home.storage.sync_directory(&self.home.path);
+        self.home.guard(synced.context("sync", &self.home.path))
+""",
+        "        Ok(())\n",
+        cargo=("log::faults::directory::at_every_change_of_two_directories",),
     ),
 )

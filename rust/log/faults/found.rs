@@ -131,3 +131,84 @@ fn a_truncation_before_a_clean_stop() {
         },
     ]);
 }
+
+/// A deletion up to the inside of a batch, a truncation there, and a roll leave a gap between segments, which a recovery took for lost records.
+#[test]
+fn a_truncation_to_a_start_inside_a_batch() {
+    run(&[
+        Step::FullTurn {
+            batches: vec![(0, None)],
+            tear: false,
+        },
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        Step::Flush,
+        Step::Turn {
+            batches: vec![
+                (0, None),
+                (0, None),
+                (56, None),
+                (136, None),
+                (122, None),
+                (13, None),
+            ],
+            roll_at: 0,
+        },
+        Step::Turn {
+            batches: vec![(0, None), (140, None), (17, None)],
+            roll_at: 3,
+        },
+        Step::DeleteBefore { part: 0 },
+        Step::Append {
+            records: 4,
+            bytes: 174,
+            producer: None,
+        },
+        Step::FullTurn {
+            batches: vec![(0, None)],
+            tear: false,
+        },
+        Step::Append {
+            records: 3,
+            bytes: 129,
+            producer: None,
+        },
+        Step::Turn {
+            batches: vec![
+                (5, None),
+                (130, None),
+                (196, None),
+                (38, None),
+                (162, None),
+                (147, None),
+                (12, None),
+                (87, None),
+            ],
+            roll_at: 8,
+        },
+        Step::Append {
+            records: 1,
+            bytes: 2,
+            producer: None,
+        },
+        Step::Append {
+            records: 4,
+            bytes: 0,
+            producer: None,
+        },
+        Step::DeleteBefore { part: 230 },
+        Step::Truncate { part: 0 },
+        Step::Append {
+            records: 5,
+            bytes: 189,
+            producer: None,
+        },
+        Step::Reopen { clean: false },
+        Step::Turn {
+            batches: vec![(0, None)],
+            roll_at: 0,
+        },
+    ]);
+}

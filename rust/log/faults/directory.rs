@@ -1,0 +1,372 @@
+//! The power goes at every change of the disk while two data directories are at work: partitions are made, written, truncated, deleted from, cleaned,
+//! moved between the directories, the checkpoints are written, and everything is stopped cleanly and opened again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::seeds::{self, choices};
+use crate::log::cleaner::{Cleaner, CleanerSettings};
+use crate::log::error::Result;
+use crate::log::names::TopicPartition;
+use crate::log::tests::batch;
+use crate::log::verify::verify;
+use crate::log::{Home, Log, LogConfig, LogDirectory, Origin, moving};
+use crate::records::Batches;
+use crate::storage::{FaultyStorage, Storage};
+
+fn config(topic: &str) -> LogConfig {
+    LogConfig {
+        segment_bytes: 400,
+        index_interval_bytes: 100,
+        file_delete_delay_ms: 0,
+        producer_id_expiration_ms: i64::MAX,
+        compact: topic == "compacted",
+        delete: topic != "compacted",
+        ..LogConfig::default()
+    }
+}
+
+/// What somebody was told of a partition.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// It exists, and everything before this offset is durable,
+    end: i64,
+    /// or was deleted, up to here.
+    start: i64,
+    exists: bool,
+    /// What was written, by offset.
+    appended: Vec<Vec<u8>>,
+}
+
+struct Broker {
+    storage: FaultyStorage,
+    /// Real folders of the same names: for the lock.
+    real: tempfile::TempDir,
+    directories: Vec<Arc<LogDirectory>>,
+    plain: Told,
+    compacted: Told,
+}
+
+fn plain() -> TopicPartition {
+    TopicPartition::new("plain", 0)
+}
+
+fn compacted() -> TopicPartition {
+    TopicPartition::new("compacted", 3)
+}
+
+impl Broker {
+    fn new() -> Self {
+        let (storage, real) = (FaultyStorage::new(), tempfile::tempdir().unwrap());
+        for name in ["a", "b"] {
+            std::fs::create_dir(real.path().join(name)).unwrap();
+            let path = real.path().join(name);
+            for part in path
+                .ancestors()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .skip(1)
+            {
+                let _ = storage.create_directory(part);
+                storage.sync_directory(part.parent().unwrap()).unwrap();
+            }
+        }
+        Self {
+            storage,
+            real,
+            directories: Vec::new(),
+            plain: Told::default(),
+            compacted: Told::default(),
+        }
+    }
+
+    fn paths(&self) -> [PathBuf; 2] {
+        ["a", "b"].map(|name| self.real.path().join(name))
+    }
+
+    /// As a broker starts.
+    fn start(&mut self) -> Result<()> {
+        for path in self.paths() {
+            let home = Home::quiet(Arc::new(self.storage.clone()), &path);
+            // High watermarks are only written when somebody says so: the test must be repeatable.
+            let directory = LogDirectory::open(home, Duration::from_secs(1_000_000))?;
+            self.directories.push(Arc::clone(&directory));
+            let (_, failed) = directory.load_all(1, config)?;
+            if let Some((_, error)) = failed.into_iter().next() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, partition: &TopicPartition) -> Vec<(usize, Arc<Log>)> {
+        let numbered = self.directories.iter().enumerate();
+        numbered
+            .filter_map(|(at, directory)| Some((at, directory.get(partition)?)))
+            .filter(|(_, log)| !log.is_future())
+            .collect()
+    }
+
+    fn log(&self, partition: &TopicPartition) -> (usize, Arc<Log>) {
+        self.find(partition).remove(0)
+    }
+
+    fn append(&mut self, partition: &TopicPartition, keys: &[&str], flush: bool) -> Result<()> {
+        let (_, log) = self.log(partition);
+        let told = self.told(partition);
+        for key in keys {
+            let offset = told.appended.len();
+            let value = format!("{key}{offset} ").repeat(6);
+            told.appended.push(value.clone().into_bytes());
+            log.append(&mut batch(&[&value], 1000), 0, Origin::Client, 1000)?;
+        }
+        if flush {
+            let end = log.flush()?;
+            self.told(partition).end = end;
+        }
+        log.advance_high_watermark();
+        Ok(())
+    }
+
+    fn told(&mut self, partition: &TopicPartition) -> &mut Told {
+        if *partition == plain() {
+            &mut self.plain
+        } else {
+            &mut self.compacted
+        }
+    }
+
+    /// Everything that a broker does, in some order. An error is the power's.
+    fn work(&mut self) -> Result<()> {
+        self.start()?;
+        for (directory, partition) in [(0, plain()), (1, compacted())] {
+            let directory = Arc::clone(&self.directories[directory]);
+            let partitions = [partition.clone()];
+            directory.create(&partitions, &config(&partition.topic), 1)?;
+            directory.begin_epochs(&[(partition.clone(), 0)], 1)?;
+            self.append(&partition, &["x"], true)?;
+            self.told(&partition).exists = true;
+        }
+        let keys = ["a", "b", "c", "a", "b", "c", "a", "d"];
+        self.append(&plain(), &keys, true)?;
+        self.append(&compacted(), &keys, false)?;
+        for directory in &self.directories {
+            directory.checkpoint_recovery_points()?;
+            directory.checkpoint_high_watermarks()?;
+        }
+        self.append(&plain(), &keys, false)?;
+        self.clean()?;
+        // DeleteRecords.
+        let (at, log) = self.log(&plain());
+        log.set_start_offset(4)?;
+        self.directories[at].checkpoint_start_offsets()?;
+        self.plain.start = 4;
+        log.delete_old_segments(1000)?;
+        // A follower's truncation.
+        self.plain.end = self.plain.end.min(12);
+        log.truncate_to(12)?;
+        self.plain.appended.truncate(12);
+        self.append(&plain(), &["t", "u"], true)?;
+        self.restart()?;
+        self.append(&plain(), &keys, true)?;
+        self.append(&compacted(), &keys, true)?;
+        self.directories[0].checkpoint_recovery_points()?;
+        self.clean()?;
+        self.relocate()?;
+        self.append(&plain(), &["m", "n"], true)?;
+        // Closed and loaded again, as when a broker stops to have a partition and gets it back.
+        let (at, _) = self.log(&compacted());
+        self.directories[at].close_log(&compacted())?;
+        self.directories[at].load(&compacted(), config("compacted"))?;
+        self.append(&compacted(), &["z"], false)?;
+        self.restart()?;
+        self.append(&plain(), &["e"], true)
+    }
+
+    fn clean(&mut self) -> Result<()> {
+        let (at, log) = self.log(&compacted());
+        log.roll()?;
+        if let Some(cleanable) = log.cleanable(1000)? {
+            let cleaner = Cleaner::new(CleanerSettings {
+                map_bytes: 1 << 20,
+                map_load_factor: 0.9,
+                io_bytes: 1000,
+                bytes_per_second: f64::MAX,
+            });
+            let (from, to) = (
+                cleanable.first_dirty_offset,
+                cleanable.first_uncleanable_offset,
+            );
+            if from < to {
+                self.directories[at].clean(&compacted(), &cleaner, from, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        for directory in std::mem::take(&mut self.directories) {
+            directory.close(true, 1)?;
+        }
+        self.plain.end = self.plain.appended.len() as i64;
+        self.compacted.end = self.compacted.appended.len() as i64;
+        self.start()
+    }
+
+    /// Moves the plain log into the other directory.
+    fn relocate(&mut self) -> Result<()> {
+        let (at, log) = self.log(&plain());
+        let (from, to) = (&self.directories[at], &self.directories[1 - at]);
+        let future = to.create_future(&plain(), config("plain"), 7)?;
+        log.begin_move();
+        while moving::copy(&log, &future, 300)? > 0 {}
+        assert!(moving::replace(&log, from, &future, to, 8)?);
+        Ok(())
+    }
+
+    /// The power goes and comes back; everything that was told is so.
+    fn cut_and_check(&mut self, seed: u64) {
+        self.directories.clear();
+        self.storage.power_cut(&mut choices(seed));
+        self.start().unwrap();
+        let shown = self.check();
+        // And it stays so.
+        self.directories.clear();
+        self.storage.power_cut(&mut choices(seed.wrapping_add(1)));
+        self.start().unwrap();
+        assert_eq!(self.check(), shown, "a second power cut changed it");
+        // It goes on from there.
+        for (partition, shown) in [plain(), compacted()].into_iter().zip(shown) {
+            if let Some((start, end, _)) = shown {
+                let told = self.told(&partition);
+                told.appended.resize(end as usize, Vec::new());
+                (told.start, told.end) = (start, end);
+                self.append(&partition, &["g"], true).unwrap();
+            }
+        }
+        self.restart().unwrap();
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn check(&mut self) -> Vec<Option<(i64, i64, Vec<(i64, Vec<u8>)>)>> {
+        [plain(), compacted()]
+            .into_iter()
+            .map(|partition| {
+                let told = self.told(&partition).clone();
+                let mut found = self.find(&partition);
+                assert!(!found.is_empty() || !told.exists, "{partition} is gone");
+                if found.len() == 2 {
+                    // Power between the two renames of a move: the broker removes the beginning that is the shorter.
+                    found.sort_by_key(|(_, log)| log.end_offset());
+                    found.remove(0);
+                }
+                let (_, log) = found.pop()?;
+                Some(self.check_log(&log, &told))
+            })
+            .collect()
+    }
+
+    fn check_log(&self, log: &Log, told: &Told) -> (i64, i64, Vec<(i64, Vec<u8>)>) {
+        let (start, end) = (log.start_offset(), log.end_offset());
+        assert!(
+            end >= told.end,
+            "{end} of {} are left: {}",
+            told.end,
+            log.partition
+        );
+        assert!(
+            start >= told.start,
+            "what was deleted is back: {start} < {}",
+            told.start
+        );
+        let storage: Arc<dyn Storage> = Arc::new(self.storage.clone());
+        let mut damage = verify(&storage, &log.directory()).unwrap().damage;
+        damage.retain(|damage| {
+            damage
+                .path
+                .extension()
+                .is_none_or(|kind| kind != "snapshot")
+        });
+        assert_eq!(damage, []);
+        let (mut records, mut offset) = (Vec::new(), start);
+        while let Some(slice) = log.read(offset, 500, i64::MAX, true).unwrap().slice {
+            for found in Batches::new(&slice.read().unwrap()).map_while(std::result::Result::ok) {
+                crate::records::check_crc(found.bytes, &found.header).unwrap();
+                offset = found.header.last_offset() + 1;
+                records.push((found.header.base_offset, found.bytes[61..].to_vec()));
+            }
+        }
+        if !log.config().compact {
+            let offsets: Vec<_> = records.iter().map(|(offset, _)| *offset).collect();
+            assert_eq!(offsets, (start..end).collect::<Vec<_>>());
+        }
+        for (offset, bytes) in &records {
+            // Of the second life nobody noted the content.
+            if let Some(value) = told
+                .appended
+                .get(*offset as usize)
+                .filter(|value| !value.is_empty())
+            {
+                let there = bytes.windows(value.len()).any(|window| window == value);
+                assert!(there, "another record at {offset}");
+            }
+        }
+        (start, end, records)
+    }
+}
+
+#[test]
+fn at_every_change_of_two_directories() {
+    let mut whole = Broker::new();
+    let before = whole.storage.changes();
+    whole.work().unwrap();
+    let changes_total = whole.storage.changes() - before;
+    assert!(changes_total > 200, "only {changes_total} changes");
+    drop(whole);
+    seeds::each(1, |seed| {
+        // Every second one: the next run begins elsewhere.
+        for changes in (seed % 2..changes_total).step_by(2) {
+            let mut broker = Broker::new();
+            broker.storage.lose_power_after(changes);
+            let died = broker.work();
+            assert!(died.is_err() || broker.storage.is_dead());
+            let seed = seed.wrapping_mul(1_000_003).wrapping_add(changes);
+            broker.cut_and_check(seed);
+        }
+    });
+}
+
+/// A clean stop that the power overtakes right behind it was clean, and one before it was not.
+#[test]
+fn a_marker_of_a_clean_stop_is_gone_before_anything_is_written() {
+    let mut broker = Broker::new();
+    broker.work().unwrap();
+    broker.restart().unwrap();
+    assert!(
+        broker
+            .directories
+            .iter()
+            .all(|directory| directory.was_clean())
+    );
+    broker.append(&plain(), &["a", "b"], false).unwrap();
+    broker.storage.power_cut(&mut |_| 0);
+    broker.directories.clear();
+    let marker = Path::new(".kafka_cleanshutdown");
+    for path in broker.paths() {
+        assert!(
+            !(&broker.storage as &dyn Storage)
+                .exists(&path.join(marker))
+                .unwrap()
+        );
+    }
+    broker.start().unwrap();
+    assert!(
+        !broker
+            .directories
+            .iter()
+            .any(|directory| directory.was_clean())
+    );
+    broker.check();
+}
