@@ -52,6 +52,11 @@ def test_what_every_request_meets_is_said_once(brokers: Brokers) -> None:
         for _ in range(20):
             answer = client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="g"), 1)
             assert answer.error_code == 15
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert stranger.recv(100) == b""
     assert broker.stop() == 0
+    assert broker.log.read_text().count("closed the connection of") == 1
     said = [line for line in broker.log.read_text().splitlines() if "offsets.topic.replication.factor" in line]
     assert len(said) == 1, said

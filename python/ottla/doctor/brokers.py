@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import trio
 
 from ottla.client.connection import Connection
@@ -102,6 +104,7 @@ async def look(
         if connection is not None:
             connections.append(connection)
             reached[broker.node_id] = connection
+    _same_versions(report, reached)
     _controller(report, metadata)
     return Cluster(metadata, reached, timeout_s) if reached else None
 
@@ -152,6 +155,27 @@ def _versions(report: Report, connection: Connection) -> None:
         report.ok("versions", f"the broker speaks like Kafka {release}, with clients of any age")
 
 
+async def _listening(known: list[str], port: int, timeout_s: float) -> str:
+    """The first of a name's addresses that takes a connection, as clients try them. Raises the last one's OSError."""
+    for address in known[:-1]:
+        with suppress(OSError):
+            await (await reach.connect(address, port, timeout_s)).aclose()
+            return address
+    return known[-1]
+
+
+def _same_versions(report: Report, reached: dict[int, Connection]) -> None:
+    kinds = {broker: sorted((connection.protocol.versions or {}).items()) for broker, connection in reached.items()}
+    first = next(iter(kinds.values()), None)
+    others = [str(broker) for broker, versions in kinds.items() if versions != first]
+    if others:
+        report.warning(
+            "versions",
+            f"brokers {some(others)} speak other versions than broker {next(iter(kinds))}",
+            "if an upgrade is under way, finish it; clients use what the broker has that they talk to",
+        )
+
+
 async def _broker(
     report: Report, broker: MetadataResponseBroker, metadata: MetadataResponse, is_local: bool, timeout_s: float
 ) -> Connection | None:
@@ -176,15 +200,19 @@ async def _broker(
             check, f"it tells clients to come to {where}: every client would look for it on its own machine", ADVERTISED
         )
         return None
+    connection: Connection | None = None
     try:
-        what = await reach.speaks(known[0], broker.port, timeout_s)
+        address = await _listening(known, broker.port, timeout_s)
+        what = await reach.speaks(address, broker.port, timeout_s)
         if what is not Speaks.KAFKA:
             report.problem(check, f"at {where}, where it tells clients to come, {what.value} answers", ADVERTISED)
             return None
-        connection = await Connection.connect(known[0], broker.port, "ottla-doctor", timeout_ms=timeout_s * 1000)
+        connection = await Connection.connect(address, broker.port, "ottla-doctor", timeout_ms=timeout_s * 1000)
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         there = await ask(connection, METADATA, request, timeout_s)
     except (OSError, RemoteProtocolError, Refused) as problem:
+        if connection is not None:
+            await connection.aclose()
         report.problem(
             check,
             f"it tells clients to come to {where}, which cannot be reached from here: {reach.why(problem)}",

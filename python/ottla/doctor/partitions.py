@@ -7,6 +7,7 @@ from ottla.doctor.findings import Report, some
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 
 LEADER_NOT_AVAILABLE = 5
+KAFKAS_DEFAULT = "/tmp/kafka-logs"
 
 
 async def check_directories(report: Report, cluster: Cluster) -> None:
@@ -34,9 +35,7 @@ async def check_directories(report: Report, cluster: Cluster) -> None:
             continue
         where = some([each.log_dir for each in answer.results])
         report.ok("disk", f"broker {broker}: {logs} logs of {size / 1e6:,.0f} MB in {where}")
-        if any(each.log_dir.startswith("/tmp/") for each in answer.results) and any(
-            each.log_dir == "/tmp/kafka-logs" for each in answer.results
-        ):
+        if any(each.log_dir == KAFKAS_DEFAULT for each in answer.results):
             report.warning(
                 "disk",
                 f"broker {broker} keeps its logs in /tmp, which is emptied when the machine starts",

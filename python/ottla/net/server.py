@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from ottla._core import Completion, Disconnected, Hub, Request, Served
+from ottla.logs import Repeated
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class Server:
         #: The token that the next `expect` returns, for work that may be done at once and then needs none.
         self.next_token = 1
         self._stopping = False
+        self._closings = Repeated(log)
         self._scope = trio.CancelScope()
 
     def listen(self, host: str, port: int, name: str = "PLAINTEXT") -> int:
@@ -122,7 +124,10 @@ class Server:
         elif isinstance(event, Disconnected):
             if event.reason is not None:
                 host, port = event.peer_address
-                log.warning(
+                # A client that is refused comes again at once, with the same in mind.
+                self._closings.log(
+                    logging.WARNING,
+                    (event.client_id, host, event.listener, event.reason),
                     "closed the connection of client %r at %s:%d on %s: %s",
                     event.client_id,
                     host,
