@@ -109,9 +109,13 @@ class Client(threading.Thread):
         """Tells it to stop, waits, and raises what it died of."""
         self.stop.set()
         self.join(120)
+        self.check()
+        assert not self.is_alive(), f"{self.name} did not come to an end"
+
+    def check(self) -> None:
+        """Raises what it died of."""
         if self.failure is not None:
             raise AssertionError(f"{self.name} failed: {self.failure!r}") from self.failure
-        assert not self.is_alive(), f"{self.name} did not come to an end"
 
     def producer(self, **options: object) -> ck.Producer:
         return ck.Producer({"bootstrap.servers": self.bootstrap, **CLIENT, **PRODUCER, **options})
@@ -260,6 +264,8 @@ class Copier(Client):
     @staticmethod
     def rewind(consumer: ck.Consumer) -> None:
         for place in persist(consumer.committed, consumer.assignment(), CALL_S):
+            if place.error is not None:
+                raise ck.KafkaException(place.error)
             place.offset = place.offset if place.offset >= 0 else ck.OFFSET_BEGINNING
             consumer.seek(place)
 
@@ -287,6 +293,7 @@ class Reader(Client):
 
     def reached(self, ends: dict[Partition, int]) -> bool:
         """Whether it has read to these offsets. A marker at the end is passed without a message."""
+        self.check()
         return all(self.position.get(partition, -1) >= end for partition, end in ends.items())
 
 

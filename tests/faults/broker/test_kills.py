@@ -138,7 +138,7 @@ def caught_up(victim: Victim, client: BrokerClient, copier: Copier, group: str, 
 
     eventually(
         f"the end of {group}",
-        lambda: all(commits(True).get(index, (0, -1)) >= (0, end) for index, end in ends.items()),
+        lambda: commits(True) == {index: (0, end) for index, end in ends.items()},
         facts=facts,
     )
 
@@ -178,8 +178,27 @@ def every_record_was_copied_once(run: Run) -> None:
             topic, index = poll.partition  # type: ignore[misc]
             target = originals if topic == PLAIN else copies
             target[index] += [Copier.original(value) for _, value in poll.records]  # type: ignore[arg-type]
-    assert copies == originals
-    assert run.copier.fatal == []
+    for index, expected in originals.items():
+        differs = next((n for n, (a, b) in enumerate(zip(expected, copies[index], strict=False)) if a != b), None)
+        place = f"partition {index}: {len(expected)} originals, {len(copies[index])} copies, different at {differs}"
+        if differs is not None:
+            first = {expected[differs], copies[index][differs]}
+            pytest.fail(f"{place}\n" + "\n".join(attempts(run.copier, first)) + f"\n{run.copier.thrown_out}")
+        assert len(expected) == len(copies[index]), place
+    assert run.copier.fatal == [], f"after {run.copier.transactions} transactions"
+
+
+def attempts(copier: Copier, originals: set[int]) -> list[str]:
+    """The transactions that read one of these, and those after each of them."""
+    told, after = [], False
+    for number, operation in enumerate(copier.history):
+        polls = [step for step in operation.steps if not isinstance(step, Send)]
+        touches = any(value in originals for poll in polls for _, value in poll.records)
+        if touches or after:
+            ranges = [(poll.partition, poll.records[0][0], poll.records[-1][0]) for poll in polls]
+            told.append(f"{number}: {operation.outcome.name} {'has it' if touches else ''} {ranges}")
+        after = touches
+    return told
 
 
 def commits_never_go_back(run: Run) -> None:
