@@ -5,6 +5,7 @@ from tests.faults.mutants import Mutant
 PARTITION = "tests/replication/test_partition.py"
 INTERNAL = "tests/replication/test_internal_topic.py"
 DELAYS = "tests/faults/broker/test_delays.py"
+KILLS = "tests/faults/broker/test_kills.py"
 
 MUTANTS = (
     Mutant(
@@ -114,5 +115,21 @@ MUTANTS = (
         "        except OverflowError:",
         "        except ZeroDivisionError:",
         pytest=("tests/faults/broker/test_found.py::test_a_fetch_of_less_than_nothing",),
+    ),
+    Mutant(
+        "broker.stable-offset-ignores-open-transactions-under-kills",
+        "python/ottla/replication/partition.py",
+        "        return self.log.last_stable_offset\n",
+        "        return self.log.high_watermark\n",
+        pytest=(f"{KILLS}::test_nothing_is_lost_or_twice",),
+        env=("OTTLA_FAULT_SECONDS=15",),
+    ),
+    Mutant(
+        "broker.coordinator-loads-all-but-the-last-batch-under-kills",
+        "python/ottla/replication/internal_topic.py",
+        "        self._end = partition.log.end_offset\n",
+        "        self._end = partition.log.end_offset - 1\n",
+        pytest=(f"{KILLS}::test_commits_never_go_back", f"{KILLS}::test_every_record_was_copied_once"),
+        env=("OTTLA_FAULT_SECONDS=15",),
     ),
 )

@@ -77,6 +77,29 @@ async def test_deadlines_fire_in_order_also_when_an_earlier_one_comes_later(
     assert [(name, round(at - start, 3)) for name, at in fired] == [("early", 1.0), ("late", 5.0)]
 
 
+class Broken(Recorded):
+    def expire(self) -> None:
+        super().expire()
+        raise KeyError("a mistake of ours")
+
+
+@pytest.mark.trio
+async def test_a_mistake_at_one_deadline_stops_no_other(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    fired: list[tuple[str, float]] = []
+    deadlines = Deadlines()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(deadlines.run)
+        deadlines.add(1000, Broken("broken", fired))
+        deadlines.add(1000, Recorded("same time", fired))
+        deadlines.add(2000, Recorded("later", fired))
+        await trio.sleep(3)
+        nursery.cancel_scope.cancel()
+    assert [name for name, _ in fired] == ["broken", "same time", "later"]
+    assert "a mistake of ours" in caplog.text
+
+
 @pytest.mark.trio
 async def test_completed_operations_do_not_pile_up(autojump_clock: trio.testing.MockClock) -> None:
     deadlines = Deadlines()

@@ -9,6 +9,7 @@ lost), and one heap with one task serves every deadline.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -17,6 +18,9 @@ import trio
 
 if TYPE_CHECKING:
     from ottla._core import AppendInfo
+
+
+logger = logging.getLogger("ottla.deadlines")
 
 
 class Operation(Protocol):
@@ -63,7 +67,11 @@ class Deadlines:
         while self._heap and (self._heap[0][0] <= now or self._heap[0][2].done):
             operation = heapq.heappop(self._heap)[2]
             if not operation.done:
-                operation.expire()
+                try:
+                    operation.expire()
+                except Exception:
+                    # One request, or the timers of one group: whatever it is, all others have deadlines too.
+                    logger.exception("what was due at its deadline could not be done")
         return self._heap[0][0] if self._heap else float("inf")
 
     async def run(self) -> None:
