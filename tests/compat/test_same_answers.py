@@ -11,10 +11,12 @@ from tests.peers.ottla import Brokers
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
+    "group.max.size": 3,
     "group.min.session.timeout.ms": 100,
     "num.partitions": 2,
     "offset.metadata.max.bytes": 100,
     "offsets.topic.num.partitions": 1,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
     "transaction.state.log.num.partitions": 1,
 }
 

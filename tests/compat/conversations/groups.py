@@ -368,3 +368,41 @@ def static_rebalances(talk: Talk) -> None:
     talk.ask(DESCRIBE_GROUPS, 5, groups=["sr"])
     talk.ask(LEAVE, 4, group_id="sr", members=[{"member_id": back}, {"group_instance_id": "a"}])
     talk.ask(DESCRIBE_GROUPS, 5, groups=["sr"])
+
+
+def full_group(talk: Talk) -> None:
+    """Three members are as many as there may be."""
+    talk.coordinator("fg")
+    fields = {"rebalance_timeout_ms": 20_000, "session_timeout_ms": 30_000}
+    ids: dict[str, str] = {}
+    for count, by in enumerate("abc", 1):
+        talk.send(JOIN, 2, by=by, **joining("fg", **fields))
+        for other in ids:
+            beat = {"group_id": "fg", "generation_id": count - 1, "member_id": ids[other]}
+            talk.unheard(HEARTBEAT, 0, lambda answer: answer.error_code == 27, **beat)
+            talk.send(JOIN, 2, by=other, **joining("fg", ids[other], **fields))
+        for each in (*ids, by):
+            ids[each] = talk.receive(each).member_id
+    for state in ("CompletingRebalance", "Stable"):
+        talk.ask(JOIN, 2, by="d", **joining("fg", **fields))
+        talk.ask(JOIN, 5, by="d", **joining("fg", **fields))
+        talk.ask(JOIN, 5, by="d", **joining("fg", "nobody", **fields))
+        if state == "CompletingRebalance":
+            talk.ask(SYNC, 2, by="a", group_id="fg", generation_id=3, member_id=ids["a"], assignments=[])
+    talk.ask(LEAVE, 1, group_id="fg", member_id=ids["b"])
+    talk.ask(DESCRIBE_GROUPS, 3, groups=["fg"])
+
+
+def silence(talk: Talk) -> None:
+    """Members of whom nothing is heard, also one that allows no time for a rebalance."""
+    talk.coordinator("si")
+    for name, fields in (("a", {}), ("b", {"group_instance_id": "b"})):
+        for timeout_ms in (1000, 0, -1):
+            short = {"session_timeout_ms": 150, "rebalance_timeout_ms": timeout_ms}
+            joined = talk.ask(JOIN, 5 if fields else 3, by=name, **joining("si", **short, **fields))
+            me = {"group_id": "si", "generation_id": joined.generation_id, "member_id": joined.member_id}
+            talk.ask(HEARTBEAT, 3, by=name, **me, **fields)
+            talk.unheard(DESCRIBE_GROUPS, 0, lambda answer: answer.groups[0].group_state == "Empty", groups=["si"])
+            talk.ask(HEARTBEAT, 3, by=name, **me, **fields)
+            commit(talk, **me, **fields)
+    talk.ask(DESCRIBE_GROUPS, 5, groups=["si"])

@@ -212,6 +212,21 @@ def old_formats(talk: Talk) -> None:
     produce(talk, "om-2", _core.encode_messages(rows, magic=1), 3)
 
 
+def unwilling(talk: Talk) -> None:
+    """Records that a client of an old version cannot have."""
+    talk.topic("un", message_downconversion_enable="false")
+    talk.topic("un-zstd")
+    produce(talk, "un", batch(b"x"))
+    produce(talk, "un-zstd", batch(b"x"), 7)
+    produce(talk, "un-zstd", batch(b"y", compression="zstd"), 7)
+    asked = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0}
+    for topic in ("un", "un-zstd"):
+        for version in range(13):
+            for offset in (0, 1):
+                part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+                talk.ask(FETCH, version, **asked, topics=[{"topic": topic, "partitions": [part]}])
+
+
 def produced(topic: str, data: bytes) -> list[dict[str, Any]]:
     return [{"name": topic, "partitions": [{"partition_index": 0, "records": data}]}]
 

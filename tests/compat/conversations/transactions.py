@@ -255,3 +255,29 @@ def sequences(talk: Talk) -> None:
     for value in (b"x", b"y"):
         produce(talk, "sq", batch(value), partition=1)
     fetch(talk, "sq")
+
+
+def timeouts(talk: Talk) -> None:
+    """A transaction that was open for too long: what its producer is told, and how it may go on (KIP-588)."""
+    for version in range(3):
+        name = f"tt-{version}"
+        talk.topic(name)
+        talk.coordinator(name, 1)
+        ids = producing(talk, name, timeout_ms=1)
+        me = {"transactional_id": name, **ids}
+        parts = [{"name": name, "partitions": [0]}]
+        talk.ask(ADD_PARTITIONS, version, **me, topics=parts)
+        produce(talk, name, batch(b"a", **ids, base_sequence=0, transactional=True), transactional_id=name)
+        row = {"partition_index": 0, "timestamp": -1}
+        latest = {"replica_id": -1, "isolation_level": 1, "topics": [{"name": name, "partitions": [row]}]}
+        talk.unheard(LIST_OFFSETS, 5, lambda answer: answer.topics[0].partitions[0].offset == 2, **latest)
+        again = {"transactional_id": name, "transaction_timeout_ms": 60_000, **ids}
+        talk.unheard(INIT_PRODUCER_ID, 4, lambda answer: answer.error_code != 51, **again)
+        for committed in (True, False):
+            talk.ask(END_TXN, version, **me, committed=committed)
+        talk.ask(ADD_PARTITIONS, version, **me, topics=parts)
+        talk.ask(ADD_OFFSETS, version, **me, group_id=name)
+        for init in (4, 3):
+            producing(talk, name, init, **ids)
+        producing(talk, name, 2)
+        fetch(talk, name, isolation_level=1)
