@@ -179,6 +179,22 @@ impl Model {
     }
 
     pub fn run(&mut self, step: &Step) {
+        self.take(step);
+        // Producers, aborted transactions and epochs are what the batches that are left give, however they came to be left.
+        let takes_away = matches!(
+            step,
+            Step::Truncate { .. } | Step::DeleteBefore { .. } | Step::Reopen { .. }
+        );
+        if takes_away && !self.broken {
+            let hints = Hints {
+                start_offset: self.start,
+                ..Hints::default()
+            };
+            rebuilt::check(&self.storage, &self.log, hints);
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
         match *step {
             Step::Append {
                 records,

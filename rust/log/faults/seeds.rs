@@ -1,6 +1,7 @@
 //! Where random tests get their randomness from, so that what failed can be run again.
 //!
-//! `OTTLA_SEED` is the seed of the first case, by default the time; `OTTLA_CASES` is how many there are. A failing test prints both.
+//! `OTTLA_SEED` is the seed of the first case, by default the time. `OTTLA_CASES` says how many there are; 20 is what a test does by itself, so
+//! that 200 means ten times that. A failing test prints what runs it again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +28,8 @@ fn first() -> u64 {
 }
 
 fn cases(by_default: u64) -> u64 {
-    from_environment("OTTLA_CASES").unwrap_or(by_default)
+    let given = from_environment("OTTLA_CASES");
+    given.map_or(by_default, |cases| (cases * by_default / 20).max(1))
 }
 
 /// Runs `test` with each of a number of seeds.
@@ -55,7 +57,8 @@ pub fn property<S: Strategy>(by_default: u32, strategy: S, test: impl Fn(S::Valu
         Ok(())
     });
     if let Err(error) = result {
-        panic!("with OTTLA_SEED={seed} OTTLA_CASES={cases}: {error}");
+        let given = from_environment("OTTLA_CASES").unwrap_or(20);
+        panic!("with OTTLA_SEED={seed} OTTLA_CASES={given}: {error}");
     }
 }
 
