@@ -3,6 +3,7 @@
 from tests.faults.mutants import Mutant
 
 MODEL = ("log::faults::model::the_log_is_its_model",)
+TAILS = ("log::faults::tails::a_last_batch_of_every_form_torn_at_every_byte",)
 POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
 
 MUTANTS = (
@@ -74,7 +75,7 @@ MUTANTS = (
         "rust/log/scan.rs",
         "            Some(bytes) => check_crc(bytes, &located.header).map_err(|error| error.to_string()),\n",
         "            Some(_) => Ok::<(), String>(()),\n",
-        cargo=MODEL,
+        cargo=TAILS,
     ),
     Mutant(
         "log.recovery-keeps-a-torn-tail",
@@ -95,13 +96,6 @@ MUTANTS = (
         "rust/log/recovery.rs",
         "            if snapshot > base_offset {\n",
         "            if snapshot > base_offset && base_offset < 0 {\n",
-        cargo=MODEL,
-    ),
-    Mutant(
-        "log.recovery-trusts-epochs",
-        "rust/log/recovery.rs",
-        "        recovered.epochs.truncate_from_end(base_offset);\n",
-        "",
         cargo=MODEL,
     ),
     Mutant(

@@ -13,6 +13,7 @@ use super::steps::{IN_TRANSACTIONS, Step, in_transactions, step};
 use super::{rebuilt, transactions};
 use crate::log::append::When;
 use crate::log::error::Result;
+use crate::log::leader_epochs::EpochStart;
 use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::verification::NO_GUARD;
@@ -612,6 +613,9 @@ impl Model {
         assert_eq!(log.end_offset(), self.end());
         assert_eq!(log.start_offset(), self.start);
         assert!(log.flushed_offset() <= self.end());
+        let epochs = log.leader_epochs();
+        let beyond = |of: &EpochStart| of.start_offset > self.end();
+        assert!(!epochs.entries().iter().any(beyond), "{epochs:?}");
         assert_eq!(&read_all(log, self.start), entries);
         for entry in entries.iter().step_by(3) {
             // The batch that contains the offset comes whole, even if it is larger than asked for.

@@ -27,6 +27,10 @@ pub fn check(storage: &FaultyStorage, log: &Arc<Log>, hints: Hints) {
     };
     let rebuilt = open(&copy, nothing).unwrap();
     assert_eq!(rebuilt.end_offset(), log.end_offset());
+    if log.start_offset() == log.end_offset() {
+        // What is left lies before the start: the next opening removes it.
+        return;
+    }
     let first = log.segments()[0].base_offset;
     check_producers(log, &rebuilt, first);
     let known = aborted(log);
