@@ -41,7 +41,7 @@ def ended(brokers: Brokers, broker: Broker, *, clean: bool) -> Broker:
 
 @pytest.mark.parametrize("large_segments", [True, False])
 def test_producers_are_known_after_deletions_and_restarts(brokers: Brokers, large_segments: bool) -> None:
-    """Records are deleted up to several offsets, all of them among these; with segments of a batch each, files go too."""
+    """Records are deleted up to several offsets, the end too; with segments of a batch each, files go with them."""
     chance = random.Random(settings.seed())
     broker = brokers(settings=SETTINGS)
     topics = {f"t-{count}": count for count in range(0, BATCHES + 1, 3)}
