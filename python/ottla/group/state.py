@@ -123,7 +123,7 @@ class Group:
         self._new_id = new_id
         self._has_new_member = False
         self._rebalance: _Rebalance | None = None
-        self._timers: Timers[Member | _PendingMember | _Rebalance] = Timers()
+        self._timers: Timers[Member | _PendingMember | _Rebalance] = Timers(self._is_wanted)
 
     def __repr__(self) -> str:
         return self.group_id
@@ -549,10 +549,8 @@ class Group:
 
     def tick(self, now: int) -> None:
         """Does what is due."""
-        for at, subject in self._timers.due(now):
+        for subject in self._timers.due(now):
             if isinstance(subject, Member):
-                if subject.timer_ms != at or self.members.get(subject.member_id) is not subject:
-                    continue
                 subject.timer_ms = None
                 if subject.deadline_ms > now:
                     self._give_until(subject, subject.deadline_ms)
@@ -561,11 +559,18 @@ class Group:
                     self._remove_and_rebalance(now, subject, f"member {subject} was not heard of")
                 # Who waits for us needs no heartbeat; its time begins with the answer.
             elif isinstance(subject, _Rebalance):
-                if subject is self._rebalance:
-                    self._rebalance_expired(now, subject)
-            elif self.pending_members.get(subject.member_id) is subject:
+                self._rebalance_expired(now, subject)
+            else:
                 logger.info("group %s: nobody joined as %s", self, subject.member_id)
                 self._remove_pending(now, subject.member_id)
+
+    def _is_wanted(self, at_ms: int, subject: Member | _PendingMember | _Rebalance) -> bool:
+        """Whether a timer still means anything: members leave and get other deadlines, rebalances end early."""
+        if isinstance(subject, Member):
+            return subject.timer_ms == at_ms and self.members.get(subject.member_id) is subject
+        if isinstance(subject, _Rebalance):
+            return subject is self._rebalance
+        return self.pending_members.get(subject.member_id) is subject
 
     def _give_until(self, member: Member, deadline_ms: int) -> None:
         member.deadline_ms = deadline_ms
