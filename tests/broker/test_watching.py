@@ -117,15 +117,17 @@ def test_it_counts_what_a_client_does(served: tuple[Broker, int], client: Client
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
     for number in range(100):
         producer.produce("orders", b"%d" % number * 20, partition=0)
+    # These nobody reads.
+    producer.produce("orders", b"unread", partition=1)
     assert producer.flush(20) == 0
     consume(broker.bootstrap, "orders", "auditors", 100, commit=70)
     seen = scrape(port)
 
-    size = (broker.data / "orders-0" / "00000000000000000000.log").stat().st_size
+    sizes = [(broker.data / f"orders-{n}" / "00000000000000000000.log").stat().st_size for n in (0, 1)]
     traffic = "kafka_server_brokertopicmetrics_"
-    assert seen(f"{traffic}messagesin_total", topic="orders") == 100
-    assert seen(f"{traffic}bytesin_total", topic="orders") == size
-    assert seen(f"{traffic}bytesout_total", topic="orders") == size
+    assert seen(f"{traffic}messagesin_total", topic="orders") == 101
+    assert seen(f"{traffic}bytesin_total", topic="orders") == sum(sizes)
+    assert seen(f"{traffic}bytesout_total", topic="orders") == sizes[0]
     for name in ("messagesin", "bytesin", "bytesout", "totalproducerequests", "totalfetchrequests"):
         grown = seen(f"{traffic}{name}_total"), before(f"{traffic}{name}_total")
         assert grown[0] is not None
@@ -134,9 +136,9 @@ def test_it_counts_what_a_client_does(served: tuple[Broker, int], client: Client
         assert grown[0] - grown[1] == sum(ours), name
     assert seen(f"{traffic}failedproducerequests_total", topic="orders") == 0
 
-    assert seen("kafka_log_log_size", topic="orders", partition=0) == size
+    assert seen("kafka_log_log_size", topic="orders", partition=0) == sizes[0]
     assert seen("kafka_log_log_logendoffset", topic="orders", partition=0) == 100
-    assert seen("kafka_log_log_logendoffset", topic="orders", partition=1) == 0
+    assert seen("kafka_log_log_logendoffset", topic="orders", partition=1) == 1
     assert seen("kafka_log_log_numlogsegments", topic="orders", partition=1) == 1
     group = {"consumergroup": "auditors", "topic": "orders"}
     assert seen("kafka_consumergroup_current_offset", **group, partition=0) == 70
