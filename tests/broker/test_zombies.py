@@ -39,15 +39,18 @@ def topic(client: Client, request: pytest.FixtureRequest) -> str:
 
 
 def produce(client: Client, name: str, producer: Any, topic: str, sequence: int, *partitions: int) -> list[int]:
-    """One batch for each partition; the error codes."""
+    """One batch for each partition; the error codes. Where a transaction does not have the partition, words say so."""
     options = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     records = batch(b"x", b"y", base_sequence=sequence, transactional=True, **options)
     rows = [PartitionProduceData(partition_index=index, records=records) for index in partitions]
     request = ProduceRequest(
         transactional_id=name, acks=-1, timeout_ms=5_000, topics=[TopicProduceData(name=topic, partitions=rows)]
     )
-    answer = client.call(PRODUCE, request, 8)
-    return [row.error_code for topic in answer.responses for row in topic.partitions]
+    answered = [row for topic in client.call(PRODUCE, request, 8).responses for row in topic.partitions]
+    for row in answered:
+        refused = row.error_code == InvalidTxnState.code
+        assert row.error_message == ("Partition was not added to the transaction" if refused else None)
+    return [row.error_code for row in answered]
 
 
 def ended(client: Client, name: str, producer: Any, *, commit: bool) -> None:

@@ -15,12 +15,14 @@ from ottla.errors import (
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
+    InvalidTxnState,
     NetworkException,
     NotCoordinator,
     NotEnoughReplicas,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
 )
+from ottla.errors import error as kafka_error
 
 if TYPE_CHECKING:
     from ottla._core import ProduceRequest
@@ -48,7 +50,7 @@ class Verified:
 
     def __init__(self, error: int = 0) -> None:
         self.error = error
-        self.errors: dict[int, int] = {}
+        self.errors: dict[int, tuple[int, str | None]] = {}
         self.guards: dict[int, int] = {}
 
 
@@ -84,7 +86,11 @@ def verify(broker: Broker, produce: ProduceRequest) -> Verified:
     return verified
 
 
-def _as_producers_know_it(error: int) -> int:
+def _as_producers_know_it(error: int) -> tuple[int, str | None]:
+    """The error code, and words where Kafka has some."""
     if error in RETRIABLE:
-        return NotEnoughReplicas.code
-    return InvalidProducerEpoch.code if error == ProducerFenced.code else error
+        words = "Unable to verify the partition has been added to the transaction. Underlying error: "
+        return NotEnoughReplicas.code, words + kafka_error(error).name
+    if error == InvalidTxnState.code:
+        return error, "Partition was not added to the transaction"
+    return InvalidProducerEpoch.code if error == ProducerFenced.code else error, None

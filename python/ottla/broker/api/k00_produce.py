@@ -78,7 +78,9 @@ def handle(broker: Broker, request: Request) -> None:
         guard = 0
         if verified is not None:
             if error := verified.errors.get(index):
-                results.append((error, -1, -1, partition.log.start_offset))
+                code, words = error
+                start = partition.log.start_offset
+                results.append((code, -1, -1, start, (), words) if words else (code, -1, -1, start))
                 continue
             guard = verified.guards.get(index, 0)
         try:
