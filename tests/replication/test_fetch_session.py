@@ -155,7 +155,7 @@ def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: 
     session.add(CachedPartition(asked(0)))
     session.rests(session.entries["t", 0], partition)
     session.update([asked(0, 5)], [])
-    assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [session])
+    assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [session.entries["t", 0]])
     partition.resign()
     assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [])
 
@@ -178,5 +178,5 @@ def test_a_partition_that_was_made_anew_is_watched_in_place_of_the_old_one(parti
     again = Partition("t", 0, 1, partition.log)
     for known in (partition, again):
         session.rests(entry, known)
-        assert [*known.fetches] == [session]
+        assert [*known.fetches] == [entry]
     assert not partition.fetches

@@ -44,8 +44,22 @@ def begin(broker: Broker, fetch: FetchRequest, rows: list[Row]) -> int:
     session = broker.fetch_sessions.create(entries(), len(rows), fetch.replica_id >= 0, _now_ms())
     if session is None:
         return NO_SESSION
-    _rest(broker, fetch, session, [session.entries[asked[:2]] for asked in fetch.partitions], rows)
+    is_committed = fetch.isolation_level == READ_COMMITTED
+    for asked, row in zip(fetch.partitions, rows, strict=True):
+        if not session.is_follower and _is_known(asked, row, is_committed):
+            partition = broker.replicas.partitions.get(asked[:2])
+            if partition is not None:
+                session.rests(session.entries[asked[:2]], partition)
     return session.id
+
+
+def _is_known(asked: Asked, row: Row, is_committed: bool) -> bool:
+    """Whether there is nothing in a partition that the client does not know once it is told this row.
+
+    (A follower reads to the log end, which moves before anybody is told of it: its partitions stay live.)
+    """
+    info = row[7]
+    return info is not None and not info.length and asked[2] >= (row[3] if is_committed else row[2])
 
 
 def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) -> None:
@@ -86,13 +100,22 @@ def _answer(
         # The session stays as it is: the next request reads the same.
         return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
     told: list[Any] = []
-    for entry, row in zip(live, rows, strict=True):
-        info = row[7]
-        has_more = (info is not None and info.length > 0) or row[8] is not None
-        if entry.takes(row[1], row[2], row[4], has_more):
-            told.append((entry.key, *row[1:]))
-            session.told(entry)
-    _rest(broker, fetch, session, live, rows)
+    is_follower, is_committed = session.is_follower, fetch.isolation_level == READ_COMMITTED
+    partitions = broker.replicas.partitions
+    for row in rows:
+        index, error, high_watermark, stable, log_start, aborted, replica, info, diverging = row
+        entry = live[index]
+        has_more = (info is not None and info.length > 0) or diverging is not None
+        if entry.takes(error, high_watermark, log_start, has_more):
+            told.append((entry.key, error, high_watermark, stable, log_start, aborted, replica, info, diverging))
+            if len(live) > 1:
+                session.told(entry)
+        if (
+            not (has_more or error or is_follower)
+            and entry.asked[2] >= (stable if is_committed else high_watermark)
+            and (partition := partitions.get(entry.key)) is not None
+        ):
+            session.rests(entry, partition)
     return request.reply_fetch(told, session_id=session.id)
 
 
@@ -117,11 +140,12 @@ class _Parked:
 
     def park(self, live: list[CachedPartition], rows: list[Row]) -> None:
         session, partitions = self._session, self._broker.replicas.partitions
-        for entry, row in zip(live, rows, strict=True):
+        for row in rows:
+            entry = live[row[0]]
             partition = partitions[entry.key]
-            self._seen[partition] = row[7].length if row[7] is not None else 0
-            if entry.partition is not partition:
-                session.watch(entry, partition)
+            if self._fetch.min_bytes > 1:
+                self._seen[partition] = row[7].length if row[7] is not None else 0
+            entry.watch(partition)
         session.parked = self
         self._broker.deadlines.add(self._fetch.max_wait_ms, self)
 
@@ -154,23 +178,3 @@ class _Parked:
         live = [*session.live.values()]
         rows, _, _ = self._read(broker, request, fetch, [entry.asked for entry in live])
         _answer(broker, request, fetch, session, live, rows)
-
-
-def _rest(
-    broker: Broker, fetch: FetchRequest, session: FetchSession, live: list[CachedPartition], rows: list[Row]
-) -> None:
-    """Lets those partitions of the session rest of which the client now knows all.
-
-    A follower reads to the log end, which moves before anybody is told of it: its partitions stay live.
-    """
-    if session.is_follower:
-        return
-    is_committed = fetch.isolation_level == READ_COMMITTED
-    partitions = broker.replicas.partitions
-    for entry, row in zip(live, rows, strict=True):
-        info = row[7]
-        if info is None or info.length or entry.asked[2] < (row[3] if is_committed else row[2]):
-            continue
-        partition = partitions.get(entry.key)
-        if partition is not None:
-            session.rests(entry, partition)

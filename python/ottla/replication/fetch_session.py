@@ -49,9 +49,11 @@ def next_epoch(epoch: int) -> int:
 
 
 class CachedPartition:
-    """One partition of a session: what the client asks, and what it was told."""
+    """One partition of a session: what the client asks, and what it was told. It is what waits (a `Waiter`) where the
+    session is registered.
+    """
 
-    __slots__ = ("asked", "high_watermark", "key", "log_start", "partition")
+    __slots__ = ("asked", "high_watermark", "key", "log_start", "partition", "session")
 
     def __init__(self, asked: Asked, high_watermark: int = -1, log_start: int = -1) -> None:
         self.asked = asked
@@ -60,6 +62,7 @@ class CachedPartition:
         self.log_start = log_start
         #: Where the session is registered, if it is.
         self.partition: Partition | None = None
+        self.session: FetchSession | None = None
 
     def takes(self, error: int, high_watermark: int, log_start: int, has_more: bool) -> bool:
         """Notes what the client could be told, and says whether it must be. `has_more`: records or a diverging
@@ -71,6 +74,37 @@ class CachedPartition:
         self.log_start = log_start
         return must
 
+    def watch(self, partition: Partition) -> None:
+        """The session hears of it when the partition moves on."""
+        if self.partition is not partition:
+            self.forget()
+            self.partition = partition
+            partition.fetches[self] = None
+
+    def forget(self) -> None:
+        """Nothing is heard any more."""
+        if self.partition is not None:
+            self.partition.fetches.pop(self, None)
+            self.partition = None
+
+    # --- Waiter ---
+
+    def advanced(self, partition: Partition) -> None:
+        session = self.session
+        if session is None or self.partition is not partition:
+            partition.fetches.pop(self, None)
+            return
+        session.live.setdefault(self.key, self)
+        if session.parked is not None:
+            session.parked.advanced(partition, self.asked)
+        else:
+            # One wake-up is enough: appends to a partition that a consumer lags behind in cost nothing.
+            self.forget()
+
+    def expire(self) -> None:
+        if self.session is not None and self.session.parked is not None:
+            self.session.parked.expire()
+
 
 class Parked(Protocol):
     """A request of a session that waits for more bytes."""
@@ -81,7 +115,7 @@ class Parked(Protocol):
 
 
 class FetchSession:
-    """What one client's session remembers. It is a `Waiter` of the partitions that it is registered with."""
+    """What one client's session remembers."""
 
     __slots__ = ("created_ms", "entries", "epoch", "id", "is_follower", "live", "parked", "size_seen", "used_ms")
 
@@ -97,9 +131,11 @@ class FetchSession:
         self.size_seen = 0
 
     def add(self, entry: CachedPartition) -> None:
-        key = entry.key
-        self._unregister(key)
-        self.entries[key] = self.live[key] = entry
+        known = self.entries.get(entry.key)
+        if known is not None:
+            known.forget()
+        entry.session = self
+        self.entries[entry.key] = self.live[entry.key] = entry
 
     def update(self, asked: Iterable[Asked], forgotten: Iterable[Key]) -> None:
         """Takes what a request names: new partitions, new offsets of known ones, and those that leave."""
@@ -109,66 +145,36 @@ class FetchSession:
             entry = entries.get(key)
             if entry is None:
                 entry = entries[key] = CachedPartition(one)
+                entry.session = self
             else:
                 entry.asked = one
             live[key] = entry
         for key in forgotten:
-            self._unregister(key)
-            entries.pop(key, None)
+            entry = entries.pop(key, None)
+            if entry is not None:
+                entry.forget()
+                entry.session = None
             live.pop(key, None)
 
     def told(self, entry: CachedPartition) -> None:
         """The answer names this partition: it stands behind all others next time."""
-        if len(self.live) > 1 and self.live.pop(entry.key, None) is not None:
+        if self.live.pop(entry.key, None) is not None:
             self.live[entry.key] = entry
 
     def rests(self, entry: CachedPartition, partition: Partition) -> None:
         """The client knows all of this partition: nothing is to be done before it moves on."""
         self.live.pop(entry.key, None)
-        if entry.partition is not partition:
-            self.watch(entry, partition)
-
-    def watch(self, entry: CachedPartition, partition: Partition) -> None:
-        """The session hears of it when the partition moves on."""
-        if entry.partition is not None:
-            entry.partition.fetches.pop(self, None)
-        entry.partition = partition
-        partition.fetches[self] = None
+        entry.watch(partition)
 
     def close(self) -> None:
         """The session is over; a request that waits is answered with what there is."""
         if self.parked is not None:
             self.parked.expire()
-        for key in self.entries:
-            self._unregister(key)
+        for entry in self.entries.values():
+            entry.forget()
+            entry.session = None
         self.entries = {}
         self.live = {}
-
-    # --- Waiter ---
-
-    def advanced(self, partition: Partition) -> None:
-        key = (partition.topic, partition.index)
-        entry = self.entries.get(key)
-        if entry is None or entry.partition is not partition:
-            partition.fetches.pop(self, None)
-            return
-        if key not in self.live:
-            self.live[key] = entry
-        if self.parked is not None:
-            self.parked.advanced(partition, entry.asked)
-        else:
-            # One wake-up is enough: appends to a partition that a consumer lags behind in cost nothing.
-            self._unregister(key)
-
-    def expire(self) -> None:
-        if self.parked is not None:
-            self.parked.expire()
-
-    def _unregister(self, key: Key) -> None:
-        entry = self.entries.get(key)
-        if entry is not None and entry.partition is not None:
-            entry.partition.fetches.pop(self, None)
-            entry.partition = None
 
 
 class FetchSessions:
@@ -199,10 +205,11 @@ class FetchSessions:
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
         size = len(session.entries)
-        self.partitions_cached += size - session.size_seen
-        session.size_seen = size
-        if self.partitions_cached > PARTITIONS_MAX:
-            return not self.remove(session.id)
+        if size != session.size_seen:
+            self.partitions_cached += size - session.size_seen
+            session.size_seen = size
+            if self.partitions_cached > PARTITIONS_MAX:
+                return not self.remove(session.id)
         return True
 
     def create(

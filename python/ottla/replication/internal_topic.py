@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, Self
 
 import trio
@@ -387,6 +388,11 @@ def _nobody(error: int, last_offset: int) -> None:
 
 def partition_for(key: str, partition_count: int) -> int:
     """Java's `Utils.abs(key.hashCode()) % count`: it decides who coordinates, so brokers of both kinds must agree."""
+    # Of 22 characters it takes 3.6 µs, remembered 0.1. Nobody's long keys are kept.
+    return _remembered(key, partition_count) if len(key) <= 256 else _partition_for(key, partition_count)
+
+
+def _partition_for(key: str, partition_count: int) -> int:
     code = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -394,3 +400,6 @@ def partition_for(key: str, partition_count: int) -> int:
     if code == 1 << 31:
         return 0  # -2**31, whose absolute value Java's int cannot hold
     return (code if code < 1 << 31 else (1 << 32) - code) % partition_count
+
+
+_remembered = lru_cache(maxsize=4096)(_partition_for)
