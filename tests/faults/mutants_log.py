@@ -120,12 +120,11 @@ MUTANTS = (
         cargo=("log::faults::flips::in_a_segment",),
     ),
     Mutant(
-        "log.deletes-indexes-before-batches",
-        "rust/log/segment.rs",
-        "        let goes = suffix == Suffix::Deleted;\n        self.removed.store(goes, Ordering::Release);\n",
-        "        let goes = false;\n        self.removed.store(suffix == Suffix::Deleted, Ordering::Release);\n",
-        cargo=POWER + MODEL,
-        env=("OTTLA_CASES=300",),
+        "log.a-lost-index-loses-aborted-transactions",
+        "rust/log/recovery.rs",
+        "            self.rebuild(segment, &mut Some(&mut before), Damage::KEPT)?;\n",
+        "            self.rebuild(segment, &mut None, Damage::KEPT)?;\n",
+        cargo=("log::faults::flips::what_was_taken_from_beside_a_segment_is_made_again",),
     ),
     Mutant(
         "log.trusts-an-offset-index",

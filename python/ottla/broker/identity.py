@@ -57,6 +57,10 @@ async def broker_id(tree: Tree, config: BrokerConfig, known: str | None) -> int:
     if config.broker_id >= 0:
         return config.broker_id
     if known is not None:
+        if not (known.isascii() and known.isdigit()):
+            raise ConfigError(
+                "broker.id", f"meta.properties has broker.id={known!r}, which is no number: set broker.id"
+            )
         return int(known)
     if not config.get_bool("broker.id.generation.enable"):
         raise ConfigError("broker.id", "broker.id is not set and broker.id.generation.enable is false: set broker.id")

@@ -68,11 +68,21 @@ class DataDirectory:
         self.failure = reason
 
     def identity(self) -> dict[str, str]:
-        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in a new directory. Raises OSError."""
+        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in a new directory.
+
+        Raises OSError, and ConfigError for a file that is damaged.
+        """
         path = self.path / META
         if not path.exists():
             return {}
-        lines = path.read_text().splitlines()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise ConfigError(
+                "log.dirs",
+                f"{path} is damaged: {error}. Write version=0, broker.id and cluster.id into it as they are in the "
+                "other directories of this broker, or remove it if the directory is surely this broker's",
+            ) from None
         return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
     def claim(self, broker_id: int, cluster_id: str) -> None:

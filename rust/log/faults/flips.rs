@@ -100,7 +100,7 @@ fn prepared(clean: bool) -> Directory {
     }
 }
 
-fn flip(storage: &FaultyStorage, path: &Path, bit: usize) {
+pub fn flip(storage: &FaultyStorage, path: &Path, bit: usize) {
     let file = storage.open(path, Mode::Write).unwrap();
     let mut byte = [0];
     file.read_at(&mut byte, bit as u64 / 8).unwrap();
@@ -328,4 +328,40 @@ fn in_a_segment() {
         }
         drop(log);
     });
+}
+
+/// Somebody, or a crash, took what stands beside the batches.
+#[test]
+fn what_was_taken_from_beside_a_segment_is_made_again() {
+    for clean in [true, false] {
+        let directory = prepared(clean);
+        let answers = |log: &Log| -> Vec<_> {
+            let offsets = directory
+                .batches
+                .iter()
+                .map(|batch| batch.header.base_offset);
+            offsets
+                .map(|offset| {
+                    let read = log.read(offset, 1, i64::MAX, true).unwrap();
+                    let aborted = log.aborted_transactions(offset, &read).unwrap();
+                    aborted
+                        .iter()
+                        .map(|aborted| (aborted.producer_id, aborted.first_offset))
+                        .collect::<Vec<_>>()
+                })
+                .collect()
+        };
+        let expected = answers(&open(&directory, &directory.storage.copy()));
+        assert!(expected.iter().any(|aborted| !aborted.is_empty()));
+        for index in [".index", ".timeindex"] {
+            let storage = directory.storage.copy();
+            for path in [files(&storage, index), files(&storage, ".txnindex")].concat() {
+                storage.remove_file(&path).unwrap();
+            }
+            let log = open(&directory, &storage);
+            assert_eq!(answers(&log), expected, "without any {index}");
+            check_batches(&log, &directory.batches, false, |_| false);
+            assert_eq!(producers(&log), directory.producers);
+        }
+    }
 }
