@@ -327,17 +327,23 @@ fn at_every_change_of_two_directories() {
     let changes_total = whole.storage.changes() - before;
     assert!(changes_total > 200, "only {changes_total} changes");
     drop(whole);
+    let mut deaths = 0;
     seeds::each(1, |seed| {
         // Every second one: the next run begins elsewhere.
         for changes in (seed % 2..changes_total).step_by(2) {
             let mut broker = Broker::new();
             broker.storage.lose_power_after(changes);
             let died = broker.work();
-            assert!(died.is_err() || broker.storage.is_dead());
+            if died.is_ok() && !broker.storage.is_dead() {
+                // The thread that writes high watermarks found less to do than in the whole run.
+                continue;
+            }
+            deaths += 1;
             let seed = seed.wrapping_mul(1_000_003).wrapping_add(changes);
             broker.cut_and_check(seed);
         }
     });
+    assert!(deaths > 100, "{deaths} deaths");
 }
 
 /// One bit flips in a table of the directory, or in what marks a clean stop. It has no checksum; but what it says is either believed where it can be
