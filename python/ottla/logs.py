@@ -71,6 +71,11 @@ def to_stderr(level: str, form: str, secrets: Collection[str] = ()) -> None:
     root.setLevel(level)
 
 
+def of_partition(topic: str, index: int) -> dict[str, object]:
+    """The fields of a line about a partition."""
+    return {"topic": topic, "partition": index}
+
+
 class Repeated:
     """Says something once and then at most every `every_s` seconds, with how often it would have been said meanwhile.
 

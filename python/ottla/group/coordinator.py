@@ -376,7 +376,13 @@ class GroupCoordinator:
             if group.state is DEAD:
                 return
             if error:
-                logger.warning("group %s: generation %d was not stored: error %d", group, store.generation, error)
+                logger.warning(
+                    "group %s: generation %d was not stored: error %d",
+                    group,
+                    store.generation,
+                    error,
+                    extra={"group": str(group)},
+                )
             group.stored(self._now_ms(), store, store_error(error))
             self._after(hosted)
 

@@ -20,6 +20,7 @@ import trio
 
 from ottla._core import Cleanable, LogCleaner
 from ottla.errors import KafkaError
+from ottla.logs import of_partition
 
 if TYPE_CHECKING:
     from ottla._core import CleanReport, LogDirectory
@@ -152,14 +153,14 @@ class Cleaner:
         try:
             report = await self._done(lambda token: native.clean(home, log, self._server.hub.completions, token))
         except KafkaError as error:
-            logger.error("%s-%d cannot be compacted: %s", *partition, error)
+            logger.error("%s-%d cannot be compacted: %s", *partition, error, extra=of_partition(*partition))
             return False
         finally:
             self._at_work.discard(partition)
         if report is None:
             return False
         self.last_report = report
-        logger.info("%s-%d: %s", *partition, describe(report))
+        logger.info("%s-%d: %s", *partition, describe(report), extra=of_partition(*partition))
         return True
 
     async def _done(self, start: Callable[[int], None]) -> CleanReport | None:

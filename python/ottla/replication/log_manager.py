@@ -13,6 +13,7 @@ import trio
 
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import KafkaError, StorageError
+from ottla.logs import of_partition
 from ottla.replication import upkeep
 from ottla.replication.data_directories import DataDirectories
 from ottla.replication.log_settings import SettingsSource, native_config, topic_config
@@ -121,12 +122,20 @@ class LogManager:
         for directory in self.directories.online:
             logs, failures = opened[directory]
             for topic, index, error in failures:
-                logger.error("the log of %s-%d cannot be opened, the partition stays offline: %s", topic, index, error)
+                logger.error(
+                    "the log of %s-%d cannot be opened, the partition stays offline: %s",
+                    topic,
+                    index,
+                    error,
+                    extra=of_partition(topic, index),
+                )
                 self.failures[topic, index] = error
             for log in logs:
                 await self._add(directory, log)
         for key in self.futures.keys() - self.logs.keys():
-            logger.warning("%s-%d is on its way into another log directory, but is in none", *key)
+            logger.warning(
+                "%s-%d is on its way into another log directory, but is in none", *key, extra=of_partition(*key)
+            )
 
     async def _add(self, directory: DataDirectory, log: Log) -> None:
         key = (log.topic, log.partition)
@@ -205,7 +214,7 @@ class LogManager:
             return None
         self.logs[key], self._homes[key] = future, to
         del self.futures[key], self._future_homes[key]
-        logger.info("%s-%d is in %s now", topic, index, to)
+        logger.info("%s-%d is in %s now", topic, index, to, extra=of_partition(topic, index))
         return future
 
     # --- a topic's logs ---

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.errors import KafkaError
+from ottla.logs import of_partition
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -68,7 +69,7 @@ class Moves:
 
     async def _move(self, key: Key) -> None:
         """Until the copy has taken the log's place, or there is nothing to move any more."""
-        logger.info("copying %s-%d into its new log directory begins or goes on", *key)
+        logger.info("copying %s-%d into its new log directory begins or goes on", *key, extra=of_partition(*key))
         while True:
             partition = self._replicas.partitions.get(key)
             current, future = self._logs.logs.get(key), self._logs.futures.get(key)
@@ -81,7 +82,9 @@ class Moves:
                     return
             except KafkaError as error:
                 if self._logs.futures.get(key) is future and not self._replicas.check_directories():
-                    logger.error("copying %s-%d into its new log directory failed: %s", *key, error)
+                    logger.error(
+                        "copying %s-%d into its new log directory failed: %s", *key, error, extra=of_partition(*key)
+                    )
                     await trio.sleep(RETRY_SECONDS)
                 continue
             await self._throttle(copied)

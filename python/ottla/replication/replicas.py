@@ -10,6 +10,7 @@ import trio
 
 from ottla.config.topic import record_format
 from ottla.errors import ReplicaNotAvailable, StorageError
+from ottla.logs import Repeated, of_partition
 from ottla.net import Server
 from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition, PartitionState
@@ -45,6 +46,7 @@ class Replicas:
         self._changing = trio.Lock()
         self._completions = server.hub.completions
         self.moves = Moves(self, logs)
+        self._refusals = Repeated(logger)
         logs.directories.report_to(server, self._failure_reported)
 
     async def apply(
@@ -210,7 +212,11 @@ class Replicas:
         memory can no longer be trusted to be what is on disk, so none of its partitions is served.
         """
         if not self.check_directories() and not partition.is_offline:
-            logger.warning("%s: %s", partition, error)
+            # While a disk is full this is every append.
+            key = (partition.topic, partition.index)
+            self._refusals.log(
+                logging.WARNING, (key, type(error)), "%s: %s", partition, error, extra=of_partition(*key)
+            )
 
     def _failure_reported(self, _: Any, error: BaseException | None) -> None:
         self.check_directories()

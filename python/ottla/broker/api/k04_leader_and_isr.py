@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.logs import of_partition
 from ottla.replication.partition import PartitionState
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
@@ -79,7 +80,7 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
             )
     for topic, partitions in states.items():
         for index, error in (await broker.replicas.apply(topic, partitions, new.get(topic, ()))).items():
-            broker.log.error("cannot use the log of %s-%d: %s", topic, index, error)
+            broker.log.error("cannot use the log of %s-%d: %s", topic, index, error, extra=of_partition(topic, index))
             errors[topic, index] = error.code
     return [
         LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import InvalidTopic, KafkaError
+from ottla.logs import of_partition
 from ottla.wire.k34_alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
     AlterReplicaLogDirPartitionResult,
@@ -49,6 +50,8 @@ async def _move(broker: Broker, topic: str, index: int, path: str) -> int:
             raise InvalidTopic(f"the name of topic {topic} is too long for a move")
         await broker.replicas.move(topic, index, broker.logs.directories.at(path))
     except KafkaError as error:
-        broker.log.warning("%s-%d is not moved into %s: %s", topic, index, path, error)
+        broker.log.warning(
+            "%s-%d is not moved into %s: %s", topic, index, path, error, extra=of_partition(topic, index)
+        )
         return error.code
     return 0
