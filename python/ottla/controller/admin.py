@@ -37,10 +37,14 @@ from ottla.errors import (
     InvalidRequest,
     InvalidTopic,
     KafkaError,
+    PolicyViolation,
     ReassignmentInProgress,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+
+#: Of one topic in one request, as in Kafka 4's controller (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH).
+NEW_PARTITIONS_MAX = 10_000
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -99,6 +103,7 @@ async def create_topic(tree: Tree, topic: NewTopic) -> Assignment:
 def _check_new(topic: NewTopic, existing: set[str], racks: Mapping[int, str | None]) -> Assignment:
     if topic.name in existing:
         raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+    _check_count(topic.partitions if topic.assignment is None else len(topic.assignment))
     if topic.assignment is None:
         assignment = assign(racks, topic.partitions, topic.replication_factor)
     else:
@@ -110,6 +115,14 @@ def _check_new(topic: NewTopic, existing: set[str], racks: Mapping[int, str | No
     _check_assignment(assignment)
     _check_config(topic.config)
     return assignment
+
+
+def _check_count(new_partitions: int) -> None:
+    """Before anything is made of a number that may be anything: 2.7 would try to, and serve nobody meanwhile."""
+    if new_partitions > NEW_PARTITIONS_MAX:
+        raise PolicyViolation(
+            f"Excessively large number of partitions per request: {new_partitions}, not at most {NEW_PARTITIONS_MAX}."
+        )
 
 
 def _check_assignment(assignment: Assignment) -> None:
@@ -243,6 +256,7 @@ def _more_partitions(
         raise InvalidPartitions(f"Topic currently has {count} partitions, which is higher than the requested {total}.")
     if total == count:
         raise InvalidPartitions(f"Topic already has {count} partitions.")
+    _check_count(total - count)
     first = current.partitions[0]
     if assignments is None:
         ordered = sorted(racks)

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.errors import InvalidGroupId, InvalidRequest, MemberIdRequired, UnknownTopicOrPartition
+from ottla.errors import InvalidGroupId, InvalidRequest, MemberIdRequired, PolicyViolation, UnknownTopicOrPartition
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from ottla.wire.k37_create_partitions import CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsTopic
 from tests.broker.conftest import Client, connect
 from tests.broker.test_transactions import again
 from tests.peers.ottla import Broker, Brokers
@@ -64,3 +66,15 @@ def test_a_fetch_of_less_than_nothing(client: Client, version: int) -> None:
     request = FetchRequest(replica_id=-1, topics=[FetchTopic(topic="one", partitions=rows)])
     answer = client.call(FETCH, request, version)
     assert answer.responses[0].partition_responses[0].error_code == InvalidRequest.code
+
+
+@pytest.mark.parametrize("count", [10_001, 0x7FFFFFFF])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_partitions_without_end(client: Client, count: int, validate_only: bool) -> None:
+    """Millions were laid out one by one: nobody was served for a minute."""
+    topic = CreatableTopic(name="endless", num_partitions=count, replication_factor=1)
+    create = CreateTopicsRequest(topics=[topic], timeout_ms=1_000, validate_only=validate_only)
+    assert client.call(CREATE_TOPICS, create).topics[0].error_code == PolicyViolation.code
+    row = CreatePartitionsTopic(name="one", count=min(count + 1, 0x7FFFFFFF))
+    grow = CreatePartitionsRequest(topics=[row], timeout_ms=1_000, validate_only=validate_only)
+    assert client.call(CREATE_PARTITIONS, grow).results[0].error_code == PolicyViolation.code
