@@ -129,6 +129,18 @@ def _lines() -> Iterator[str]:
 BESIDES = """
 Besides: TLS, SASL, access control, giving partitions to other brokers.
 
+## Settings without a meaning here
+
+Taken, kept and shown, like all of Kafka's settings ([settings.md](settings.md) marks in bold what has an effect):
+
+- `leader.replication.throttled.*`, `follower.replication.throttled.*` and `replication.quota.*`: no broker follows
+  another yet, so there is nothing to slow down.
+- `password.encoder.*`: passwords of TLS and SASL among the settings that change while brokers run. None of them is used
+  here. One that a Kafka has stored is left out with an error in the log, and storing one is refused.
+- `max.connection.creation.rate` holds for the broker and for each listener, as in 2.7.0; the rate for each address came
+  with 2.8.
+- `listeners` opens and closes by name. Another address for a name that is open is refused.
+
 ## Files and tree
 
 Segments, indexes, checkpoints, `meta.properties`, `.lock` and the clean-shutdown marker are Kafka's. The coordination

@@ -29,8 +29,8 @@ file is a warning that says the nearest name; with `--set` and for topics it is 
 an error that says the range.
 
 **Not every setting does something here.** What has an effect in this version is set in **bold**. The others are
-taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet (groups,
-transactions, compaction, quotas, security), some to Java. What would be dangerous to overlook is refused: listeners
+taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet (replication
+between brokers, TLS, SASL, delegation tokens), some to Java. What would be dangerous to overlook is refused: listeners
 with TLS or SASL, and an authorizer.
 
 *Change* says how a setting may be changed: `start` needs a restart, `broker` can be changed for one running broker,
