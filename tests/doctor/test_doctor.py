@@ -185,9 +185,10 @@ def test_a_port_that_speaks_tls() -> None:
     [
         (lambda connection: None, "nothing answers"),
         (lambda connection: connection.recv(100) and None, "nothing answers"),
+        (lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "a web server answers"),
         (lambda connection: connection.sendall(b"220 mail.example.org ESMTP\r\n"), "not Kafka's protocol"),
     ],
-    ids=["closes", "hears and closes", "mail"],
+    ids=["closes", "hears and closes", "web", "mail"],
 )
 def test_what_is_neither(answer: Callable[[socket.socket], None], words: str) -> None:
     with server(answer) as port:
