@@ -302,6 +302,14 @@ impl ProducerState {
         }
     }
 
+    /// Forgets that transactions are open.
+    pub fn forget_open(&mut self) {
+        self.ongoing.clear();
+        for producer in self.producers.values_mut() {
+            producer.transaction_start = None;
+        }
+    }
+
     /// Forgets producers without an open transaction that wrote nothing for `expiration_ms`.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) -> usize {
         let before = self.producers.len();

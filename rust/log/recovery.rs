@@ -61,15 +61,20 @@ impl Opening<'_> {
         for (at, segment) in segments.iter().enumerate().skip(first) {
             // It begins before its predecessor ends: nothing from here on can be right. Or after it, and the offsets in between were never flushed: they
             // had not reached the disk when the power went, and a log is a prefix of what was appended. Compaction leaves such gaps too.
-            // And so does a truncation to a start that lies inside a batch: what is before the start was deleted, not lost.
             let Hints {
                 recovery_point,
                 start_offset,
                 ..
             } = self.hints;
-            let known = recovery_point.max(start_offset);
-            let unflushed = segment.base_offset > recovered.end_offset.max(known);
-            let gap = unflushed && at > first && !self.may_have_gaps();
+            let unflushed = segment.base_offset > recovered.end_offset.max(recovery_point);
+            let is_gap = unflushed && at > first && !self.may_have_gaps();
+            // What is before the start was deleted: there a truncation may have left a gap, and nobody misses what the power took. But a marker may
+            // be gone with it, so what was open before it counts no more.
+            let is_deleted = segment.base_offset <= start_offset;
+            if is_gap && is_deleted {
+                recovered.producers.forget_open();
+            }
+            let gap = is_gap && !is_deleted;
             if segment.base_offset < recovered.end_offset || gap {
                 damaged = Some(at);
                 break;

@@ -108,9 +108,16 @@ MUTANTS = (
     Mutant(
         "log.recovery-forgets-gaps-of-a-truncation",
         "rust/log/recovery.rs",
-        "            let known = recovery_point.max(start_offset);\n",
-        "            let known = recovery_point.max(start_offset.min(0));\n",
+        "            let gap = is_gap && !is_deleted;\n",
+        "            let gap = is_gap;\n",
         cargo=("log::faults::found::a_truncation_to_a_start_inside_a_batch",),
+    ),
+    Mutant(
+        "log.recovery-misses-a-deleted-marker",
+        "rust/log/recovery.rs",
+        "            if is_gap && is_deleted {\n",
+        "            if is_gap && is_deleted && start_offset < 0 {\n",
+        cargo=("log::faults::found::a_deletion_that_the_power_interrupts",),
     ),
     Mutant(
         "log.recovery-cuts-what-was-flushed",
@@ -176,13 +183,6 @@ MUTANTS = (
         cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
     ),
     Mutant(
-        "log.swap-without-folder-fsync",
-        "rust/log/cleaner/swap.rs",
-        "        cleaned.set_suffix(Suffix::Swap)?;\n        self.sync_folder()?;\n",
-        "        cleaned.set_suffix(Suffix::Swap)?;\n",
-        cargo=("log::cleaner::tests::a_crash_at_any_point_of_a_cleaning_loses_nothing",),
-    ),
-    Mutant(
         "log.checkpoint-without-fsync",
         "rust/storage/mod.rs",
         "        self.replace_unsynced(path, bytes, true)?;\n",
@@ -212,7 +212,7 @@ MUTANTS = (
         }
 """,
         "        }\n",
-        cargo=("log::faults::directory::at_every_change_of_two_directories",),
+        cargo=("log::faults::directory::a_marker_of_a_clean_stop_is_gone_before_anything_is_written",),
     ),
     Mutant(
         "log.recovery-point-beyond-the-flush",

@@ -212,3 +212,62 @@ fn a_truncation_to_a_start_inside_a_batch() {
         },
     ]);
 }
+
+/// Power that went while the log's front was deleted.
+#[test]
+fn a_deletion_that_the_power_interrupts() {
+    run(&[
+        Step::Turn {
+            batches: vec![
+                (0, None),
+                (4, None),
+                (34, None),
+                (127, None),
+                (162, None),
+                (21, None),
+                (12, None),
+                (135, None),
+                (56, Some(11)),
+                (52, None),
+                (72, None),
+            ],
+            roll_at: 11,
+        },
+        Step::Reopen { clean: false },
+        Step::End {
+            producer: 11,
+            commit: false,
+        },
+        Step::Append {
+            records: 2,
+            bytes: 153,
+            producer: None,
+        },
+        Step::Turn {
+            batches: vec![(0, None)],
+            roll_at: 1,
+        },
+        Step::PowerLoss {
+            changes: 13,
+            seed: 12640316451335701717,
+        },
+        Step::Turn {
+            batches: vec![
+                (0, None),
+                (0, None),
+                (0, None),
+                (0, None),
+                (0, None),
+                (0, None),
+                (0, None),
+                (0, None),
+            ],
+            roll_at: 1,
+        },
+        Step::DeleteBefore { part: 134 },
+        Step::Turn {
+            batches: vec![(0, None)],
+            roll_at: 0,
+        },
+    ]);
+}
