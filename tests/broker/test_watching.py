@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -263,6 +264,16 @@ def test_a_missing_package_is_said_with_the_command(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "pip install 'ottla[metrics]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_taken_is_named(brokers: Brokers) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        broker = brokers(settings={"metrics.listener": address}, wait=False)
+        assert broker.process.wait(60) == 1
+    said = broker.log.read_text()
+    assert f"metrics.listener: cannot listen on {address}: Address already in use" in said
+    assert "Traceback" not in said
 
 
 def reasons(port: int) -> tuple[int, dict[str, str]]:

@@ -69,6 +69,14 @@ def app(watched: Watched) -> Starlette:
     return Starlette(routes=routes)
 
 
+def _first(group: BaseExceptionGroup[OSError]) -> OSError:
+    """The first error in groups of groups."""
+    error: OSError | BaseExceptionGroup[OSError] = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 async def serve(
     watched: Watched, address: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
 ) -> None:
@@ -88,7 +96,9 @@ async def serve(
         serving = partial(serve_asgi, app(watched), config, shutdown_trigger=trio.sleep_forever)
         try:
             (url,) = await nursery.start(serving)
-        except OSError as error:
-            raise OSError(error.errno, f"metrics.listener: cannot listen on {address}: {error.strerror}") from error
+        except* OSError as group:
+            problem = _first(group)
+            why = problem.strerror or problem
+            raise OSError(problem.errno, f"metrics.listener: cannot listen on {address}: {why}") from None
         logger.info("metrics, healthz and readyz are at %s", url)
         task_status.started(url)
