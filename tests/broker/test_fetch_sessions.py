@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch, UnknownTopicOrPartition
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
@@ -202,3 +203,29 @@ def test_who_says_the_epoch_of_its_last_record_is_told_where_its_log_parts(clien
     assert ask(0, 0) == (0, len(batch(b"a")), -1, -1)
     assert ask(5, 0) == (0, 0, 0, 1), "its log is longer than this one's"
     assert ask(1, 3)[0] == 1, "an epoch from the future: nothing can be said"
+
+
+@pytest.mark.parametrize("has_session", [True, False])
+def test_an_open_transaction_wakes_no_reader_of_committed_records(
+    client: Client, shared_broker: Broker, has_session: bool
+) -> None:
+    topic = f"open-{has_session}"
+    client.create(topic)
+    session = Session(client, topic)
+    if has_session:
+        session.ask({0: 0})
+    else:
+        session.epoch = -1
+    answers: list[FetchResponse] = []
+    options = {"max_wait_ms": 20_000, "min_bytes": 1, "isolation_level": 1}
+    waiting = threading.Thread(target=lambda: answers.append(session.fetch({0: 0}, **options)))
+    waiting.start()
+    producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"v", partition=0)
+    assert producer.flush(30) == 0
+    producer.commit_transaction(30)
+    waiting.join(20)
+    ((row,),) = [each.partition_responses for each in answers[0].responses]
+    assert row.record_set, "it was woken before there was anything for it"
