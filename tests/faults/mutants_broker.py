@@ -117,6 +117,13 @@ MUTANTS = (
         pytest=("tests/faults/broker/test_found.py::test_a_fetch_of_less_than_nothing",),
     ),
     Mutant(
+        "broker.partitions-without-end",
+        "python/ottla/controller/admin.py",
+        "    if new_partitions > NEW_PARTITIONS_MAX:\n",
+        "    if False:\n",
+        pytest=("tests/faults/broker/test_found.py::test_partitions_without_end",),
+    ),
+    Mutant(
         "broker.stable-offset-ignores-open-transactions-under-kills",
         "python/ottla/replication/partition.py",
         "        return self.log.last_stable_offset\n",
