@@ -381,7 +381,8 @@ impl Opening<'_> {
         if newest_snapshot.is_none() && end > start {
             // Kafka's rule for logs from before producer ids: a clean stop writes a snapshot, so there were none.
             recovered.producers.end_offset = end;
-        } else if end > start {
+        } else if newest_snapshot.is_some() {
+            // Also where all records were deleted: their producers are known as long as their batches are there.
             recovered.producers = load_producers(&self.folder, segments, end)?;
         }
         Ok(())

@@ -271,3 +271,30 @@ fn a_deletion_that_the_power_interrupts() {
         },
     ]);
 }
+
+/// What a log whose records were all deleted knew of producers was forgotten by a clean stop, and not by a crash.
+#[test]
+fn producers_of_a_log_without_records() {
+    run(&[
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        Step::Append {
+            records: 2,
+            bytes: 0,
+            producer: None,
+        },
+        Step::DeleteBefore { part: 85 },
+        Step::PowerCut {
+            seed: 16279363386417771728,
+        },
+        Step::Reopen { clean: true },
+        Step::Append {
+            records: 1,
+            bytes: 0,
+            producer: None,
+        },
+        Step::Reopen { clean: true },
+    ]);
+}
