@@ -71,7 +71,8 @@ impl Opening<'_> {
             // What is before the start was deleted: there a truncation may have left a gap, and nobody misses what the power took. But a marker may
             // be gone with it, so what was open before it counts no more.
             let is_deleted = segment.base_offset <= start_offset;
-            if is_gap && is_deleted {
+            let forgets = is_gap && is_deleted;
+            if forgets {
                 recovered.producers.forget_open();
             }
             let gap = is_gap && !is_deleted;
@@ -80,7 +81,7 @@ impl Opening<'_> {
                 break;
             }
             recovered.producers.end_offset = segment.base_offset;
-            self.save_snapshot(&mut recovered.producers)?;
+            self.save_snapshot(&mut recovered.producers, forgets)?;
             recovered.end_offset = segment.base_offset;
             let flushed_offset = self.hints.recovery_point;
             let damage = Damage {
@@ -154,7 +155,8 @@ impl Opening<'_> {
         self.config.compact || self.hints.cleaned_offset.is_some()
     }
 
-    fn save_snapshot(&self, producers: &mut ProducerState) -> Result<()> {
+    /// `durably`: it says what the batches before it do not, and the next recovery may begin behind them.
+    fn save_snapshot(&self, producers: &mut ProducerState, durably: bool) -> Result<()> {
         if producers.end_offset > producers.snapshot_offset {
             let path = self
                 .folder
@@ -166,6 +168,9 @@ impl Opening<'_> {
                 .context("create", &path)?;
             file.write_at(&producers.snapshot(), 0)
                 .context("write", &path)?;
+            if durably {
+                file.sync_data().context("sync", &path)?;
+            }
             producers.snapshot_offset = producers.end_offset;
         }
         Ok(())

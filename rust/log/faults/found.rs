@@ -2,6 +2,7 @@
 
 use super::model::run;
 use super::steps::Step;
+use crate::storage::faulty::Operation;
 
 /// The marker of a transaction was deleted with the log's front; a snapshot from before it stayed, and called the transaction open.
 #[test]
@@ -296,5 +297,124 @@ fn producers_of_a_log_without_records() {
             producer: None,
         },
         Step::Reopen { clean: true },
+    ]);
+}
+
+/// What was open before a gap in front of the log's start was forgotten once, and found again by a recovery that began behind the gap.
+#[test]
+fn a_marker_lost_in_front_of_the_start() {
+    let turn = |n: usize, r: usize| Step::Turn {
+        batches: vec![(0, None); n],
+        roll_at: r,
+    };
+    let app = |records: usize, bytes: usize, producer: Option<i64>| Step::Append {
+        records,
+        bytes,
+        producer,
+    };
+    run(&[
+        app(1, 0, None),
+        Step::Roll,
+        Step::Reopen { clean: false },
+        turn(2, 2),
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        Step::PowerCut {
+            seed: 16279613578879305984,
+        },
+        app(1, 0, None),
+        Step::PowerLoss {
+            changes: 0,
+            seed: 14863650920046610212,
+        },
+        Step::Truncate { part: 0 },
+        Step::Turn {
+            batches: vec![(1, None), (97, None), (140, None)],
+            roll_at: 3,
+        },
+        app(5, 131, None),
+        Step::Turn {
+            batches: vec![
+                (180, None),
+                (56, None),
+                (184, None),
+                (0, None),
+                (132, None),
+                (42, None),
+            ],
+            roll_at: 6,
+        },
+        Step::DeleteBefore { part: 192 },
+        Step::Turn {
+            batches: vec![(85, None), (44, None)],
+            roll_at: 1,
+        },
+        Step::FullTurn {
+            batches: vec![(0, None), (0, None)],
+            tear: false,
+        },
+        Step::FullTurn {
+            batches: vec![(0, None)],
+            tear: false,
+        },
+        Step::Turn {
+            batches: vec![
+                (0, None),
+                (0, None),
+                (0, None),
+                (0, None),
+                (53, None),
+                (3, None),
+                (159, None),
+            ],
+            roll_at: 7,
+        },
+        Step::Turn {
+            batches: vec![
+                (147, None),
+                (178, None),
+                (39, None),
+                (27, None),
+                (125, None),
+                (151, None),
+            ],
+            roll_at: 0,
+        },
+        Step::End {
+            producer: 10,
+            commit: false,
+        },
+        app(3, 0, Some(12)),
+        Step::Break {
+            operation: Operation::Write,
+            skip: 0,
+            tear: false,
+        },
+        Step::Truncate { part: 145 },
+        Step::Reopen { clean: false },
+        app(5, 135, None),
+        app(2, 178, None),
+        app(4, 150, None),
+        Step::PowerLoss {
+            changes: 18,
+            seed: 6534922351306751759,
+        },
+        app(3, 148, None),
+        app(3, 132, None),
+        Step::End {
+            producer: 12,
+            commit: true,
+        },
+        app(1, 53, None),
+        Step::DeleteBefore { part: 249 },
+        turn(4, 0),
+        Step::PowerCut {
+            seed: 10043984808203980866,
+        },
+        turn(1, 0),
+        turn(1, 0),
+        turn(1, 0),
     ]);
 }
