@@ -103,7 +103,7 @@ impl Log {
             let info = next.append_with(records, leader_epoch, origin, guard, now_ms)?;
             return Ok(Some(info));
         }
-        let (config, mut active) = (self.config(), self.active()?);
+        let (config, mut active) = (self.config.load(), self.active()?);
         if when != When::Now {
             writer.staged.check()?;
             let size = active.size_bytes() + writer.staged.bytes() + records.len() as u64;
@@ -120,10 +120,11 @@ impl Log {
             writer.staged.check()?;
             active = self.active()?;
         }
-        let (is_quick, first_offset) = (when != When::Now, self.end_offset());
+        let is_quick = when != When::Now;
+        let mut end_offset = self.end_offset();
         let mut rewritten;
         let mut records = records;
-        let mut checked = match prepare(records, &config, origin, now_ms, first_offset, is_quick)? {
+        let mut checked = match prepare(records, &config, origin, now_ms, end_offset, is_quick)? {
             Prepared::Kept(checked) => checked,
             Prepared::Batch(batch, checked) => {
                 rewritten = batch;
@@ -147,10 +148,10 @@ impl Log {
             self.write_staged_by(writer);
             writer.staged.check()?;
             active = self.active()?;
+            end_offset = self.end_offset();
         }
-        let end_offset = writer.staged.end_offset();
         let mut info = AppendInfo {
-            base_offset: end_offset.unwrap_or_else(|| self.end_offset()),
+            base_offset: writer.staged.end_offset().unwrap_or(end_offset),
             last_offset: 0,
             append_time_ms: -1,
             log_start_offset: self.start_offset(),

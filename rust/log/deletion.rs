@@ -150,7 +150,7 @@ impl Log {
                 self.roll_at(&mut writer, self.end_offset(), now)?;
             }
             let current = self.segments();
-            *self.segments.write() = Arc::new(current[count..].to_vec());
+            self.segments.store(Arc::new(current[count..].to_vec()));
             let start = current[count].base_offset;
             if start > self.start_offset() {
                 self.move_start(&mut writer, start)?;

@@ -14,7 +14,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
@@ -44,6 +44,8 @@ const RECENT_MAX: usize = 512;
 const RECENT_KEPT: usize = 128;
 /// No index of ours or Kafka's is larger: `segment.index.bytes` is an int32.
 const FILE_BYTES_MAX: u64 = 1 << 31;
+/// A count that was not taken yet.
+const UNKNOWN: usize = usize::MAX;
 
 pub struct Index<E> {
     folder: Arc<Folder>,
@@ -51,6 +53,8 @@ pub struct Index<E> {
     /// Held while the file is opened or renamed: nobody looks for it in between.
     suffix: RwLock<Suffix>,
     state: RwLock<State<E>>,
+    /// How many entries there are, for whoever asks at each append; UNKNOWN until the file was looked at.
+    count: AtomicUsize,
     /// The file was written since the last sync.
     unsynced: AtomicBool,
     entry: PhantomData<E>,
@@ -88,6 +92,7 @@ impl<E: Entry> Index<E> {
             base_offset,
             suffix: RwLock::new(suffix),
             state: RwLock::new(state),
+            count: AtomicUsize::new(0),
             unsynced: AtomicBool::new(false),
             entry: PhantomData,
         }
@@ -96,6 +101,7 @@ impl<E: Entry> Index<E> {
     /// The index of a segment that exists. Nothing is read before it is needed.
     pub fn open(folder: Arc<Folder>, base_offset: i64) -> Self {
         let index = Self::create(folder, base_offset, Suffix::None);
+        index.count.store(UNKNOWN, Ordering::Relaxed);
         *index.state.write() = State {
             content: pages::number(),
             stored: None,
@@ -149,6 +155,7 @@ impl<E: Entry> Index<E> {
             state.last = entries.last().copied();
             state.stored = Some(entries.len());
             state.older = entries.len();
+            self.count.store(state.older, Ordering::Release);
         }
         Ok(())
     }
@@ -185,14 +192,12 @@ impl<E: Entry> Index<E> {
 
     /// How many entries there are.
     pub fn len(&self) -> Result<usize> {
-        let state = self.state.read();
-        if state.stored.is_some() {
-            return Ok(state.older + state.recent.len());
+        let count = self.count.load(Ordering::Acquire);
+        if count != UNKNOWN {
+            return Ok(count);
         }
-        drop(state);
         self.load()?;
-        let state = self.state.read();
-        Ok(state.older + state.recent.len())
+        Ok(self.count.load(Ordering::Acquire))
     }
 
     pub fn is_empty(&self) -> Result<bool> {
@@ -326,6 +331,8 @@ impl<E: Entry> Index<E> {
         }
         state.recent.push(entry);
         state.last = Some(entry);
+        let count = state.older + state.recent.len();
+        self.count.store(count, Ordering::Release);
         let full = state.recent.len() >= RECENT_MAX;
         drop(state);
         if full { self.write() } else { Ok(()) }
@@ -388,6 +395,7 @@ impl<E: Entry> Index<E> {
         self.state.write().recent = Vec::new();
         let mut state = self.state.write();
         state.older = state.stored.unwrap_or(0);
+        self.count.store(state.older, Ordering::Release);
         Ok(())
     }
 
@@ -428,7 +436,8 @@ impl<E: Entry> Index<E> {
         let file = self.open_file(Mode::Replace)?;
         self.unsynced.store(true, Ordering::Release);
         file.write_at(&bytes, 0).context("write", &path)?;
-        *self.state.write() = State {
+        let mut state = self.state.write();
+        *state = State {
             content: pages::number(),
             stored: Some(entries.len()),
             recent: Vec::new(),
@@ -436,12 +445,15 @@ impl<E: Entry> Index<E> {
             directory: Some(entries.iter().step_by(Self::PER_PAGE).map(E::key).collect()),
             last: entries.last().copied(),
         };
+        self.count.store(entries.len(), Ordering::Release);
         Ok(())
     }
 
     /// Makes `entries` the whole content, in memory only: what a reader that may not write does with an index it cannot use.
     pub fn replace_in_memory(&self, entries: Vec<E>) {
-        *self.state.write() = State {
+        let mut state = self.state.write();
+        self.count.store(entries.len(), Ordering::Release);
+        *state = State {
             content: pages::number(),
             stored: Some(0),
             last: entries.last().copied(),

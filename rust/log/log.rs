@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
 use super::cleaner::Cleaned;
@@ -59,9 +60,11 @@ pub struct Log {
     pub mode: OpenMode,
     pub(super) home: Arc<Home>,
     pub(super) folder: Arc<Folder>,
-    pub(super) config: RwLock<Arc<LogConfig>>,
-    pub(super) segments: RwLock<Segments>,
+    pub(super) config: ArcSwap<LogConfig>,
+    pub(super) segments: ArcSwap<Vec<Arc<Segment>>>,
     pub(super) published: RwLock<Published>,
+    /// That of `published`, for whoever needs nothing else of it.
+    end_offset: AtomicI64,
     pub(super) start_offset: AtomicI64,
     pub(super) high_watermark: AtomicI64,
     pub(super) epochs: RwLock<LeaderEpochs>,
@@ -144,8 +147,9 @@ impl Log {
             mode,
             home,
             folder,
-            config: RwLock::new(Arc::new(config)),
-            segments: RwLock::new(Arc::new(segments)),
+            config: ArcSwap::from_pointee(config),
+            segments: ArcSwap::from_pointee(segments),
+            end_offset: AtomicI64::new(end_offset),
             published: RwLock::new(Published {
                 end_offset,
                 segment,
@@ -232,16 +236,16 @@ impl Log {
     }
 
     pub fn config(&self) -> Arc<LogConfig> {
-        Arc::clone(&self.config.read())
+        self.config.load_full()
     }
 
     /// New settings, from the next append on.
     pub fn update_config(&self, config: LogConfig) {
-        *self.config.write() = Arc::new(config);
+        self.config.store(Arc::new(config));
     }
 
     pub fn segments(&self) -> Segments {
-        Arc::clone(&self.segments.read())
+        self.segments.load_full()
     }
 
     pub fn published(&self) -> Published {
@@ -250,7 +254,7 @@ impl Log {
 
     /// The log end offset.
     pub fn end_offset(&self) -> i64 {
-        self.published().end_offset
+        self.end_offset.load(Ordering::Acquire)
     }
 
     /// The first offset that may be read.
@@ -327,7 +331,7 @@ impl Log {
     }
 
     pub(super) fn active(&self) -> Result<Arc<Segment>> {
-        let segments = self.segments.read();
+        let segments = self.segments.load();
         segments
             .last()
             .cloned()
@@ -341,7 +345,9 @@ impl Log {
             segment: active.base_offset,
             position: active.size_bytes(),
         };
-        *self.published.write() = published;
+        let mut current = self.published.write();
+        *current = published;
+        self.end_offset.store(end_offset, Ordering::Release);
     }
 
     /// Becoming leader: from now on appends must name `epoch`, and the epoch starts at the log's end even if nothing is ever appended in it.
@@ -428,7 +434,7 @@ impl Log {
             active.remove(Suffix::None)?;
         }
         segments.push(Arc::clone(&next));
-        *self.segments.write() = Arc::new(segments);
+        self.segments.store(Arc::new(segments));
         writer.jitter_ms = jitter_ms(&self.config());
         self.note_created();
         self.publish(end_offset, &next);

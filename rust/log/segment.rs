@@ -4,7 +4,7 @@
 //! before index entries, so that an index never points behind the data.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -31,18 +31,22 @@ pub struct Segment {
     size_bytes: AtomicU64,
     /// It left its log: its files are renamed, or gone.
     removed: AtomicBool,
+    /// The greatest timestamp of the first batch: what age is counted from. UNKNOWN until it was looked up, and while there is none.
+    first_ms: AtomicI64,
     times: Mutex<Times>,
 }
+
+const UNKNOWN: i64 = i64::MIN;
 
 #[derive(Clone, Copy, Default)]
 struct Times {
     /// The greatest timestamp and the last offset of the batch that has it; None until it was looked up.
     largest: Option<TimestampOffset>,
-    /// The greatest timestamp of the first batch: what age is counted from.
-    first_ms: Option<i64>,
     created_ms: i64,
     /// Bytes of batches since the last index entry.
     unindexed_bytes: u64,
+    /// The time index has this timestamp or a later one: batches of one millisecond need not ask it.
+    timed_ms: Option<i64>,
 }
 
 impl Segment {
@@ -96,6 +100,7 @@ impl Segment {
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(0),
             removed: AtomicBool::new(false),
+            first_ms: AtomicI64::new(UNKNOWN),
             times: Mutex::new(times),
         }))
     }
@@ -128,6 +133,7 @@ impl Segment {
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(size_bytes),
             removed: AtomicBool::new(false),
+            first_ms: AtomicI64::new(UNKNOWN),
             times: Mutex::new(Times {
                 created_ms: now_ms,
                 ..Times::default()
@@ -192,10 +198,10 @@ impl Segment {
 
     /// Takes one batch at `position` into the indexes and the greatest timestamp.
     fn note(&self, position: u64, header: &BatchHeader, config: &LogConfig) -> Result<()> {
-        let (entry, largest) = {
+        let (entry, timed, largest) = {
             let mut times = self.times.lock();
             if position == 0 {
-                times.first_ms = Some(header.max_timestamp);
+                self.first_ms.store(header.max_timestamp, Ordering::Release);
             }
             let mut largest = times.largest.unwrap_or(TimestampOffset {
                 timestamp_ms: NO_TIMESTAMP,
@@ -211,13 +217,19 @@ impl Segment {
             let entry = times.unindexed_bytes > u64::from(config.index_interval_bytes);
             times.unindexed_bytes =
                 if entry { 0 } else { times.unindexed_bytes } + header.size_bytes() as u64;
-            (entry, largest)
+            let timed = entry && times.timed_ms < Some(largest.timestamp_ms);
+            if timed {
+                times.timed_ms = Some(largest.timestamp_ms);
+            }
+            (entry, timed, largest)
         };
         if entry {
             self.offset_index.append(OffsetPosition {
                 offset: header.last_offset(),
                 position: position as u32,
             })?;
+        }
+        if timed {
             self.note_time(largest)?;
         }
         Ok(())
@@ -270,13 +282,15 @@ impl Segment {
 
     /// The greatest timestamp of the first batch; -1 if there is none.
     pub fn first_timestamp_ms(&self) -> Result<i64> {
-        if let Some(first) = self.times.lock().first_ms {
-            return Ok(first);
+        let first_ms = self.first_ms.load(Ordering::Acquire);
+        if first_ms != UNKNOWN {
+            return Ok(first_ms);
         }
         let Some(first) = self.scan(0, self.size_bytes())?.next_header()? else {
             return Ok(NO_TIMESTAMP);
         };
-        self.times.lock().first_ms = Some(first.header.max_timestamp);
+        self.first_ms
+            .store(first.header.max_timestamp, Ordering::Release);
         Ok(first.header.max_timestamp)
     }
 
@@ -375,6 +389,7 @@ impl Segment {
             folder: Arc::clone(folder),
             size_bytes: AtomicU64::new(size_bytes),
             removed: AtomicBool::new(false),
+            first_ms: AtomicI64::new(UNKNOWN),
             times: Mutex::new(Times {
                 created_ms: now_ms,
                 ..Times::default()
@@ -513,8 +528,9 @@ impl Segment {
         file.set_length(batch.position).context("truncate", &path)?;
         let mut times = self.times.lock();
         times.unindexed_bytes = 0;
+        times.timed_ms = None;
         if batch.position == 0 {
-            times.first_ms = None;
+            self.first_ms.store(UNKNOWN, Ordering::Release);
             times.largest = Some(TimestampOffset {
                 timestamp_ms: NO_TIMESTAMP,
                 offset: self.base_offset,
@@ -537,11 +553,13 @@ impl Segment {
 
     /// Sets what a recovery found.
     pub fn recovered(&self, largest: TimestampOffset, first_ms: Option<i64>, unindexed_bytes: u64) {
+        self.first_ms
+            .store(first_ms.unwrap_or(UNKNOWN), Ordering::Release);
         let mut times = self.times.lock();
         *times = Times {
             largest: Some(largest),
-            first_ms,
             unindexed_bytes,
+            timed_ms: None,
             created_ms: times.created_ms,
         };
     }

@@ -50,7 +50,7 @@ impl Log {
         // Readers first: nobody may be told of what is about to go.
         self.note_truncated(offset);
         self.note_cleaned_truncated(active.base_offset);
-        *self.segments.write() = Arc::new(segments[..kept].to_vec());
+        self.segments.store(Arc::new(segments[..kept].to_vec()));
         self.remove_later(&segments[kept..])?;
         // A power cut must not bring back a later segment behind the cut.
         self.sync_folder()?;
@@ -89,7 +89,7 @@ impl Log {
         // Renamed first: the new segment may need the name of an old one.
         self.remove_later(&segments)?;
         let active = Segment::create(&self.folder, offset, now_ms(), &self.home.cache)?;
-        *self.segments.write() = Arc::new(vec![Arc::clone(&active)]);
+        self.segments.store(Arc::new(vec![Arc::clone(&active)]));
         self.note_created();
         self.start_offset.store(offset, Ordering::Release);
         self.high_watermark.store(offset, Ordering::Release);

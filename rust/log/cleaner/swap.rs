@@ -93,7 +93,7 @@ impl Log {
                 return Err(LogError::CleaningStopped("its segments changed"));
             };
             segments.splice(at..at + old.len(), [Arc::clone(cleaned)]);
-            *self.segments.write() = Arc::new(segments);
+            self.segments.store(Arc::new(segments));
             self.recount();
         }
         for segment in old {
