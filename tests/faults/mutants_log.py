@@ -115,9 +115,16 @@ MUTANTS = (
     Mutant(
         "log.recovery-misses-a-deleted-marker",
         "rust/log/recovery.rs",
-        "            if is_gap && is_deleted {\n",
-        "            if is_gap && is_deleted && start_offset < 0 {\n",
+        "let forgets = is_gap && is_deleted;\n",
+        "let forgets = is_gap && is_deleted && start_offset < 0;\n",
         cargo=("log::faults::found::a_deletion_that_the_power_interrupts",),
+    ),
+    Mutant(
+        "log.recovery-forgets-for-itself-alone",
+        "rust/log/recovery.rs",
+        "            if durably {\n",
+        "            if durably && producers.end_offset < 0 {\n",
+        cargo=("log::faults::found::a_marker_lost_in_front_of_the_start",),
     ),
     Mutant(
         "log.recovery-cuts-what-was-flushed",
