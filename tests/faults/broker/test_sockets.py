@@ -18,7 +18,7 @@ from tests.broker.conftest import connect
 from tests.faults.broker import settings
 from tests.faults.broker.assailant import Assailant
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
-from tests.faults.broker.plausible import BETWEEN_BROKERS, FOR_CLIENTS, Plausible
+from tests.faults.broker.plausible import ALTER_CLIENT_QUOTAS, BETWEEN_BROKERS, FOR_CLIENTS, Plausible
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require
 
@@ -153,7 +153,11 @@ def test_clients_requests_beside_an_honest_client(target: Broker) -> None:
 
 def test_requests_between_brokers(target: Broker) -> None:
     """Here nobody else is served: a request of a controller that nobody elected may say what it likes."""
-    assail(target, Plausible(BETWEEN_BROKERS * 3 + FOR_CLIENTS, internal=True), settings.seconds(SECONDS))
+    assail(
+        target,
+        Plausible([*BETWEEN_BROKERS * 3, *FOR_CLIENTS, ALTER_CLIENT_QUOTAS], internal=True),
+        settings.seconds(SECONDS),
+    )
 
 
 @pytest.mark.soak
@@ -171,4 +175,4 @@ def test_for_a_long_time(tmp_path: Path) -> None:
             if chance.random() < 0.5:
                 beside_an_honest_client(broker, 60)
             else:
-                assail(broker, Plausible(BETWEEN_BROKERS * 3 + FOR_CLIENTS, internal=True), 60)
+                assail(broker, Plausible([*BETWEEN_BROKERS * 3, *FOR_CLIENTS, ALTER_CLIENT_QUOTAS], internal=True), 60)
