@@ -37,10 +37,17 @@ def test_after_the_throttle_time_the_rate_is_right_again() -> None:
     assert rate.throttle_ms(100, 11_000) == 0
 
 
-def test_nothing_is_allowed_by_a_quota_of_nothing() -> None:
+def test_nothing_is_allowed_by_a_quota_of_nothing_until_it_is_lifted() -> None:
     rate = Rate(WINDOW)
-    rate.record(1, 0)
-    assert rate.throttle_ms(0, 0) == 2**31 - 1
+    bucket = TokenBucket(WINDOW)
+    for time_ms in (0, 11_000, 22_000):
+        rate.record(1, time_ms)
+        assert rate.throttle_ms(0, time_ms) == 11_000
+        bucket.take(1, 0, time_ms)
+        assert bucket.throttle_ms(0, time_ms) == 11_000
+    assert rate.throttle_ms(100, 33_000) == 0
+    bucket.take(0, 100, 33_000)
+    assert bucket.throttle_ms(100, 34_000) == 0
 
 
 def test_what_was_not_sent_is_taken_back() -> None:

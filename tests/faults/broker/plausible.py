@@ -12,7 +12,7 @@ from tests.faults.broker.decoders import batches, messages
 from tests.wire.instances import within
 
 BETWEEN_BROKERS = sorted(set(SUPPORTED) - set(ADVERTISED))
-#: Who may set a quota for everybody may keep an honest client waiting.
+#: Left out where others are served: a default quota of 0 bytes per second stops an honest consumer, as it should.
 ALTER_CLIENT_QUOTAS = 49
 FOR_CLIENTS = sorted(set(ADVERTISED) - {ALTER_CLIENT_QUOTAS})
 

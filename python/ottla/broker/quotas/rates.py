@@ -1,7 +1,7 @@
 """How much somebody used, and how long to wait until it is little enough. No clock: every call is told the time.
 
 Both are Kafka's to the number (metrics/stats/Rate.java, TokenBucket.java), so that the same quota throttles the same
-client for the same time.
+client for the same time; but for a quota of 0, where Kafka's arithmetic overflows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ class Window(NamedTuple):
 
     samples: int = 11
     size_ms: int = 1000
+
+    @property
+    def whole_ms(self) -> int:
+        return self.samples * self.size_ms
 
 
 class Rate:
@@ -38,7 +42,8 @@ class Rate:
         return sum(value for _, value in self._samples) / self._elapsed_ms(now_ms) * 1000
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
-        """How long nothing may be used until the rate is back at `quota`; 0 if it is not above.
+        """How long nothing may be used until the rate is back at `quota`; 0 if it is not above. That would be for ever
+        with a quota of nothing, which somebody may lift: then it is the whole window, after which it is asked again.
 
         With a rate O over a window W and a target T, the window must grow by X: O * W / (W + X) = T.
         """
@@ -46,7 +51,7 @@ class Rate:
         if rate <= quota:
             return 0
         if quota <= 0:
-            return 2**31 - 1
+            return self.window.whole_ms
         return min(2**31 - 1, int((rate - quota) / quota * self._elapsed_ms(now_ms) + 0.5))
 
     def _purge(self, now_ms: int) -> None:
@@ -82,16 +87,16 @@ class TokenBucket:
         self._tokens = min(self._burst(quota), self._tokens - permits)
 
     def throttle_ms(self, quota: float, now_ms: int) -> int:
-        """How long until there are permits again; 0 if there are some."""
+        """How long until there are permits again; 0 if there are some. The whole window if there never are."""
         self._refill(quota, now_ms)
         if self._tokens >= 0:
             return 0
         if quota <= 0:
-            return 2**31 - 1
+            return self.window.whole_ms
         return min(2**31 - 1, int(-self._tokens / quota * 1000 + 0.5))
 
     def _burst(self, quota: float) -> float:
-        return self.window.samples * self.window.size_ms / 1000 * quota
+        return self.window.whole_ms / 1000 * quota
 
     def _refill(self, quota: float, now_ms: int) -> None:
         burst = self._burst(quota)
