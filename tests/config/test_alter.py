@@ -42,7 +42,6 @@ def test_a_brokers_list() -> None:
     [
         ([("retention.ms", Operation.APPEND, "5")], "of type long; APPEND is for lists"),
         ([("retention.ms", Operation.SET, None)], "needs a value"),
-        ([("retention.ms", Operation.SET, "1"), ("retention.ms", Operation.SET, "2")], "occurs twice"),
         ([("cleanup.polic", Operation.APPEND, "x")], "did you mean cleanup.policy"),
     ],
 )

@@ -34,14 +34,10 @@ def altered(current: Mapping[str, str], alterations: Iterable[Alteration], *, of
     is next.
 
     Lists begin with the setting's default if it has no value yet, as in Kafka. Raises ConfigError for APPEND and
-    SUBTRACT of what is no list, for a setting that occurs twice, for SET without a value, and UnknownSetting.
+    SUBTRACT of what is no list, for SET without a value, and UnknownSetting.
     """
     result = dict(current)
-    seen: set[str] = set()
     for name, operation, value in alterations:
-        if name in seen:
-            raise ConfigError(name, f"{name} occurs twice; each setting can be altered once")
-        seen.add(name)
         if operation is Operation.DELETE:
             result.pop(name, None)
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.compat.conversations import groups, records, settings, topics, transactions
+from tests.compat.conversations import groups, records, settings, topics, transactions, twice
 from tests.compat.talk import Talk
 
 CONVERSATIONS: list[Callable[[Talk], None]] = [
@@ -52,4 +52,9 @@ CONVERSATIONS: list[Callable[[Talk], None]] = [
     settings.scram,
     settings.features,
     settings.security,
+    twice.twice_in_records,
+    twice.twice_in_topics,
+    twice.twice_in_settings,
+    twice.twice_in_groups,
+    twice.twice_in_transactions,
 ]

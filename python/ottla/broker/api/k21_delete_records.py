@@ -4,7 +4,8 @@ Offset -1 is the high watermark; beyond that is OFFSET_OUT_OF_RANGE. A topic who
 its records (POLICY_VIOLATION), and so do internal topics (INVALID_TOPIC_EXCEPTION). Files go with the next retention
 check; what the answer promises is that no restart brings the records back, so `log-start-offset-checkpoint` is written
 first. (Kafka writes it up to a minute later.) With several replicas the answer waits until each of them that is alive
-has moved its start, at most for the request's timeout.
+has moved its start, at most for the request's timeout. A partition that is named twice goes where it was told last,
+and is answered once.
 
 Version 1 tells the throttle time, 2 is flexible.
 """
@@ -46,25 +47,24 @@ NO_LOW_WATERMARK = -1
 
 async def handle(broker: Broker, request: Request) -> None:
     asked: DeleteRecordsRequest = DELETE_RECORDS.decode_request(request.api_version, request)
-    topics = []
+    targets = {(topic.name, row.partition_index): row.offset for topic in asked.topics for row in topic.partitions}
+    topics: dict[str, DeleteRecordsTopicResult] = {}
     moves: list[_Move] = []
-    for topic in asked.topics:
-        rows = []
-        for wanted in topic.partitions:
-            row = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK)
-            try:
-                partition = _deletable(broker, topic.name, wanted.partition_index)
-                target = partition.log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
-                if target < 0:
-                    raise OffsetOutOfRange
-                moves.append(_Move(partition, target, row))
-            except KafkaError as refused:
-                row.error_code = refused.code
-            rows.append(row)
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=rows))
+    for (name, index), offset in targets.items():
+        row = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
+        try:
+            partition = _deletable(broker, name, index)
+            target = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
+            if target < 0:
+                raise OffsetOutOfRange
+            moves.append(_Move(partition, target, row))
+        except KafkaError as refused:
+            row.error_code = refused.code
+        topics.setdefault(name, DeleteRecordsTopicResult(name=name)).partitions.append(row)
     if moves:
         await _move(broker, moves)
-    waiting = _Waiting(broker, request, topics, [move for move in moves if move.row.error_code == 0])
+    moving = [move for move in moves if move.row.error_code == 0]
+    waiting = _Waiting(broker, request, list(topics.values()), moving)
     waiting.check()
     if not waiting.done:
         broker.deadlines.add(max(asked.timeout_ms, 0), waiting)

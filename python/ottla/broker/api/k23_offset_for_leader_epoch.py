@@ -28,21 +28,21 @@ VERSIONS = range(4)
 def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: OffsetForLeaderEpochRequest = OFFSET_FOR_LEADER_EPOCH.decode_request(version, request)
-    topics = []
-    for topic in asked.topics:
-        rows = []
-        for wanted in topic.partitions:
-            row = OffsetForLeaderPartitionResult(partition_index=wanted.partition_index, end_offset=-1)
-            partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
-            if partition is None:
-                row.error_code = UnknownTopicOrPartition.code
-            elif error := partition.leader_error(wanted.current_leader_epoch):
-                row.error_code = error
-            else:
-                try:
-                    row.leader_epoch, row.end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
-                except KafkaError as refused:
-                    row.error_code = refused.code
-            rows.append(row)
-        topics.append(OffsetForLeaderTopicResult(name=topic.name, partitions=rows))
-    request.reply(OFFSET_FOR_LEADER_EPOCH.encode_response(version, OffsetForLeaderEpochResponse(topics=topics)))
+    # Of a partition that is named twice the last row counts, as in Kafka.
+    named = {(topic.name, row.partition_index): row for topic in asked.topics for row in topic.partitions}
+    topics: dict[str, OffsetForLeaderTopicResult] = {}
+    for (name, index), wanted in named.items():
+        row = OffsetForLeaderPartitionResult(partition_index=index, end_offset=-1)
+        partition = broker.replicas.partitions.get((name, index))
+        if partition is None:
+            row.error_code = UnknownTopicOrPartition.code
+        elif error := partition.leader_error(wanted.current_leader_epoch):
+            row.error_code = error
+        else:
+            try:
+                row.leader_epoch, row.end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+            except KafkaError as refused:
+                row.error_code = refused.code
+        topics.setdefault(name, OffsetForLeaderTopicResult(name=name)).partitions.append(row)
+    response = OffsetForLeaderEpochResponse(topics=list(topics.values()))
+    request.reply(OFFSET_FOR_LEADER_EPOCH.encode_response(version, response))

@@ -84,16 +84,11 @@ def _answer(request: Request, asked: TxnOffsetCommitRequest, refused: dict[Topic
     version = request.api_version
     if version < 2 and error == CoordinatorLoadInProgress.code:
         error = CoordinatorNotAvailable.code  # producers before 2.0 crash at the other (KAFKA-7296)
-    topics = [
-        TxnOffsetCommitResponseTopic(
-            topic.name,
-            [
-                TxnOffsetCommitResponsePartition(
-                    row.partition_index, refused.get((topic.name, row.partition_index), error)
-                )
-                for row in topic.partitions
-            ],
-        )
-        for topic in asked.topics
-    ]
-    request.reply(TXN_OFFSET_COMMIT.encode_response(version, TxnOffsetCommitResponse(0, topics)))
+    # What is named twice is committed once, with the last offset, and answered once, as in Kafka.
+    named = dict.fromkeys((topic.name, row.partition_index) for topic in asked.topics for row in topic.partitions)
+    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+    for name, index in named:
+        row = TxnOffsetCommitResponsePartition(index, refused.get((name, index), error))
+        topics.setdefault(name, TxnOffsetCommitResponseTopic(name, [])).partitions.append(row)
+    response = TxnOffsetCommitResponse(0, list(topics.values()))
+    request.reply(TXN_OFFSET_COMMIT.encode_response(version, response))

@@ -1,11 +1,16 @@
-"""AlterConfigs (key 33): replaces all of a topic's or broker's own settings. Superseded by IncrementalAlterConfigs."""
+"""AlterConfigs (key 33): replaces all of a topic's or broker's own settings. Superseded by IncrementalAlterConfigs.
+
+Of a setting that is named twice the last value counts. A resource that is named twice is refused, since one row would
+undo the other. (Kafka refuses the whole request with UNKNOWN_SERVER_ERROR.)
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.config.alter import Alteration, Operation
-from ottla.errors import KafkaError
+from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k33_alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
@@ -24,12 +29,15 @@ async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
     responses = []
+    times = Counter((resource.resource_type, resource.resource_name) for resource in asked.resources)
     for resource in asked.resources:
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         alterations = [Alteration(config.name, Operation.SET, config.value) for config in resource.configs]
         try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequest(f"Resource {resource.resource_name!r} is named twice: put its settings together.")
             await broker.admin.alter_configs(
                 resource.resource_type, resource.resource_name, alterations, asked.validate_only, replace=True
             )

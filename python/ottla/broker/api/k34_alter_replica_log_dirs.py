@@ -33,13 +33,17 @@ FILE_NAME_BYTES_MAX = 255
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: AlterReplicaLogDirsRequest = ALTER_REPLICA_LOG_DIRS.decode_request(version, request)
+    # One that is named twice goes where it was told last, as in Kafka.
+    paths = {
+        (topic.name, index): directory.path
+        for directory in asked.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for directory in asked.dirs:
-        for topic in directory.topics:
-            result = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
-            for index in topic.partitions:
-                error = await _move(broker, topic.name, index, directory.path)
-                result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error))
+    for (name, index), path in paths.items():
+        row = AlterReplicaLogDirPartitionResult(index, await _move(broker, name, index, path))
+        topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name)).partitions.append(row)
     answer = AlterReplicaLogDirsResponse(results=list(topics.values()))
     request.reply(ALTER_REPLICA_LOG_DIRS.encode_response(version, answer))
 

@@ -27,7 +27,8 @@ async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
     responses = []
-    for resource in asked.resources:
+    # Of a resource that is named twice the last row counts, as in Kafka.
+    for resource in {(row.resource_type, row.resource_name): row for row in asked.resources}.values():
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -49,7 +50,11 @@ async def handle(broker: Broker, request: Request) -> None:
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
     operations = {operation.value for operation in Operation}
+    seen: set[str] = set()
     for config in resource.configs:
+        if config.name in seen:
+            raise InvalidRequest(f"{config.name} is named twice: each setting can be altered once.")
+        seen.add(config.name)
         if config.config_operation not in operations:
             raise InvalidRequest(
                 f"Operation {config.config_operation} of {config.name} is none of {sorted(operations)}."

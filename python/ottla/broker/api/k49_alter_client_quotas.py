@@ -35,7 +35,7 @@ TOLERANCE: Final = 1e-6
 async def handle(broker: Broker, request: Request) -> None:
     asked: AlterClientQuotasRequest = ALTER_CLIENT_QUOTAS.decode_request(request.api_version, request)
     response = AlterClientQuotasResponse()
-    for entry in asked.entries:
+    for entry in _distinct(asked.entries):
         result = EntryDataResult(error_message=None, entity=entry.entity)
         try:
             await _alter(broker, entry, asked.validate_only)
@@ -43,6 +43,18 @@ async def handle(broker: Broker, request: Request) -> None:
             result.error_code, result.error_message = error.code, str(error)
         response.entries.append(result)
     request.reply(ALTER_CLIENT_QUOTAS.encode_response(request.api_version, response))
+
+
+def _distinct(entries: list[EntryData]) -> list[EntryData]:
+    """As Kafka's maps have them: an entity that is named twice is changed as its last entry says, and an entity of two
+    users is the second one.
+    """
+    result: dict[frozenset[tuple[str, str | None]], EntryData] = {}
+    for entry in entries:
+        parts = {part.entity_type: part for part in entry.entity}
+        names = frozenset((part.entity_type, part.entity_name) for part in parts.values())
+        result[names] = EntryData(list(parts.values()), entry.ops)
+    return list(result.values())
 
 
 async def _alter(broker: Broker, entry: EntryData, validate_only: bool) -> None:
@@ -64,8 +76,6 @@ def _entity(entry: EntryData) -> Entity:
             raise InvalidRequest(f"Unhandled client quota entity type: {part.entity_type!r} is not supported.")
         if part.entity_name == "":
             raise InvalidRequest(f"Empty {part.entity_type} not supported: leave the name null for the default.")
-        if part.entity_type in named:
-            raise InvalidRequest(f"Duplicate {part.entity_type} in one entity: name it once.")
         named[part.entity_type] = part.entity_name
     return Entity(named.get(USER, ABSENT), named.get(CLIENT_ID, ABSENT))
 
