@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::Context;
+use super::error::{Context, Result};
 use super::home::Home;
 use super::names::{Kind, Suffix, file_name};
 use crate::storage::{File, Mode, Storage};
@@ -61,6 +61,18 @@ impl Folder {
         self.storage.rename(&self.path(), to)?;
         *self.path.write() = to.into();
         Ok(())
+    }
+
+    /// Makes the names of its files durable.
+    pub fn sync(&self) -> Result<()> {
+        let path = self.path();
+        self.storage.sync_directory(&path).context("sync", &path)
+    }
+
+    /// Makes the bytes of the file at `path` durable.
+    pub fn sync_file(&self, path: &Path) -> Result<()> {
+        let file = self.storage.open(path, Mode::Write).context("open", path)?;
+        file.sync_data().context("sync", path)
     }
 }
 
@@ -150,7 +162,7 @@ fn half_of_descriptors() -> usize {
 pub struct SegmentFile {
     this: Weak<Self>,
     folder: Arc<Folder>,
-    base_offset: i64,
+    pub base_offset: i64,
     /// Held while the file is opened or renamed: nobody looks for it in between.
     suffix: RwLock<Suffix>,
     writable: bool,

@@ -13,10 +13,9 @@ use std::time::Duration;
 use super::checkpoint::LEADER_EPOCHS;
 use super::config::LogConfig;
 use super::deletion::reaper;
-use super::error::{Context, LogError, Result};
+use super::error::{LogError, Result};
 use super::log::{Log, Published};
 use crate::io::IoPool;
-use crate::storage::Mode;
 
 /// Called once with the flushed offset, from an I/O thread.
 pub type FlushWaiter = Box<dyn FnOnce(Result<i64>) + Send>;
@@ -186,20 +185,10 @@ impl Log {
         }
         // A log that never had a leader has no such file.
         if epochs_changed && self.leader_epoch() >= 0 {
-            let path = self.folder.join(LEADER_EPOCHS);
-            let file = self
-                .folder
-                .storage
-                .open(&path, Mode::Write)
-                .context("open", &path)?;
-            file.sync_data().context("sync", &path)?;
+            self.folder.sync_file(&self.folder.join(LEADER_EPOCHS))?;
         }
         if created || epochs_changed {
-            let path = self.folder.path();
-            self.folder
-                .storage
-                .sync_directory(&path)
-                .context("sync", &path)?;
+            self.folder.sync()?;
         }
         Ok(())
     }

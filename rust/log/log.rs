@@ -23,10 +23,10 @@ use super::leader_epochs::LeaderEpochs;
 use super::names::{Kind, Suffix, TopicPartition};
 use super::producer_state::ProducerState;
 use super::segment::Segment;
+use super::snapshots::take_snapshot;
 use super::staged::Staged;
 use super::traffic::{self, Traffic};
 use super::verification::Verifications;
-use crate::storage::Mode;
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -425,7 +425,7 @@ impl Log {
         }
         active.finish()?;
         writer.producers.end_offset = base_offset;
-        self.take_snapshot(writer)?;
+        take_snapshot(&self.folder, &mut writer.producers)?;
         let next = Segment::create(&self.folder, base_offset, now_ms, &self.home.cache)?;
         let mut segments = Vec::clone(&self.segments());
         if active.is_empty() {
@@ -445,24 +445,6 @@ impl Log {
             log.flush_async(Box::new(drop));
         }
         Ok(next)
-    }
-
-    /// Writes the producer state beside the segments, unless that was done at this offset.
-    pub(super) fn take_snapshot(&self, writer: &mut Writer) -> Result<()> {
-        let offset = writer.producers.end_offset;
-        if offset <= writer.producers.snapshot_offset {
-            return Ok(());
-        }
-        let path = self.folder.file(offset, Kind::Snapshot, Suffix::None);
-        let file = self
-            .folder
-            .storage
-            .open(&path, Mode::Replace)
-            .context("create", &path)?;
-        file.write_at(&writer.producers.snapshot(), 0)
-            .context("write", &path)?;
-        writer.producers.snapshot_offset = offset;
-        Ok(())
     }
 
     /// Forgets producers that wrote nothing for `producer_id_expiration_ms`.
@@ -493,7 +475,7 @@ impl Log {
 
     fn finish(&self, writer: &mut Writer, segments: &[Arc<Segment>], flush: bool) -> Result<()> {
         let before = writer.producers.snapshot_offset;
-        self.take_snapshot(writer)?;
+        take_snapshot(&self.folder, &mut writer.producers)?;
         let changed = self.changed.load(Ordering::Acquire);
         let active = segments.last().filter(|_| changed);
         if let Some(active) = active {
@@ -509,12 +491,7 @@ impl Log {
             let snapshot = writer.producers.snapshot_offset;
             if snapshot > before && !writer.producers.is_empty() {
                 let path = self.folder.file(snapshot, Kind::Snapshot, Suffix::None);
-                let file = self
-                    .folder
-                    .storage
-                    .open(&path, Mode::Write)
-                    .context("open", &path)?;
-                file.sync_data().context("sync", &path)?;
+                self.folder.sync_file(&path)?;
             }
             self.sync_to(target, created || snapshot > before, epochs_changed)?;
             if let Some(active) = active {

@@ -16,12 +16,11 @@ use super::opening::{Hints, Opening};
 use super::producer_state::ProducerState;
 use super::scan::{SCAN_BYTES, Scan};
 use super::segment::Segment;
-use super::snapshots::{end_marker, load_producers, snapshots};
+use super::snapshots::{end_marker, load_producers, snapshots, take_snapshot};
 use super::time_index::TimestampOffset;
 use super::transaction_index::AbortedEntry;
 use crate::records::BatchHeader;
 use crate::records::batch::NO_TIMESTAMP;
-use crate::storage::Mode;
 
 impl Opening<'_> {
     /// After a crash: from the segment that contains the recovery point on, everything is read.
@@ -81,7 +80,11 @@ impl Opening<'_> {
                 break;
             }
             recovered.producers.end_offset = segment.base_offset;
-            self.save_snapshot(&mut recovered.producers, forgets)?;
+            let snapshot = take_snapshot(&self.folder, &mut recovered.producers)?;
+            if let Some(path) = snapshot.filter(|_| forgets) {
+                // It says what the batches before it do not, and the next recovery may begin behind them.
+                self.folder.sync_file(&path)?;
+            }
             recovered.end_offset = segment.base_offset;
             let flushed_offset = self.hints.recovery_point;
             let damage = Damage {
@@ -155,27 +158,6 @@ impl Opening<'_> {
         self.config.compact || self.hints.cleaned_offset.is_some()
     }
 
-    /// `durably`: it says what the batches before it do not, and the next recovery may begin behind them.
-    fn save_snapshot(&self, producers: &mut ProducerState, durably: bool) -> Result<()> {
-        if producers.end_offset > producers.snapshot_offset {
-            let path = self
-                .folder
-                .file(producers.end_offset, Kind::Snapshot, Suffix::None);
-            let file = self
-                .folder
-                .storage
-                .open(&path, Mode::Replace)
-                .context("create", &path)?;
-            file.write_at(&producers.snapshot(), 0)
-                .context("write", &path)?;
-            if durably {
-                file.sync_data().context("sync", &path)?;
-            }
-            producers.snapshot_offset = producers.end_offset;
-        }
-        Ok(())
-    }
-
     /// Before anything of it is shown to anybody.
     fn sync(&self, segments: &[Arc<Segment>]) -> Result<()> {
         for segment in segments {
@@ -184,18 +166,8 @@ impl Opening<'_> {
             segment.time_index.sync()?;
             segment.transaction_index.sync()?;
         }
-        let epochs = self.folder.join(LEADER_EPOCHS);
-        let file = self
-            .folder
-            .storage
-            .open(&epochs, Mode::Write)
-            .context("open", &epochs)?;
-        file.sync_data().context("sync", &epochs)?;
-        let path = self.folder.path();
-        self.folder
-            .storage
-            .sync_directory(&path)
-            .context("sync", &path)
+        self.folder.sync_file(&self.folder.join(LEADER_EPOCHS))?;
+        self.folder.sync()
     }
 
     /// Reads a segment whole and writes its indexes anew. At the first batch that is torn it is cut off, and the result is true. What was

@@ -114,23 +114,37 @@ impl Segment {
         now_ms: i64,
         cache: &Arc<FileCache>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        let (folder, none) = (Arc::clone(folder), Suffix::None);
+        let file = SegmentFile::new(
+            Arc::clone(&folder),
             base_offset,
-            file: SegmentFile::new(
-                Arc::clone(folder),
-                base_offset,
-                Suffix::None,
-                writable,
-                Arc::clone(cache),
-            ),
-            offset_index: OffsetIndex::open(Arc::clone(folder), base_offset),
-            time_index: TimeIndex::open(Arc::clone(folder), base_offset),
+            none,
+            writable,
+            Arc::clone(cache),
+        );
+        Arc::new(Self::existing(folder, file, none, size_bytes, now_ms))
+    }
+
+    /// Of files that exist, which are not looked at.
+    fn existing(
+        folder: Arc<Folder>,
+        file: Arc<SegmentFile>,
+        suffix_of_transactions: Suffix,
+        size_bytes: u64,
+        now_ms: i64,
+    ) -> Self {
+        let base_offset = file.base_offset;
+        Self {
+            base_offset,
+            file,
+            offset_index: OffsetIndex::open(Arc::clone(&folder), base_offset),
+            time_index: TimeIndex::open(Arc::clone(&folder), base_offset),
             transaction_index: TransactionIndex::open(
-                Arc::clone(folder),
+                Arc::clone(&folder),
                 base_offset,
-                Suffix::None,
+                suffix_of_transactions,
             ),
-            folder: Arc::clone(folder),
+            folder,
             size_bytes: AtomicU64::new(size_bytes),
             removed: AtomicBool::new(false),
             first_ms: AtomicI64::new(UNKNOWN),
@@ -138,7 +152,7 @@ impl Segment {
                 created_ms: now_ms,
                 ..Times::default()
             }),
-        })
+        }
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -376,25 +390,8 @@ impl Segment {
         );
         file.pin()?;
         let size_bytes = file.file()?.length()?;
-        let segment = Self {
-            base_offset,
-            file,
-            offset_index: OffsetIndex::open(Arc::clone(folder), base_offset),
-            time_index: TimeIndex::open(Arc::clone(folder), base_offset),
-            transaction_index: TransactionIndex::open(
-                Arc::clone(folder),
-                base_offset,
-                suffix_of_transactions,
-            ),
-            folder: Arc::clone(folder),
-            size_bytes: AtomicU64::new(size_bytes),
-            removed: AtomicBool::new(false),
-            first_ms: AtomicI64::new(UNKNOWN),
-            times: Mutex::new(Times {
-                created_ms: now_ms,
-                ..Times::default()
-            }),
-        };
+        let folder = Arc::clone(folder);
+        let segment = Self::existing(folder, file, suffix_of_transactions, size_bytes, now_ms);
         if suffix != Suffix::None {
             // They may have either name, and what has the usual one may be of a segment that this one replaces.
             segment.offset_index.replace_in_memory(Vec::new());

@@ -1,5 +1,6 @@
 //! Producer state from disk: the newest good snapshot, and the batches since.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::error::{Context, LogError, Result};
@@ -9,6 +10,7 @@ use super::producer_state::ProducerState;
 use super::scan::{SCAN_BYTES, Scan};
 use super::segment::Segment;
 use crate::records::{Batch, BatchHeader, Limits, Marker, Records, Scratch};
+use crate::storage::Mode;
 
 /// No snapshot is larger: a million producers.
 const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
@@ -41,6 +43,23 @@ pub fn snapshots(folder: &Folder) -> Result<Vec<i64>> {
         .collect();
     offsets.sort_unstable();
     Ok(offsets)
+}
+
+/// Writes the producer state beside the segments, unless that was done at its offset. Where it was written; nothing is synced.
+pub fn take_snapshot(folder: &Folder, producers: &mut ProducerState) -> Result<Option<PathBuf>> {
+    let offset = producers.end_offset;
+    if offset <= producers.snapshot_offset {
+        return Ok(None);
+    }
+    let path = folder.file(offset, Kind::Snapshot, Suffix::None);
+    let file = folder
+        .storage
+        .open(&path, Mode::Replace)
+        .context("create", &path)?;
+    file.write_at(&producers.snapshot(), 0)
+        .context("write", &path)?;
+    producers.snapshot_offset = offset;
+    Ok(Some(path))
 }
 
 /// The producer state at `end_offset`: the newest good snapshot before it, and the batches since. A snapshot from before the first segment says

@@ -53,7 +53,7 @@ impl Log {
         self.segments.store(Arc::new(segments[..kept].to_vec()));
         self.remove_later(&segments[kept..])?;
         // A power cut must not bring back a later segment behind the cut.
-        self.sync_folder()?;
+        self.folder.sync()?;
         active.truncate_to(offset)?;
         let end_offset = active.next_offset()?.max(self.start_offset().min(offset));
         self.start_offset.fetch_min(end_offset, Ordering::AcqRel);
@@ -103,16 +103,8 @@ impl Log {
         }
         writer.producers = ProducerState::starting_at(offset);
         self.note_unstable(writer);
-        self.sync_folder()?;
+        self.folder.sync()?;
         self.home.recovery_point_moved_back()
-    }
-
-    pub(super) fn sync_folder(&self) -> Result<()> {
-        let path = self.folder.path();
-        self.folder
-            .storage
-            .sync_directory(&path)
-            .context("sync", &path)
     }
 
     fn reload_producers(&self, writer: &mut Writer, end_offset: i64) -> Result<()> {

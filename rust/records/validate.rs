@@ -7,7 +7,7 @@ use super::batch::{
 use super::compression::Codec;
 use super::error::{ErrorKind, RecordError};
 use super::message_set::Source;
-use super::scratch::{Limits, Scratch};
+use super::scratch::{Limits, Opened, Scratch};
 use super::walk::{self, RawRecord};
 
 /// What the walk over a valid batch saw.
@@ -43,9 +43,7 @@ pub fn validate(
     limits: &Limits,
     scratch: &mut Scratch,
 ) -> Result<Validated, RecordError> {
-    let header = checked_header(batch, limits)?;
-    let opened = scratch.open(batch, &header, limits)?;
-    let validated = walk_all(opened.records, opened.header, opened.is_unpacked)?;
+    let (validated, opened) = walk_batch(batch, limits, scratch)?;
     if !validated.consecutive {
         check_deltas(opened.records, &validated.header, opened.is_unpacked)?;
     }
@@ -58,11 +56,21 @@ pub fn validate_sent(
     limits: &Limits,
     scratch: &mut Scratch,
 ) -> Result<Validated, RecordError> {
+    let (validated, _) = walk_batch(batch, limits, scratch)?;
+    validated.check_produced()?;
+    Ok(validated)
+}
+
+/// What both look at: everything but the offset deltas.
+fn walk_batch<'a>(
+    batch: &'a [u8],
+    limits: &Limits,
+    scratch: &'a mut Scratch,
+) -> Result<(Validated, Opened<'a>), RecordError> {
     let header = checked_header(batch, limits)?;
     let opened = scratch.open(batch, &header, limits)?;
     let validated = walk_all(opened.records, opened.header, opened.is_unpacked)?;
-    validated.check_produced()?;
-    Ok(validated)
+    Ok((validated, opened))
 }
 
 /// A message (set) of format 0 or 1 as a producer sent it.

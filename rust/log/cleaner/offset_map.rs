@@ -19,11 +19,6 @@ pub const SLOT_BYTES: usize = size_of::<Slot>();
 /// Room behind the end, in slots. Entries are pushed some tens of places, a few hundred at most; if not, the map counts as full.
 const OVERFLOW_SLOTS: usize = 1024;
 
-/// The largest page that systems use of their own accord.
-const PAGE_BYTES_MAX: usize = 64 << 10;
-/// A smaller map is not worth the question.
-const LARGE_PAGE_BYTES: usize = 2 << 20;
-
 /// A key's hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyHash(u64, u64);
@@ -53,7 +48,6 @@ impl OffsetMap {
         let size = affordable.clamp(2, wanted.max(2));
         let keys_max = ((size as f64 * load_factor) as usize).max(1);
         let slots = vec![Slot::default(); size as usize + OVERFLOW_SLOTS];
-        ask_for_large_pages(&slots);
         Self {
             slots,
             size,
@@ -152,25 +146,6 @@ impl OffsetMap {
     pub fn utilization(&self) -> f64 {
         self.keys as f64 / self.keys_max as f64
     }
-}
-
-/// Every search goes to another page: with pages of 4 KiB the processor would look up its address in memory before it looks up the slot. A
-/// system that has no large pages serves with small ones.
-fn ask_for_large_pages(slots: &[Slot]) {
-    let memory = slots.as_ptr_range();
-    let start = (memory.start as usize).next_multiple_of(PAGE_BYTES_MAX);
-    let length = (memory.end as usize).saturating_sub(start);
-    if length < LARGE_PAGE_BYTES {
-        return;
-    }
-    // SAFETY: the range lies in memory that is ours, and the advice does not change what is in it.
-    let _ = unsafe {
-        rustix::mm::madvise(
-            start as *mut core::ffi::c_void,
-            length,
-            rustix::mm::Advice::LinuxHugepage,
-        )
-    };
 }
 
 #[inline(always)]

@@ -60,7 +60,7 @@ impl Log {
             return Err(LogError::CleaningStopped("its segments changed"));
         }
         cleaned.set_suffix(Suffix::Swap)?;
-        self.sync_folder()?;
+        self.folder.sync()?;
         // From here on there is no way back: what fails now is finished at the next opening.
         let result = self.replace(cleaned, old);
         if let Err(error) = &result {
@@ -102,7 +102,7 @@ impl Log {
             segment.set_suffix(Suffix::Deleted)?;
         }
         cleaned.set_suffix(Suffix::None)?;
-        self.sync_folder()?;
+        self.folder.sync()?;
         self.remove_swapped(old);
         self.remove_snapshots_between(cleaned.base_offset, old)
     }
@@ -140,7 +140,7 @@ impl Log {
                 removed = true;
             }
         }
-        if removed { self.sync_folder() } else { Ok(()) }
+        if removed { self.folder.sync() } else { Ok(()) }
     }
 
     /// Segments that are no more need no snapshot to be recovered from.

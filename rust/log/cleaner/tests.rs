@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::{CleanReport, Cleaner, CleanerSettings};
 use crate::log::error::Result;
+use crate::log::faults::seeds::choices;
 use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::verify::verify;
@@ -126,16 +127,6 @@ struct Model {
     sequences: BTreeMap<i64, i32>,
     clock_ms: i64,
     epoch: i32,
-}
-
-fn choices(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut number = seed;
-    move |below| {
-        number = number
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (number >> 33) as usize % below
-    }
 }
 
 fn open(storage: &FaultyStorage, hints: Hints) -> Result<Arc<Log>> {
