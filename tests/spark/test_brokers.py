@@ -20,7 +20,7 @@ from tests.peers.ottla import Broker, Brokers
 
 pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
 
-from ottla.spark.source import BatchReader
+from ottla.spark.batch import BatchReader
 
 pytestmark = pytest.mark.spark
 RECORDS = 5000

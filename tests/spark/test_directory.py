@@ -24,7 +24,7 @@ pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ottla.spark.source import BatchReader, Task
+from ottla.spark.batch import BatchReader, Task
 
 pytestmark = pytest.mark.spark
 HERE = TopicPartition("t", 0)

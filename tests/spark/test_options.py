@@ -4,7 +4,7 @@
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Offsets, Timestamp, Timestamps
+from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Offsets, Timestamp, Timestamps, Use
 from ottla.spark.options import Topics, parse
 
 BROKERS = {"kafka.bootstrap.servers": "host:9092"}
@@ -76,10 +76,10 @@ def test_where_to_start(given: dict[str, str], limit: object) -> None:
         ({**BROKERS, "assign": "t"}, "assign: expected"),
         ({**BROKERS, "assign": '{"t":["0"]}'}, "assign: expected"),
         ({**BROKERS, "assign": "{}"}, "assign: expected"),
-        ({**SMALLEST, "startingOffsets": "latest"}, "cannot have latest as its starting offset"),
-        ({**SMALLEST, "startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets of t-0: .*cannot have latest"),
-        ({**SMALLEST, "endingOffsets": "earliest"}, "cannot have earliest as its ending offset"),
-        ({**SMALLEST, "endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets of t-0: .*cannot have earliest"),
+        ({**SMALLEST, "startingOffsets": "latest"}, "startingOffsets: starting offset can't be latest for batch queries"),
+        ({**SMALLEST, "startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets for t-0 can't be latest for batch queries"),
+        ({**SMALLEST, "endingOffsets": "earliest"}, "endingOffsets: ending offset can't be earliest for batch queries"),
+        ({**SMALLEST, "endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets for t-0 can't be earliest for batch queries"),
         ({**SMALLEST, "startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets of t-0 is -3"),
         ({**SMALLEST, "startingOffsets": '{"t":{"zero":1}}'}, "expected e.g. startingOffsets earliest"),
         ({**SMALLEST, "startingOffsets": "12"}, "expected e.g. startingOffsets earliest"),
@@ -100,6 +100,39 @@ def test_where_to_start(given: dict[str, str], limit: object) -> None:
 def test_refusals(given: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets: ending offset not valid in streaming queries"),
+        ({"endingOffsetsByTimestamp": '{"t":{"0":5}}'}, "endingOffsetsByTimestamp: ending timestamp not valid in streaming queries"),
+        ({"endingTimestamp": "5"}, "endingTimestamp: ending timestamp not valid in streaming queries"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, r"minOffsetsPerTrigger\(9\) is higher than the maxOffsetsPerTrigger\(8\)"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon'"),
+        ({"maxTriggerDelay": "5weeks"}, "maxTriggerDelay is '5weeks'"),
+    ],
+)  # fmt: skip
+def test_refusals_of_streams(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse({**SMALLEST, **given}, Use.STREAM)
+
+
+def test_where_streams_start() -> None:
+    assert parse(SMALLEST, Use.STREAM).starting == Everywhere(LATEST)
+    assert parse({**SMALLEST, "startingOffsets": '{"t":{"0":-1}}'}, Use.STREAM).starting == Offsets(
+        {TopicPartition("t", 0): -1}
+    )
+    # When a DataFrame is loaded it is not known yet which of the two it is.
+    parse({**SMALLEST, "startingOffsets": "latest", "endingOffsets": "latest"}, Use.EITHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_ms"), [("15m", 900_000), ("90", 90), ("100ms", 100), ("3s", 3000), ("1h", 3_600_000)]
+)
+def test_times(text: str, delay_ms: int) -> None:
+    assert parse({**SMALLEST, "maxTriggerDelay": text}).trigger_delay_ms == delay_ms
 
 
 def test_settings_of_the_java_client_are_accepted() -> None:

@@ -37,21 +37,44 @@ class Topics:
         async def write() -> None:
             async with Cluster(self.bootstrap) as cluster:
                 await Admin(cluster).create_topic(name, len(counts), 1, {"retention.ms": "-1"} | (settings or {}))
-                async with Producer(cluster, compression=codec, batch_bytes=20_000) as producer:
-                    for number, of in rows.items():
-                        for key, value, _, _, offset, _, _, headers in of:
-                            await producer.send(
-                                name,
-                                value,
-                                key=key,
-                                headers=headers or (),
-                                partition=number,
-                                timestamp_ms=BASE_MS + offset,
-                            )
+                await self._send(cluster, name, rows, codec)
 
         trio.run(write)
         self._until_checkpointed(name, counts)
         self.made[name] = rows
+
+    def append(self, name: str, counts: list[int]) -> None:
+        """That many records more in partition n, numbered on from those that are there; new partitions are made."""
+        made = self.made[name]
+        new = {
+            number: [_row(name, number, offset) for offset in range(first, first + count)]
+            for number, count in enumerate(counts)
+            for first in [len(made.get(number, []))]
+        }
+
+        async def write() -> None:
+            async with Cluster(self.bootstrap) as cluster:
+                if len(counts) > len(made):
+                    await Admin(cluster).create_partitions(name, len(counts))
+                await self._send(cluster, name, new, "none")
+
+        trio.run(write)
+        for number, rows in new.items():
+            made.setdefault(number, []).extend(rows)
+        self._until_checkpointed(name, [len(rows) for rows in made.values()])
+
+    async def _send(self, cluster: Cluster, name: str, rows: dict[int, list[tuple[Any, ...]]], codec: str) -> None:
+        async with Producer(cluster, compression=codec, batch_bytes=20_000) as producer:
+            for number, of in rows.items():
+                for key, value, _, _, offset, _, _, headers in of:
+                    await producer.send(
+                        name,
+                        value,
+                        key=key,
+                        headers=headers or (),
+                        partition=number,
+                        timestamp_ms=BASE_MS + offset,
+                    )
 
     def _until_checkpointed(self, name: str, counts: list[int]) -> None:
         deadline = time.monotonic() + CHECKPOINT_SECONDS_MAX
@@ -68,11 +91,18 @@ class Topics:
 
     def read(self, spark: "SparkSession", side: str, **options: object) -> "DataFrame":
         """A DataFrame of the source, from "brokers" or from the "path"."""
-        reader = spark.read.format("ottla")
+        return self._load(spark.read.format("ottla"), side, options)
+
+    def stream(self, spark: "SparkSession", side: str, **options: object) -> "DataFrame":
+        """A streaming DataFrame of the source, from "brokers" or from the "path"."""
+        return self._load(spark.readStream.format("ottla"), side, options)
+
+    def _load(self, reader: Any, side: str, options: dict[str, object]) -> "DataFrame":
         here = ("kafka.bootstrap.servers", self.bootstrap) if side == "brokers" else ("path", str(self.data))
         for name, value in (here, *options.items()):
             reader = reader.option(name, str(value))
-        return reader.load()
+        found: DataFrame = reader.load()
+        return found
 
 
 def _row(topic: str, partition: int, offset: int) -> tuple[Any, ...]:

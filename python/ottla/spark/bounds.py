@@ -42,11 +42,28 @@ def settle(
         ValueError: a limit names other partitions, or a time is later than all records of a partition.
         DataLoss: a limit is outside of what the partition has.
     """
-    found: dict[TopicPartition, tuple[int, int]] = {}
-    if isinstance(options.starting, Offsets):
-        _same(options.starting.of, earliest)
+    starts = settle_start(options, earliest, latest, starts_at)
     if isinstance(options.ending, Offsets):
         _same(options.ending.of, earliest)
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for partition, start in starts.items():
+        first, last = earliest[partition], latest[partition]
+        end = _offset(options.ending, partition, first, last, ends_at)
+        end = last if end is None else end
+        found[partition] = start, _inside(options, partition, "ending", end, first, last)
+    return found
+
+
+def settle_start(
+    options: ReadOptions,
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    starts_at: Mapping[TopicPartition, int | None],
+) -> dict[TopicPartition, int]:
+    """First offset of each partition, where a new stream begins too; arguments and errors are those of `settle`."""
+    if isinstance(options.starting, Offsets):
+        _same(options.starting.of, earliest)
+    found: dict[TopicPartition, int] = {}
     for partition in sorted(earliest):
         first, last = earliest[partition], latest[partition]
         start = _offset(options.starting, partition, first, last, starts_at)
@@ -57,12 +74,7 @@ def settle(
                     "with startingOffsetsByTimestampStrategy=latest such partitions are empty"
                 )
             start = last
-        end = _offset(options.ending, partition, first, last, ends_at)
-        end = last if end is None else end
-        found[partition] = (
-            _inside(options, partition, "starting", start, first, last),
-            _inside(options, partition, "ending", end, first, last),
-        )
+        found[partition] = _inside(options, partition, "starting", start, first, last)
     return found
 
 

@@ -5,18 +5,19 @@ while Spark does.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from ottla.client import Cluster, TopicPartition
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
-from ottla.spark.bounds import DataLoss, settle, times_ms
+from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
 from ottla.spark.fetching import Fetcher
+from ottla.spark.limits import Limit
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
 
@@ -27,47 +28,124 @@ if TYPE_CHECKING:
 RECORD_BYTES_GUESS = 256
 RETRY_SECONDS = 0.2
 
+T = TypeVar("T")
+
 
 def resolve(options: ReadOptions) -> list[Range]:
-    """What is to be read, as of now.
+    """What a batch is to read, as of now.
 
     Raises:
         KafkaError, OSError: the cluster cannot be asked, or a topic does not exist.
         ValueError, DataLoss: the options do not fit what the topics have.
     """
-    return trio.run(_resolve, options)
 
-
-async def _resolve(options: ReadOptions) -> list[Range]:
-    assert options.bootstrap_servers is not None
-    async with Cluster(
-        options.bootstrap_servers, client_id=options.client_id, timeout_ms=options.poll_timeout_ms
-    ) as cluster:
+    async def look(cluster: Cluster) -> list[Range]:
         partitions = await _partitions(cluster, options)
-        committed = options.read_committed
-        earliest = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-        latest = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), read_committed=committed)
-        at = []
-        for limit in (options.starting, options.ending):
-            answers = await list_offsets(cluster, times_ms(limit, partitions), read_committed=committed)
-            at.append({key: None if each.offset < 0 else each.offset for key, each in answers.items()})
-        found = settle(
-            options,
-            {partition: each.offset for partition, each in earliest.items()},
-            {partition: each.offset for partition, each in latest.items()},
-            *at,
-        )
-        return [
-            Range(
-                partition,
-                start,
-                end,
-                max(1, (end - start) * RECORD_BYTES_GUESS),
-                await cluster.leader(partition),
+        earliest, latest, starts_at = await _bounds(cluster, options, partitions)
+        ends_at = await _at(cluster, options, options.ending, partitions)
+        return await _ranges(cluster, settle(options, earliest, latest, starts_at, ends_at))
+
+    return _ask(options, look)
+
+
+def starting(options: ReadOptions) -> dict[TopicPartition, int]:
+    """Where a new stream begins, as of now. Raises what `resolve` does."""
+
+    async def look(cluster: Cluster) -> dict[TopicPartition, int]:
+        return settle_start(options, *await _bounds(cluster, options, await _partitions(cluster, options)))
+
+    return _ask(options, look)
+
+
+def latest(options: ReadOptions, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where the partitions end now.
+
+    `known` are ends from earlier. A leader that took over may for a moment know less; it is asked again, at most
+    fetchOffset.numRetries times.
+    """
+
+    async def look(cluster: Cluster) -> dict[TopicPartition, int]:
+        partitions = await _partitions(cluster, options)
+        for attempt in range(options.offset_attempts):
+            if attempt:
+                await trio.sleep(options.offset_retry_ms / 1000)
+            found = await list_offsets(
+                cluster, dict.fromkeys(partitions, LATEST), read_committed=options.read_committed
             )
-            for partition, (start, end) in found.items()
-            if end > start
-        ]
+            if all(known.get(partition, 0) <= each.offset for partition, each in found.items()):
+                break
+        return {partition: each.offset for partition, each in found.items()}
+
+    return _ask(options, look)
+
+
+def earliest(options: ReadOptions, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where these partitions begin now; those that do not exist are left out."""
+
+    async def look(cluster: Cluster) -> dict[TopicPartition, int]:
+        there = set(await _partitions(cluster, options)) & set(wanted)
+        found = await list_offsets(cluster, dict.fromkeys(there, EARLIEST))
+        return {partition: each.offset for partition, each in found.items()}
+
+    return _ask(options, look) if wanted else {}
+
+
+def ranges(options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+    """These offsets, first and end of each partition, as tasks read them: with their leaders and sizes."""
+
+    async def look(cluster: Cluster) -> list[Range]:
+        return await _ranges(cluster, spans)
+
+    return _ask(options, look) if spans else []
+
+
+def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Runs what asks the cluster, again after what may pass, at most fetchOffset.numRetries times."""
+    assert options.bootstrap_servers is not None
+
+    async def once() -> T:
+        servers = options.bootstrap_servers or ""
+        async with Cluster(servers, client_id=options.client_id, timeout_ms=options.api_timeout_ms) as cluster:
+            return await look(cluster)
+
+    for _ in range(options.offset_attempts - 1):
+        try:
+            return trio.run(once)
+        except (OSError, RemoteProtocolError, KafkaError) as problem:
+            final = isinstance(problem, UnknownTopicOrPartition) or not getattr(problem, "retriable", True)
+            if final:
+                raise
+        time.sleep(options.offset_retry_ms / 1000)
+    return trio.run(once)
+
+
+async def _bounds(
+    cluster: Cluster, options: ReadOptions, partitions: Collection[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int | None]]:
+    """Where the partitions begin and end, and where in them the starting time is, if there is one."""
+    first = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    last = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), read_committed=options.read_committed)
+    return (
+        {partition: each.offset for partition, each in first.items()},
+        {partition: each.offset for partition, each in last.items()},
+        await _at(cluster, options, options.starting, partitions),
+    )
+
+
+async def _at(
+    cluster: Cluster, options: ReadOptions, limit: Limit, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int | None]:
+    """The offsets of the times of a limit; None where no record is late enough."""
+    answers = await list_offsets(cluster, times_ms(limit, partitions), read_committed=options.read_committed)
+    return {key: None if each.offset < 0 else each.offset for key, each in answers.items()}
+
+
+async def _ranges(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+    return [
+        Range(partition, start, end, max(1, (end - start) * RECORD_BYTES_GUESS), await cluster.leader(partition))
+        for partition, (start, end) in spans.items()
+        if end > start
+    ]
 
 
 async def _partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:

@@ -4,15 +4,17 @@ What counts as written is what the broker has acknowledged to readers: the high 
 which Ottla writes at most 200 ms after it moved (Kafka: 5 s). `upTo=logEnd` reads to the end of the files instead.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.client import TopicPartition
 from ottla.log.committed import aborted_transactions, last_stable_offset
-from ottla.spark.bounds import DataLoss, settle, times_ms
+from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
+from ottla.spark.limits import Limit
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
 from ottla.spark.segments import Segment, batches, end_offset, offset_at, read_checkpoint, segments
@@ -25,43 +27,90 @@ LOG_STARTS = "log-start-offset-checkpoint"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The partitions of a directory that are meant, as of now."""
+
+    folders: dict[TopicPartition, Path]
+    listed: dict[TopicPartition, list[Segment]]
+    earliest: dict[TopicPartition, int]
+    latest: dict[TopicPartition, int]
+
+    def at(self, limit: Limit) -> dict[TopicPartition, int | None]:
+        """The offsets of the times of a limit; None where no record is late enough."""
+        times = times_ms(limit, self.folders)
+        return {
+            partition: _at(self.listed[partition], time, self.latest[partition]) for partition, time in times.items()
+        }
+
+    def ranges(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+        """First and end offsets as tasks read them: with their folders and sizes."""
+        return [
+            Range(partition, start, end, _size(self.listed[partition], start, end), str(self.folders[partition]))
+            for partition, (start, end) in spans.items()
+            if end > start
+        ]
+
+
 def resolve(options: ReadOptions) -> list[Range]:
-    """What is to be read, as of now.
+    """What a batch is to read, as of now.
 
     Raises:
         FileNotFoundError: the directory or a topic in it does not exist.
         ValueError, DataLoss: the options do not fit what the topics have.
     """
+    found = _look(options)
+    spans = settle(options, found.earliest, found.latest, found.at(options.starting), found.at(options.ending))
+    return found.ranges(spans)
+
+
+def starting(options: ReadOptions) -> dict[TopicPartition, int]:
+    """Where a new stream begins, as of now. Raises what `resolve` does."""
+    found = _look(options)
+    return settle_start(options, found.earliest, found.latest, found.at(options.starting))
+
+
+def latest(options: ReadOptions, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Where the partitions end now, whatever is `known` from earlier."""
+    return _look(options).latest
+
+
+def earliest(options: ReadOptions, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where these partitions begin now; those that do not exist are left out."""
+    found = _look(options).earliest if wanted else {}
+    return {partition: found[partition] for partition in wanted if partition in found}
+
+
+def ranges(options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+    """These offsets, first and end of each partition, as tasks read them."""
+    assert options.path is not None
+    folders = _folders(Path(options.path), options)
+    if gone := [partition for partition in spans if partition not in folders]:
+        raise FileNotFoundError(f"{options.path} has no {', '.join(map(str, sorted(gone)))} any more")
+    listed = {partition: segments(folders[partition]) for partition in spans}
+    return Found(folders, listed, {}, {}).ranges(spans)
+
+
+def _look(options: ReadOptions) -> Found:
     assert options.path is not None
     root = Path(options.path)
     folders = _folders(root, options)
     listed = {partition: segments(folder) for partition, folder in folders.items()}
     starts = read_checkpoint(root / LOG_STARTS)
-    earliest = {
+    first = {
         partition: max(starts.get(partition, 0), each[0].base_offset if each else 0)
         for partition, each in listed.items()
     }
-    latest = {partition: max(earliest[partition], end_offset(each)) for partition, each in listed.items()}
+    last = {partition: max(first[partition], end_offset(each)) for partition, each in listed.items()}
     if not options.up_to_log_end:
         marks = read_checkpoint(root / HIGH_WATERMARKS)
-        latest = {
-            partition: max(earliest[partition], min(end, marks.get(partition, 0))) for partition, end in latest.items()
-        }
+        last = {partition: max(first[partition], min(end, marks.get(partition, 0))) for partition, end in last.items()}
     if options.read_committed:
-        latest = {
-            partition: max(earliest[partition], _stable(folders[partition], listed[partition], end))
-            for partition, end in latest.items()
+        last = {
+            partition: max(first[partition], _stable(folders[partition], listed[partition], end))
+            for partition, end in last.items()
         }
-    at = [
-        {partition: _at(listed[partition], time, latest[partition]) for partition, time in times.items()}
-        for times in (times_ms(options.starting, folders), times_ms(options.ending, folders))
-    ]
-    found = settle(options, earliest, latest, *at)
-    return [
-        Range(partition, start, end, _size(listed[partition], start, end), str(folders[partition]))
-        for partition, (start, end) in found.items()
-        if end > start
-    ]
+    return Found(folders, listed, first, last)
 
 
 def _folders(root: Path, options: ReadOptions) -> dict[TopicPartition, Path]:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import TopicPartition
-from ottla.spark.limits import Limit, parse_assignment, parse_limit
+from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
-# Those of the last two lines are accepted because Spark's source has them: offsets are asked again for as long as
-# kafkaConsumer.pollTimeoutMs, there are no groups, and triggers concern streams alone.
+# Those about triggers concern streams alone; a batch accepts them, as Spark's source does.
 OPTIONS = (
     "subscribe", "subscribePattern", "assign", "path", "upTo",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
@@ -34,6 +33,12 @@ REFUSED_SETTINGS = {
     "interceptor.classes": "there is no Java consumer here to intercept",
 }
 PLAINTEXT = "PLAINTEXT"
+
+# How long the driver waits for brokers, fetchOffset.numRetries times over.
+API_TIMEOUT_MS = 20_000
+
+# The units of Spark's times; without one they are milliseconds.
+UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 # What Java's regular expressions have and Python's read differently or not at all.
 JAVA_ONLY = (
@@ -66,7 +71,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What one batch read is to do. Sizes in bytes, times in milliseconds."""
+    """What one batch read or stream is to do. Sizes in bytes, times in milliseconds."""
 
     topics: Topics
     starting: Limit
@@ -82,11 +87,17 @@ class ReadOptions:
     read_committed: bool
     client_id: str
     poll_timeout_ms: int
+    api_timeout_ms: int
     fetch_bytes_max: int | None
     fetch_wait_ms_max: int | None
+    offset_attempts: int
+    offset_retry_ms: int
+    offsets_per_trigger_max: int | None
+    offsets_per_trigger_min: int | None
+    trigger_delay_ms: int
 
 
-def parse(given: Mapping[str, str]) -> ReadOptions:
+def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
     """Checks every option and gives their meaning.
 
     Raises:
@@ -102,10 +113,14 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         )
     if "upto" in options and path is None:
         raise ValueError("upTo belongs to reads from a data directory (option path)")
+    most = _number(options, "maxOffsetsPerTrigger", None, 1)
+    least = _number(options, "minOffsetsPerTrigger", None, 1)
+    if most is not None and least is not None and least > most:
+        raise ValueError(f"the value of minOffsetsPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})")
     return ReadOptions(
         topics=_topics(options),
-        starting=parse_limit(options, "starting"),
-        ending=parse_limit(options, "ending"),
+        starting=parse_limit(options, "starting", use),
+        ending=parse_limit(options, "ending", use),
         bootstrap_servers=servers,
         path=path,
         up_to_log_end=_choice(options, "upTo", ("highWatermark", "logEnd")) == "logEnd",
@@ -118,8 +133,14 @@ def parse(given: Mapping[str, str]) -> ReadOptions:
         == "read_committed",
         client_id=options.get("kafka.client.id", "ottla-spark"),
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1) or 0,
+        api_timeout_ms=_number(options, "kafka.default.api.timeout.ms", API_TIMEOUT_MS, 1) or 0,
         fetch_bytes_max=_number(options, "kafka.fetch.max.bytes", None, 1),
         fetch_wait_ms_max=_number(options, "kafka.fetch.max.wait.ms", None, 0),
+        offset_attempts=_number(options, "fetchOffset.numRetries", 3, 1) or 0,
+        offset_retry_ms=_number(options, "fetchOffset.retryIntervalMs", 1000, 0) or 0,
+        offsets_per_trigger_max=most,
+        offsets_per_trigger_min=least,
+        trigger_delay_ms=_duration(options, "maxTriggerDelay", "15m"),
     )
 
 
@@ -185,3 +206,12 @@ def _number(options: Mapping[str, str], name: str, default: int | None, lowest: 
     if not value.strip().isdecimal() or int(value) < lowest:
         raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} up")
     return int(value)
+
+
+def _duration(options: Mapping[str, str], name: str, default: str) -> int:
+    """Milliseconds of a time in Spark's form."""
+    value = options.get(name.lower(), default)
+    found = re.fullmatch(r"(\d+)([a-z]*)", value.strip().lower())
+    if found is None or found[2] not in UNITS_MS:
+        raise ValueError(f"{name} is '{value}'; it is a whole number with one of ms, s, m, h, d, such as 30s")
+    return int(found[1]) * UNITS_MS[found[2]]
