@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 #: How long a starting broker waits to be told of the partitions that it has.
 READY_SECONDS = 30.0
+#: How long those who ask a registered broker for the cluster wait for what the controller will say. Less than clients
+#: wait for an answer.
+SILENCE_SECONDS = 10.0
 #: How long a stopping broker waits for the answers to what it has read.
 DRAIN_SECONDS = 5.0
 
@@ -150,6 +153,7 @@ class Broker:
             nursery.start_soon(self.registration.run)
             nursery.start_soon(self.transactions.run)
             nursery.start_soon(self.controller.run)
+            nursery.start_soon(self._answer_anyway)
             await self._until_ready()
             nursery.start_soon(self.failing_directories.run)
             try:
@@ -165,14 +169,26 @@ class Broker:
 
     async def _until_ready(self) -> None:
         """Ready is who serves everything it has: clients that come right after a restart find their partitions led."""
-        await self.metadata.wait_until(lambda: self.id in self.metadata.brokers)
+        cache = self.metadata
+        await cache.wait_until(lambda: self.id in cache.brokers)
         expected = await identity.assigned(self.tree, self.id) - self.logs.failures.keys()
-        partitions = self.replicas.partitions
-        with trio.move_on_after(READY_SECONDS) as limit:
-            await self.metadata.wait_until(lambda: expected <= partitions.keys())
-        if limit.cancelled_caught:
-            late = sorted(expected - partitions.keys())
-            self.log.warning("serving without %d of %d partitions, among them %s", len(late), len(expected), late[0])
+
+        def late() -> list[tuple[str, int]]:
+            hosted, told = self.replicas.partitions, cache.topics
+            return [one for one in expected if one not in hosted or one[1] not in told.get(one[0], ())]
+
+        with trio.move_on_after(READY_SECONDS):
+            await cache.wait_until(lambda: not late())
+        if missing := late():
+            self.log.warning(
+                "serving without %d of %d partitions, among them %s", len(missing), len(expected), min(missing)
+            )
+        cache.become_known()
+
+    async def _answer_anyway(self) -> None:
+        """A controller may have no way to this broker: then clients and `ottla doctor` are told what there is."""
+        await trio.sleep(SILENCE_SECONDS)
+        self.metadata.become_known()
 
     async def _serve(self, requests: Requests, served: trio.Event) -> None:
         try:

@@ -41,6 +41,8 @@ class MetadataCache:
     controller_id: int = -1
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
     topics: dict[str, dict[int, PartitionMetadata]] = field(default_factory=dict)
+    #: Whether the controller has told, since the start, what a client may take for the cluster, or was silent for long.
+    is_known: bool = False
     _waiting: dict[trio.Event, Callable[[], bool]] = field(default_factory=dict)
 
     def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
@@ -89,6 +91,19 @@ class MetadataCache:
             await event.wait()
         finally:
             self._waiting.pop(event, None)
+
+    async def known(self) -> None:
+        """Returns when this broker knows the cluster, or is said to (`is_known`).
+
+        A client that is told of no brokers by a broker that has just started, or that its topics do not exist, may
+        believe it: librdkafka since 2.10 forgets the broker, and with `metadata.recovery.strategy=none` for ever.
+        (Kafka 2.7 can answer so for a moment; with KRaft it answers nobody before it has caught up.)
+        """
+        await self.wait_until(lambda: self.is_known)
+
+    def become_known(self) -> None:
+        self.is_known = True
+        self.changed()
 
     def has_leaders(self, topic: str, partitions: Iterable[int]) -> bool:
         """Whether all of `partitions` exist and have a leader that is alive."""

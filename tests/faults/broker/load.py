@@ -22,8 +22,11 @@ SHIFT = 40  # bits of a value below the number of the transaction that copied it
 Partition = tuple[str, int]
 T = TypeVar("T")
 
-#: What librdkafka needs to come back at once instead of after seconds, and to try for as long as a run lasts.
+#: What librdkafka needs to come back at once instead of after seconds, and to try for as long as a run lasts. It does
+#: not begin anew with its bootstrap servers when all brokers are down: it would forget them, and where one of them was
+#: the coordinator of a group go on waiting for it (librdkafka 5511; the same beside Apache Kafka).
 CLIENT = {
+    "metadata.recovery.strategy": "none",
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 20,
@@ -59,8 +62,8 @@ class Stuck(Exception):
 
 
 def within(seconds: float, call: Callable[..., T], *arguments: Any) -> T:
-    """The call's result, or Stuck: librdkafka's send_offsets_to_transaction may wait for ever where the connection to
-    the group's coordinator is lost just when it is about to be used, whatever time limit it is given.
+    """The call's result, or Stuck: librdkafka's send_offsets_to_transaction waits for the group's coordinator for ever,
+    whatever time limit it is given (librdkafka 5456).
     """
     results: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
 
@@ -203,8 +206,6 @@ class Copier(Client):
             consumer.subscribe([PLAIN])
             try:
                 self.copy(self.transactional(), consumer)
-            except Stuck as error:
-                self.thrown_out.append(str(error))
             except ck.KafkaException as error:
                 self.thrown_out.append(str(error))
                 if error.args[0].fatal():
@@ -228,7 +229,7 @@ class Copier(Client):
             ends = {message.partition(): message.offset() + 1 for message in messages}
             positions = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
             group = consumer.consumer_group_metadata()
-            within(5, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
+            within(60, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
             if self.chance.random() < 0.15:
                 persist(producer.flush, CALL_S)
                 persist(producer.abort_transaction, CALL_S)

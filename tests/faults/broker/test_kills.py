@@ -126,6 +126,7 @@ def caught_up(victim: Victim, client: BrokerClient, copier: Copier, group: str, 
     """Waits until the group has committed all there is."""
 
     def commits(stable: bool) -> dict[int, tuple[int, int]]:
+        copier.check()
         topics = [OffsetFetchRequestTopic(PLAIN, [*ends])]
         request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
         answer = client.call(OFFSET_FETCH, request, 7)
@@ -186,6 +187,7 @@ def every_record_was_copied_once(run: Run) -> None:
             pytest.fail(f"{place}\n" + "\n".join(attempts(run.copier, first)) + f"\n{run.copier.thrown_out}")
         assert len(expected) == len(copies[index]), place
     assert run.copier.fatal == [], f"after {run.copier.transactions} transactions"
+    assert run.copier.transactions > 10
 
 
 def attempts(copier: Copier, originals: set[int]) -> list[str]:

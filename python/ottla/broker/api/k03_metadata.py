@@ -44,6 +44,8 @@ async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: MetadataRequest = METADATA.decode_request(version, request)
     cache = broker.metadata
+    if not cache.is_known:
+        await cache.known()
     if asked.topics is None or (version == 0 and not asked.topics):
         names = list(cache.topics)
     else:

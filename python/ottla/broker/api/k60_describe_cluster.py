@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 VERSIONS = range(1)
 
 
-def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeClusterRequest = DESCRIBE_CLUSTER.decode_request(version, request)
     cache = broker.metadata
+    if not cache.is_known:
+        await cache.known()
     answer = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=cache.controller_id,

@@ -1,0 +1,51 @@
+"""A broker that starts tells nobody a half of what the controller is about to tell it.
+
+librdkafka takes a broker that is missing in Metadata for gone, and a topic for deleted.
+"""
+
+import threading
+import time
+from contextlib import closing
+
+from ottla.client.errors import ConnectionLost
+from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.k60_describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from tests.broker.conftest import Client, connect
+from tests.peers.ottla import Brokers
+
+TOPICS = [f"t-{number}" for number in range(20)]
+
+
+def first_answers(port: int) -> tuple[MetadataResponse, list[int]]:
+    """What a client is told that was there before the broker."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            with closing(Client.connect("127.0.0.1", port, "early")) as client:
+                rows = [MetadataRequestTopic(name=topic) for topic in TOPICS]
+                cluster = client.call(METADATA, MetadataRequest(topics=rows, allow_auto_topic_creation=False), 8)
+                described = client.call(DESCRIBE_CLUSTER, DescribeClusterRequest(), 0)
+                return cluster, [broker.broker_id for broker in described.brokers]
+        except (ConnectionLost, ConnectionError):
+            continue
+    raise AssertionError("nobody answered")
+
+
+def test_who_comes_first_after_a_kill_is_told_of_everything(brokers: Brokers) -> None:
+    broker = brokers(broker_id=7)
+    with connect(broker) as client:
+        for topic in TOPICS:
+            client.create(topic, 2)
+    for _ in range(2):
+        broker.kill()
+        found: list[tuple[MetadataResponse, list[int]]] = []
+        early = threading.Thread(target=lambda: found.append(first_answers(broker.port)), daemon=True)  # noqa: B023
+        early.start()
+        broker = brokers.restart(broker, broker_id=7)
+        early.join(60)
+        ((cluster, described),) = found
+        assert [each.node_id for each in cluster.brokers] == described == [7]
+        assert cluster.controller_id == 7
+        leaders = {(topic.name, row.leader_id) for topic in cluster.topics for row in topic.partitions}
+        assert [topic.error_code for topic in cluster.topics] == [0] * len(TOPICS)
+        assert leaders == {(topic, 7) for topic in TOPICS}
