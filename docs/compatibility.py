@@ -135,8 +135,10 @@ Taken, kept and shown, like all of Kafka's settings ([settings.md](settings.md) 
 
 - `leader.replication.throttled.*`, `follower.replication.throttled.*` and `replication.quota.*`: no broker follows
   another yet, so there is nothing to slow down.
-- `password.encoder.*`: passwords of TLS and SASL among the settings that change while brokers run. None of them is used
-  here. One that a Kafka has stored is left out with an error in the log, and storing one is refused.
+- Passwords of TLS and SASL among the settings that change while brokers run are decoded, encoded and encoded anew with
+  `password.encoder.*` as in Kafka (with the package `cryptography`: `pip install 'ottla[passwords]'`), so that either
+  broker takes over what the other stored; nothing uses them here. Those that cannot be decoded are left out with an
+  error in the log and stay where they are. (Kafka drops them with the next change of any setting.)
 - `max.connection.creation.rate` holds for the broker and for each listener, as in 2.7.0; the rate for each address came
   with 2.8.
 - `listeners` opens and closes by name. Another address for a name that is open is refused.

@@ -45,8 +45,14 @@ class Discreet(logging.Formatter):
     def __init__(self, inner: logging.Formatter, secrets: Collection[str]) -> None:
         super().__init__()
         self._inner = inner
+        self._secrets: list[str] = []
+        self.hide(secrets)
+
+    def hide(self, secrets: Collection[str]) -> None:
+        """These too, from now on; those before are not forgotten: an old password may still be in use somewhere."""
+        forms = {form for secret in secrets for form in _forms(secret)}
         # A longer one first: it may contain another.
-        self._secrets = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+        self._secrets = sorted(forms.union(self._secrets), key=len, reverse=True)
 
     def format(self, record: logging.LogRecord) -> str:
         line = self._inner.format(record)
@@ -69,6 +75,15 @@ def to_stderr(level: str, form: str, secrets: Collection[str] = ()) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
+
+
+def hide(secrets: Collection[str]) -> None:
+    """Nothing of these gets into the process's log lines from now on, where `to_stderr` set them up."""
+    for handler in logging.getLogger().handlers if secrets else ():
+        if isinstance(handler.formatter, Discreet):
+            handler.formatter.hide(secrets)
+        elif handler.formatter is not None:
+            handler.setFormatter(Discreet(handler.formatter, secrets))
 
 
 def of_partition(topic: str, index: int) -> dict[str, object]:

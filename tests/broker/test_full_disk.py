@@ -1,7 +1,6 @@
 """A data directory on a file system that really has no space left."""
 
 import contextlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from ottla.log import Log
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.broker.conftest import Client, batch, connect, values
 from tests.broker.test_log_directories import described, metadata, until
+from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
-from tests.peers.skips import require
 
 STORAGE_ERROR = 56
 
@@ -20,13 +19,8 @@ STORAGE_ERROR = 56
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Four megabytes."""
-    path = tmp_path / "small"
-    path.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)], capture_output=True)
-    if done.returncode != 0:
-        require("mounts", f"mount: {done.stderr.decode().strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with small_tmpfs(tmp_path / "small", 4) as path:
+        yield path
 
 
 def fill(disk: Path) -> Path:

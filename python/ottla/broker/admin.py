@@ -11,10 +11,10 @@ import trio
 
 from ottla.broker import loggers
 from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
-from ottla.broker.settings import DEFAULT
+from ottla.broker.settings import DEFAULT, decoded
 from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
 from ottla.config.alter import Alteration, altered
-from ottla.config.dynamic import check_passwords, check_reconfiguration, usable
+from ottla.config.dynamic import check_reconfiguration, stored
 from ottla.controller import admin
 from ottla.coordination import znodes
 from ottla.errors import (
@@ -139,11 +139,14 @@ class Admin:
     ) -> None:
         is_own = own_broker(self._broker.id, name)
         entity = name if is_own else DEFAULT
-        current = {} if replace else await admin.get_config(self._broker.tree, "brokers", entity)
-        current, _ = usable(current, for_one_broker=is_own)
-        wanted = altered(current, alterations, of_topic=False)
+        before = {} if replace else await admin.get_config(self._broker.tree, "brokers", entity)
         config = self._broker.config
+        current, _ = await decoded(config, before, for_one_broker=is_own)
+        wanted = altered(current, alterations, of_topic=False)
         check_reconfiguration(config, config.require_dynamic(wanted, for_one_broker=is_own))
-        check_passwords(wanted, for_one_broker=is_own)
+        names = {alteration.name for alteration in alterations}
+        text = stored(
+            wanted, before, decoded=current, altered=names, for_one_broker=is_own, passwords=config.password_encoder
+        )
         if not validate_only:
-            await admin.set_config(self._broker.tree, "brokers", entity, wanted)
+            await admin.set_config(self._broker.tree, "brokers", entity, text)

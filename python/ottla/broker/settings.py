@@ -7,21 +7,34 @@ restart.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 import trio
 
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.dynamic import changed, usable
-from ottla.controller.admin import get_config
+from ottla.config.passwords import OLD_SECRET, SECRET, encoded_anew, is_password
+from ottla.controller.admin import get_config, set_config
 from ottla.controller.config_changes import watch_config_changes
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
+from ottla.logs import hide
 
 logger = logging.getLogger("ottla.settings")
 
 #: the name under /config/brokers of what all brokers share
 DEFAULT = "<default>"
+
+
+async def decoded(
+    config: BrokerConfig, settings: Mapping[str, str], *, for_one_broker: bool
+) -> tuple[dict[str, str], list[str]]:
+    """What `usable` says. The keys of passwords are made on a thread, without holding Python up: whoever encoded them
+    decided how long that takes.
+    """
+    look = partial(usable, settings, for_one_broker=for_one_broker, passwords=config.password_encoder)
+    return await trio.to_thread.run_sync(look) if any(map(is_password, settings)) else look()
 
 
 class Settings:
@@ -35,12 +48,13 @@ class Settings:
         self._subscribers: list[tuple[frozenset[str], Callable[[], None]]] = []
 
     async def load(self) -> None:
-        """Reads all there is."""
+        """Reads all there is, and encodes the passwords of an old secret anew."""
         topics = await self._tree.children(znodes.CONFIG_TOPICS)
         paths = [znodes.config_path("topics", topic) for topic in topics]
         for topic, path, node in zip(topics, paths, await self._tree.get_many(paths), strict=True):
             if node is not None:
                 self.topics[topic] = znodes.decode_config(path, node.data)
+        await self._encode_anew()
         await self._load_broker()
 
     async def load_topic(self, topic: str) -> None:
@@ -53,18 +67,35 @@ class Settings:
         """
         self._subscribers.append((frozenset(names), changed))
 
+    async def _encode_anew(self) -> None:
+        """What `password.encoder.old.secret` decodes is encoded with the new one, as Kafka does when it starts."""
+        old, new = self.config.old_password_encoder, self.config.password_encoder
+        if old is None:
+            return
+        name = str(self._broker_id)
+        settings = await get_config(self._tree, "brokers", name)
+        try:
+            if new is None and any(map(is_password, settings)):
+                raise ConfigError(SECRET, f"{OLD_SECRET} is set without {SECRET}")
+            if new is not None and (anew := encoded_anew(settings, old, new)) != settings:
+                await set_config(self._tree, "brokers", name, anew)
+                logger.info("passwords in /config/brokers/%s are encoded with the new secret now", name)
+        except ConfigError as error:
+            logger.error("passwords in /config/brokers/%s are not encoded anew: %s", name, error)
+
     async def _load_broker(self) -> None:
         own = await self._usable(str(self._broker_id))
         default = await self._usable(DEFAULT)
         try:
             self.config = self.config.with_dynamic(own, default)
+            hide(self.config.secrets)
         except ConfigError as error:
             # Someone wrote it past every check: what held before goes on to hold.
             logger.error("settings in /config/brokers are not taken: %s", error)
 
     async def _usable(self, name: str) -> dict[str, str]:
         settings = await get_config(self._tree, "brokers", name)
-        kept, problems = usable(settings, for_one_broker=name != DEFAULT)
+        kept, problems = await decoded(self.config, settings, for_one_broker=name != DEFAULT)
         for problem in problems:
             logger.error("a setting in /config/brokers/%s is not taken: %s", name, problem)
         return kept

@@ -18,6 +18,7 @@ from typing import cast
 
 from ottla.config.listeners import Endpoint, endpoints, protocol_map
 from ottla.config.names import base_setting, ineffective_warnings, require_dynamic, require_known, unknown_warnings
+from ottla.config.passwords import KEY_FACTORY, OLD_SECRET, SECRET, PasswordEncoder
 from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS, LONG_MAX
 from ottla.config.values import InvalidValue, Value, check, parse, write
 
@@ -227,6 +228,28 @@ class BrokerConfig:
         """
         bytes_max = self.get_int("queued.max.request.bytes")
         return bytes_max if bytes_max > 0 else LONG_MAX
+
+    @cached_property
+    def password_encoder(self) -> PasswordEncoder | None:
+        """What passwords in the coordination tree are encoded and decoded with; None without a secret."""
+        return self._password_encoder(SECRET)
+
+    @cached_property
+    def old_password_encoder(self) -> PasswordEncoder | None:
+        """What they were encoded with until the secret changed; None if it did not."""
+        return self._password_encoder(OLD_SECRET)
+
+    def _password_encoder(self, name: str) -> PasswordEncoder | None:
+        secret = self.get_str(name)
+        if secret is None:
+            return None
+        return PasswordEncoder(
+            secret,
+            self.get_str("password.encoder.keyfactory.algorithm") or KEY_FACTORY,
+            self.get_str("password.encoder.cipher.algorithm") or "",
+            self.get_int("password.encoder.key.length"),
+            self.get_int("password.encoder.iterations"),
+        )
 
     @cached_property
     def connections_per_ip_overrides(self) -> dict[str, int]:

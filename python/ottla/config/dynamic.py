@@ -4,11 +4,12 @@ running broker takes, and what changed. Rules of Apache Kafka 2.7's `DynamicBrok
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.names import base_setting, require_dynamic
+from ottla.config.passwords import SECRET, PasswordEncoder, is_password
 from ottla.config.values import ConfigError, InvalidValue, Type, UnknownSetting, check, parse
 
 THREADS: Final = (
@@ -22,8 +23,11 @@ THREADS: Final = (
 """Numbers of threads: each change may halve or double them at most."""
 
 
-def usable(settings: Mapping[str, str], *, for_one_broker: bool) -> tuple[dict[str, str], list[str]]:
+def usable(
+    settings: Mapping[str, str], *, for_one_broker: bool, passwords: PasswordEncoder | None = None
+) -> tuple[dict[str, str], list[str]]:
     """Of settings as `/config/brokers/...` has them, those that a broker takes, and a sentence about each other one.
+    Passwords among them are decoded.
 
     Somebody may have written them past every check, or for a broker of another version; one that is wrong must not
     keep the others from having effect. Names that no setting has are kept, as in Kafka.
@@ -35,7 +39,9 @@ def usable(settings: Mapping[str, str], *, for_one_broker: bool) -> tuple[dict[s
             setting = base_setting(name)
             assert setting is not None
             if setting.type is Type.PASSWORD:
-                raise ConfigError(name, f"{name} is encoded, and there is no password.encoder.secret to decode it with")
+                if passwords is None:
+                    raise ConfigError(name, f"{name} is encoded, and there is no {SECRET} to decode it with")
+                text = passwords.decode(name, text)
             check(name, parse(name, setting.type, text), setting.valid)
         except UnknownSetting:
             pass
@@ -79,13 +85,32 @@ def check_reconfiguration(old: BrokerConfig, new: BrokerConfig) -> None:
             )
 
 
-def check_passwords(settings: Mapping[str, str | None], *, for_one_broker: bool) -> None:
-    """Raises ConfigError if one of the settings is a secret: they are stored encoded, or not at all."""
-    for name, text in settings.items():
-        setting = base_setting(name)
-        if text is not None and setting is not None and setting.type is Type.PASSWORD:
-            if not for_one_broker:
-                raise ConfigError(name, f"{name}: a password can only be set for one broker at a time; name the broker")
-            raise ConfigError(
-                name, f"{name}: password.encoder.secret is not configured, so it cannot be stored; set it in the file"
-            )
+def stored(
+    wanted: Mapping[str, str],
+    before: Mapping[str, str],
+    *,
+    decoded: Mapping[str, str],
+    altered: Collection[str],
+    for_one_broker: bool,
+    passwords: PasswordEncoder | None,
+) -> dict[str, str]:
+    """Settings as they go into the tree: passwords encoded, or not at all.
+
+    `before` is what is stored, and `decoded` what `usable` made of it. A password that keeps its value keeps its text,
+    and so does one that could not be decoded and is not among the names that somebody alters: a broker that was started
+    without the secret must not lose it. Raises ConfigError.
+    """
+    result = dict(wanted)
+    for name, text in wanted.items():
+        if not is_password(name):
+            continue
+        if not for_one_broker:
+            raise ConfigError(name, f"{name}: a password can only be set for one broker at a time; name the broker")
+        if name in before and decoded.get(name) == text:
+            result[name] = before[name]
+        elif passwords is None:
+            raise ConfigError(name, f"{name}: {SECRET} is not configured, so it cannot be stored; set it in the file")
+        else:
+            result[name] = passwords.encode(name, text)
+    kept = {name: text for name, text in before.items() if is_password(name) and name not in decoded}
+    return {name: text for name, text in kept.items() if name not in altered} | result

@@ -15,6 +15,7 @@ from tests.broker.test_log_directories import described
 from tests.broker.test_transactions import again
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
 from tests.faults.broker.victim import eventually
+from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.peers.skips import require
 
@@ -37,13 +38,8 @@ SETTINGS = {
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """32 megabytes."""
-    path = tmp_path / "small"
-    path.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(path)], capture_output=True)
-    if done.returncode != 0:
-        require("mounts", f"mount: {done.stderr.decode().strip()}")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with small_tmpfs(tmp_path / "small", 32) as path:
+        yield path
 
 
 def produced(client: Client, topic: str, partition: int, value: bytes, acks: int = -1) -> int:
