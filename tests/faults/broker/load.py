@@ -303,16 +303,21 @@ def all_partitions() -> Iterator[Partition]:
 
 
 class Committer(Client):
-    """A member of a group that commits what it has read, and asks what is committed: never less than it was told."""
+    """A static member of a group, which comes and goes; it commits what it has read, and asks what is committed: never
+    less than it was told.
+    """
 
     def live(self) -> None:
-        consumer = self.consumer()
-        consumer.subscribe([PLAIN])
+        self.members = 0
+        consumer = self.member()
         self.acknowledged: dict[int, int] = {}
         self.asked: dict[int, int] = {}
         self.backwards: list[str] = []
         self.commits = 0
         while not self.stop.is_set():
+            if self.chance.random() < 0.005:
+                consumer.close()
+                consumer = self.member()
             ends = {message.partition(): message.offset() + 1 for message in self.consumed(consumer)}
             offsets = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
             try:
@@ -325,6 +330,12 @@ class Committer(Client):
             except ck.KafkaException:
                 continue  # not told: the commit may have happened or not
         consumer.close()
+
+    def member(self) -> ck.Consumer:
+        self.members += 1
+        consumer = self.consumer(**{"group.instance.id": self.name})
+        consumer.subscribe([PLAIN])
+        return consumer
 
     def look(self, consumer: ck.Consumer) -> None:
         for place in consumer.committed([ck.TopicPartition(PLAIN, index) for index in range(PARTITIONS)], CALL_S):

@@ -31,9 +31,12 @@ from tests.faults.broker.load import (
     Reader,
     Writer,
 )
-from tests.faults.broker.victim import Victim, eventually
+from tests.faults.broker.upheaval import REBORN, SHRUNK, Abandoner, Mover, Recreator, Shrinker
+from tests.faults.broker.victim import SESSION_MS, Victim, eventually
 from tests.faults.checker import Operation, Outcome, Send, check, illegal
+from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
+from tests.peers.processes import free_port
 from tests.peers.skips import require
 
 try:
@@ -54,7 +57,16 @@ SETTINGS = {
     "log.cleaner.backoff.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
     "log.segment.bytes": 1 << 20,
+    # The coordinators' logs are compacted all the time.
+    "offsets.topic.segment.bytes": 20_000,
+    "transaction.state.log.segment.bytes": 20_000,
+    "log.cleaner.min.cleanable.ratio": 0.01,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "group.min.session.timeout.ms": 1000,
+    "log.segment.delete.delay.ms": 500,
 }
+DIRECTORIES = 2
+INTERNAL = {"__consumer_offsets": 2, "__transaction_state": 2}
 COMPACTION = {
     "cleanup_policy": "compact",
     "segment_bytes": "20000",
@@ -73,6 +85,10 @@ class Run:
     readers: list[Reader]
     committer: Committer
     churns: list[Churn]
+    mover: Mover
+    shrinker: Shrinker
+    recreator: Recreator
+    abandoner: Abandoner
     history: list[Operation]
 
 
@@ -83,18 +99,24 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
         for topic in (PLAIN, COPIED):
             client.create(topic, PARTITIONS)
         client.create(COMPACTED, 1, **COMPACTION)
+        client.create(SHRUNK, 1, segment_bytes="5000")
     writers = [Writer(f"writer-{n}", bootstrap, seed, first=n << 32, per_round=5) for n in range(2)]
     copier, committer = Copier("copier", bootstrap, seed), Committer("committer", bootstrap, seed)
     readers = [Reader(f"reader-{level}", bootstrap, seed, committed=level) for level in (True, False)]
     churns = [Churn(f"churn-{kind}", bootstrap, seed, in_transactions=kind) for kind in (False, True)]
-    everybody: list[Client] = [*writers, copier, committer, *readers, *churns]
+    movable = {PLAIN: PARTITIONS, COPIED: PARTITIONS, COMPACTED: 1, SHRUNK: 1, REBORN: 2, **INTERNAL}
+    mover = Mover("mover", bootstrap, seed, victim.directories, movable)
+    shrinker, recreator = Shrinker("shrinker", bootstrap, seed), Recreator("recreator", bootstrap, seed)
+    abandoner = Abandoner("abandoner", bootstrap, seed)
+    operators = [mover, shrinker, recreator, abandoner]
+    everybody: list[Client] = [*writers, copier, committer, *readers, *churns, *operators]
     for one in everybody:
         one.start()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(BETWEEN_S)
         victim.hurt(chance)
-    for one in [*writers, *churns]:
+    for one in [*writers, *churns, *operators]:
         one.end()
     with victim.connect() as client:
         ends = dict(zip(range(PARTITIONS), victim.ends(client, PLAIN, PARTITIONS, committed=True), strict=True))
@@ -119,7 +141,7 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
             )
             reader.end()
     history = [operation for one in everybody for operation in one.history]
-    return Run(victim, writers, copier, readers, committer, churns, history)
+    return Run(victim, writers, copier, readers, committer, churns, mover, shrinker, recreator, abandoner, history)
 
 
 def caught_up(victim: Victim, client: BrokerClient, copier: Copier, group: str, ends: dict[int, int]) -> None:
@@ -149,7 +171,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     if ck is None:
         require("clients", "confluent-kafka is absent")
     with Brokers(tmp_path_factory.mktemp("kills")) as brokers:
-        yield play(Victim(brokers, SETTINGS), settings.seed(), settings.seconds(ROUND_S))
+        yield play(Victim(brokers, SETTINGS, directories=DIRECTORIES), settings.seed(), settings.seconds(ROUND_S))
 
 
 def judge(run: Run) -> None:
@@ -158,6 +180,7 @@ def judge(run: Run) -> None:
     commits_never_go_back(run)
     last_values_are_there(run)
     nothing_is_left_open(run)
+    replicas_are_in_one_place(run)
     broker_did_not_complain(run)
 
 
@@ -257,13 +280,28 @@ def nothing_is_left_open(run: Run) -> None:
             assert stable == victim.ends(client, topic, partitions, committed=False), topic
 
 
+def replicas_are_in_one_place(run: Run) -> None:
+    """No copy is left of a replica that moved or was deleted, and whatever was begun came to its end."""
+    done = (run.mover.moves, run.shrinker.deletions, run.recreator.lives, run.abandoner.abandoned)
+    assert min(done) > 3, done
+
+    def left() -> list[str]:
+        names = [path.name for folder in run.victim.directories for path in folder.iterdir() if path.is_dir()]
+        return sorted(
+            name for name in set(names) if names.count(name) > 1 or name.startswith(REBORN) or "." in name.strip("_")
+        )
+
+    eventually("one folder for each replica", lambda: not left(), facts=left)
+
+
 def broker_did_not_complain(run: Run) -> None:
     said = "".join(path.read_text(errors="replace") for path in run.victim.logs)
     assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:3000]
 
 
 def test_the_broker_was_hurt(run: Run) -> None:
-    print(run.victim.faults)
+    print(run.victim.faults, run.copier.transactions, run.committer.commits, run.committer.members)
+    print(run.mover.moves, run.shrinker.deletions, run.recreator.lives, run.abandoner.abandoned)
     assert run.victim.faults["kill"] >= 3
 
 
@@ -287,6 +325,10 @@ def test_nothing_is_left_open(run: Run) -> None:
     nothing_is_left_open(run)
 
 
+def test_replicas_are_in_one_place(run: Run) -> None:
+    replicas_are_in_one_place(run)
+
+
 def test_the_broker_did_not_complain(run: Run) -> None:
     broker_did_not_complain(run)
 
@@ -294,15 +336,25 @@ def test_the_broker_did_not_complain(run: Run) -> None:
 @pytest.mark.soak
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("tree", ["embedded", "zookeeper"])
-def test_for_a_long_time(tmp_path: Path, tree: str, request: pytest.FixtureRequest) -> None:
-    """Run after run, each with a seed of its own and on a new directory."""
+def test_for_a_long_time(tmp_path: Path, tree: str) -> None:
+    """Run after run, each with a seed of its own and on a new directory. A ZooKeeper is killed too; sessions expire."""
     chance = random.Random(settings.seed())
     for _ in settings.until(time.monotonic() + settings.seconds(900)):
         seed = chance.randrange(1 << 32)
         print(f"round with seed {seed}")
-        zookeeper = request.getfixturevalue("zookeeper") if tree == "zookeeper" else None
         folder = tmp_path / str(seed)
         folder.mkdir()
-        with Brokers(folder) as brokers:
-            where = f"{zookeeper}/{seed}" if zookeeper else None
-            judge(play(Victim(brokers, SETTINGS, where), seed, ROUND_S))
+        with Apache(folder) as apache, Brokers(folder) as brokers:
+            if tree == "embedded":
+                victim = Victim(brokers, SETTINGS, directories=DIRECTORIES)
+            else:
+                port = free_port()
+                times = {"zookeeper.session.timeout.ms": SESSION_MS}
+                victim = Victim(
+                    brokers,
+                    SETTINGS | times,
+                    f"127.0.0.1:{port}",
+                    directories=DIRECTORIES,
+                    own_zookeeper=lambda: apache.zookeeper_server(port=port)[0],  # noqa: B023
+                )
+            judge(play(victim, seed, ROUND_S))

@@ -13,15 +13,36 @@ from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProduc
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Brokers
+from tests.peers.processes import Server
 
+#: Of a broker with a ZooKeeper of its own.
+SESSION_MS = 2000
 LATEST = -1
 
 
 class Victim:
-    """`faults` counts what was done to it."""
+    """`faults` counts what was done to it. With a ZooKeeper of its own, that and the session are hurt too."""
 
-    def __init__(self, brokers: Brokers, settings: Mapping[str, object], zookeeper: str | None = None) -> None:
-        self._brokers, self._options = brokers, {"settings": settings, "zookeeper": zookeeper, "broker_id": 1}
+    def __init__(
+        self,
+        brokers: Brokers,
+        settings: Mapping[str, object],
+        zookeeper: str | None = None,
+        *,
+        directories: int = 1,
+        own_zookeeper: Callable[[], Server] | None = None,
+    ) -> None:
+        self.directories = [brokers.directory / f"data-{number}" for number in range(directories)]
+        self._brokers = brokers
+        self._options = {
+            "settings": settings,
+            "zookeeper": zookeeper,
+            "broker_id": 1,
+            "data": self.directories[0],
+            "arguments": ("--data-dir", ",".join(map(str, self.directories))),
+        }
+        self._own_zookeeper = own_zookeeper
+        self._zookeeper = own_zookeeper() if own_zookeeper else None
         self.broker = brokers(**self._options)  # type: ignore[arg-type]
         self.faults: Counter[str] = Counter()
 
@@ -48,10 +69,24 @@ class Victim:
         time.sleep(seconds)
         self.broker.process.send_signal(signal.SIGCONT)
 
+    def expire(self) -> None:
+        """Pauses for longer than its session lasts."""
+        self.pause(2.5 * SESSION_MS / 1000)
+
+    def lose_zookeeper(self) -> None:
+        """For a moment, or for longer than a session; also under a broker that starts."""
+        assert self._zookeeper is not None
+        assert self._own_zookeeper is not None
+        self._zookeeper.kill()
+        self._zookeeper = self._own_zookeeper()
+
     def hurt(self, chance: random.Random) -> None:
         """One fault: mostly kill -9."""
-        kind = chance.choices(["kill", "restart", "pause"], [7, 2, 2])[0]
-        {"kill": self.kill, "restart": self.restart, "pause": self.pause}[kind]()
+        kinds = {"kill": (self.kill, 7), "restart": (self.restart, 2), "pause": (self.pause, 2)}
+        if self._zookeeper is not None:
+            kinds |= {"expire": (self.expire, 3), "zookeeper": (self.lose_zookeeper, 3)}
+        (kind,) = chance.choices([*kinds], [weight for _, weight in kinds.values()])
+        kinds[kind][0]()
         self.faults[kind] += 1
 
     def ends(self, client: Client, topic: str, partitions: int, *, committed: bool) -> list[int]:

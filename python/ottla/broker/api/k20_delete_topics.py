@@ -31,6 +31,8 @@ THROTTLING_ERRORS_SINCE = 5
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DeleteTopicsRequest = DELETE_TOPICS.decode_request(version, request)
+    if not broker.metadata.is_known:
+        await broker.metadata.known()  # a topic that we have not heard of yet is not unknown
     topics = broker.metadata.topics
     results = {name: DeletableTopicResult(name=name) for name in asked.topic_names}
     deleted = []
