@@ -179,6 +179,10 @@ def test_damage_is_found_after_the_rows_before_it() -> None:
         with pytest.raises(CorruptMessage, match="crc at byte"):
             decoder.next()
     assert len(records.decode_columns(buffer, check_crc=False)[0]) == 200
+    # Whoever knows where the next batch is may go on there.
+    decoder.feed(buffer_of(200)[decoder.position :])
+    assert decoder.next() is None
+    assert decoder.next_offset == 200
 
 
 def test_threads_decode_at_the_same_time_and_share_no_decoder() -> None:

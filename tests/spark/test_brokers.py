@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from ottla import _core
 from ottla.client import Admin, Cluster, Producer
 from ottla.spark import fetching
 from ottla.spark.bounds import DataLoss
+from ottla.spark.damage import DamagedBatch
 from ottla.spark.options import parse
 from ottla.wire.k21_delete_records import (
     DELETE_RECORDS,
@@ -70,6 +72,29 @@ def test_a_limit_leaves_no_connection_behind(broker: Broker) -> None:
     batches = source.read(task)
     assert next(batches).num_rows == 100
     batches.close()  # type: ignore[attr-defined]  # Spark drops the generator when a LIMIT is reached
+
+
+@pytest.mark.usefixtures("small_fetches")
+def test_batches_that_are_damaged_on_the_broker(broker: Broker, tmp_path: Path) -> None:
+    fill(broker.bootstrap)
+    path = broker.data / "t-0" / f"{0:020}.log"
+    found = _core.read_batches(path.read_bytes())
+    damaged = [found[0], found[7], found[8], found[-1]]
+    with path.open("r+b") as file:
+        for batch in damaged:
+            file.seek(batch.position + 70)
+            byte = file.read(1)[0]
+            file.seek(batch.position + 70)
+            file.write(bytes([byte ^ 1]))
+    strict = reader(broker.bootstrap)
+    (task,) = strict.partitions()
+    with pytest.raises(DamagedBatch, match=rf"offset 0 of t-0 \(from the broker at {broker.bootstrap}\) is damaged"):
+        list(strict.read(task))
+    lenient = reader(broker.bootstrap, corruptBatches="skip", corruptReport=str(tmp_path / "report"))
+    offsets = [offset for batch in lenient.read(task) for offset in batch["offset"].to_pylist()]
+    lost = {offset for batch in damaged for offset in range(batch.base_offset, batch.last_offset + 1)}
+    assert offsets == [offset for offset in range(RECORDS) if offset not in lost]
+    assert len(list((tmp_path / "report").iterdir())) == len(damaged)
 
 
 @pytest.mark.java

@@ -11,10 +11,10 @@ import pytest
 
 from ottla import _core
 from ottla.client import TopicPartition
-from ottla.errors import KafkaError
 from ottla.log import Log, LogConfig
 from ottla.spark import segments as files
 from ottla.spark.bounds import DataLoss
+from ottla.spark.damage import DamagedBatch
 from ottla.spark.options import parse
 from ottla.spark.schema import COLUMNS
 from tests.spark.files import BASE_MS, a_batch, swaps, write_high_watermarks, write_segment
@@ -135,13 +135,48 @@ def test_what_compaction_took_is_no_loss(tmp_path: Path) -> None:
     assert offsets(tmp_path, upTo="logEnd") == [*range(5), *range(90, 95), *range(207, 210)]
 
 
-def test_damage_is_an_error(root: Path) -> None:
+def damage(path: Path, batch: int, byte: int) -> int:
+    """Turns a bit in a batch of a segment; gives the batch's position."""
+    data = bytearray(path.read_bytes())
+    position = _core.read_batches(bytes(data), check_crc=False)[batch].position
+    data[position + byte] ^= 1
+    path.write_bytes(data)
+    return position
+
+
+def test_damage_is_an_error_with_its_place(root: Path) -> None:
+    path = root / "t-0" / f"{1000:020}.log"
+    position = damage(path, 5, 70)
+    place = rf"the batch with offset 1050 of t-0 \({path} at byte {position}\) is damaged: .*(?i:crc)"
+    with pytest.raises(DamagedBatch, match=place):
+        offsets(root)
+
+
+def test_damaged_batches_are_skipped_and_reported(root: Path, tmp_path: Path) -> None:
+    """Two in a row, and one at the end of a segment."""
+    report = tmp_path / "report"
+    lost = []
+    for first, batch in ((0, 7), (0, 8), (1000, 99)):
+        damage(root / "t-0" / f"{first:020}.log", batch, 70)
+        lost.append(first + 10 * batch)
+    left = [offset for offset in range(2993) if offset // 10 * 10 not in lost]
+    assert offsets(root, corruptBatches="skip", corruptReport=str(report)) == left
+    noted = [json.loads(path.read_text()) for path in sorted(report.iterdir())]
+    assert [(each["offset"], each["last_offset"]) for each in noted] == [(first, first + 9) for first in lost]
+
+
+@pytest.mark.parametrize("byte", [8, 11])  # a length that is negative or far too large; one that is not the batch's
+def test_the_rest_of_a_segment_is_skipped_where_no_batch_can_be_found(root: Path, tmp_path: Path, byte: int) -> None:
     path = root / "t-0" / f"{1000:020}.log"
     data = bytearray(path.read_bytes())
-    data[5000] ^= 1
+    position = _core.read_batches(bytes(data))[50].position
+    data[position + byte] ^= 0x40
     path.write_bytes(data)
-    with pytest.raises(KafkaError, match=r"(?i)crc|checksum"):
+    with pytest.raises(DamagedBatch, match=rf"offset 1500 of t-0 \({path} at byte {position}"):
         offsets(root)
+    found = offsets(root, corruptBatches="skip", corruptReport=str(tmp_path / "report"))
+    assert found == [*range(1500), *range(2000, 2993)]
+    assert (tmp_path / "report" / f"t-0-{1500:020}.json").exists()
 
 
 def test_segments_that_go_away_after_planning(root: Path) -> None:

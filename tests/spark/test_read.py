@@ -102,8 +102,6 @@ def test_offsets_and_times_of_each_partition(spark: "SparkSession", topics: Topi
         "startingOffsetsByTimestampStrategy": "latest",
     }
     assert part(**times) == between({0: 2990, 2: 1490}, {0: 2995})
-    # An end before the start is nothing, not an error.
-    assert part(startingOffsets=json.dumps({plain: {"0": 17, "1": -2, "2": -2}}), endingOffsets=json.dumps({plain: {"0": 5, "1": -1, "2": 0}})) == []  # fmt: skip
 
 
 @SIDES
@@ -139,6 +137,7 @@ def test_schemas_that_are_refused(spark: "SparkSession", topics: Topics, schema:
         ({"assign": '{"plain":[0,7]}'}, "plain-7"),
         ({"subscribe": "plain", "startingOffsets": '{"plain":{"0":1}}'}, "must name exactly the partitions that are read"),
         ({"subscribe": "plain", "startingOffsets": '{"plain":{"0":9999,"1":0,"2":0}}'}, "plain-0 is 9999, but it has offsets 0 to 3000"),
+        ({"subscribe": "plain", "startingOffsets": '{"plain":{"0":17,"1":0,"2":0}}', "endingOffsets": '{"plain":{"0":5,"1":0,"2":0}}'}, "the specified start offset 17 is greater than the end offset 5 for plain-0"),
         ({"subscribe": "plain", "endingOffsets": '{"plain":{"0":9999,"1":0,"2":0}}'}, "failOnDataLoss=false"),
         ({"subscribe": "plain", "startingTimestamp": "1900000000000"}, "no record of plain-0 is at or after the starting time"),
     ],
@@ -171,3 +170,27 @@ def test_a_sql_view(spark: "SparkSession", topics: Topics, plain: str, side: str
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW requests USING ottla OPTIONS ({here}, subscribe '{plain}')")
     found = spark.sql("SELECT partition, count(*), max(offset) FROM requests GROUP BY partition ORDER BY partition")
     assert [tuple(row) for row in found.collect()] == [(0, 3000, 2999), (2, 1501, 1500)]
+
+
+@SIDES
+@pytest.mark.parametrize(
+    ("condition", "exactly"),
+    [
+        ("topic IN ('plain', 'nowhere') AND partition = 2 AND offset >= 100 AND offset < 110", True),
+        (f"timestamp >= timestamp_millis({BASE_MS + 2900})", False),
+        ("offset > 9999999", True),
+    ],
+)
+def test_filters_are_taken_by_the_source(
+    spark: "SparkSession", topics: Topics, plain: str, side: str, condition: str, exactly: bool
+) -> None:
+    topics.make("filtered", [10])
+    expected = collected(topics.read(spark, side, subscribe="plain,filtered").where(condition))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = topics.read(spark, side, subscribe="plain,filtered", pushdown="true").where(condition)
+        assert collected(frame) == expected
+        # What the source answers for, Spark does not look at again.
+        assert ("Filter (" not in frame._jdf.queryExecution().executedPlan().toString()) == exactly
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING
 from ottla.spark.local import session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Mapping
 
-__all__ = ["register", "session"]
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+__all__ = ["publish_offsets", "register", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -31,3 +34,19 @@ def register(spark: "SparkSession") -> None:
     from ottla.spark.source import OttlaDataSource
 
     spark.dataSource.register(OttlaDataSource)
+
+
+def publish_offsets(
+    spark: "SparkSession", options: "Mapping[str, str]", *, query: str | None = None
+) -> "StreamingQueryListener":
+    """From now on commits the offsets of streaming queries to consumer groups, so that lag tools see the queries.
+
+    `options` are those of the source: `kafka.bootstrap.servers`, and for the group's name `kafka.group.id` (then
+    `query` must say of which query, by its name or id) or `groupIdPrefix`; without either it is `spark-kafka-source-`
+    and the query's id. `spark.streams.removeListener` ends it.
+    """
+    from ottla.spark.lag import OffsetPublisher
+
+    listener = OffsetPublisher(options, query)
+    spark.streams.addListener(listener)
+    return listener

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from ottla.spark.filters import Wanted
 from ottla.spark.options import ReadOptions
 from ottla.spark.places import place
 from ottla.spark.planning import Range, plan
@@ -38,11 +39,22 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, names: tuple[str, ...]) -> None:
         self.options = options
         self.names = names
+        self.wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
         """Decides which offsets are read, and by how many tasks."""
-        return tasks(self.options, place(self.options).resolve(self.options))
+        return tasks(self.options, place(self.options).resolve(self.options, self.wanted))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of one task's ranges."""
         return read(self.options, self.names, partition)
+
+
+class FilteringReader(BatchReader):
+    """The same with filters from Spark. A class of its own, because Spark refuses readers that have `pushFilters` while
+    `spark.sql.python.filterPushdown.enabled` is off, as it is unless somebody sets it.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes filters before `partitions` is called; gives those that Spark applies itself."""
+        return self.wanted.push(filters)

@@ -5,7 +5,7 @@ it.
 from collections.abc import Collection, Mapping
 
 from ottla.client import TopicPartition
-from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Limit, Offsets, Timestamp
+from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Limit, Offsets, Timestamp, Timestamps
 from ottla.spark.options import ReadOptions
 
 
@@ -50,6 +50,11 @@ def settle(
         first, last = earliest[partition], latest[partition]
         end = _offset(options.ending, partition, first, last, ends_at)
         end = last if end is None else end
+        if (given := _backwards(options.starting, options.ending, partition)) is not None:
+            what = "offset" if isinstance(options.starting, Offsets) else "timestamp"
+            raise ValueError(
+                f"the specified start {what} {given[0]} is greater than the end {what} {given[1]} for {partition}"
+            )
         found[partition] = start, _inside(options, partition, "ending", end, first, last)
     return found
 
@@ -88,6 +93,16 @@ def _offset(
     else:
         return at[partition]
     return {EARLIEST: first, LATEST: last}.get(offset, offset)
+
+
+def _backwards(starting: Limit, ending: Limit, partition: TopicPartition) -> tuple[int, int] | None:
+    """The two offsets or times of a partition, if they are named and the end is before the start."""
+    match starting, ending:
+        case (Offsets(starts), Offsets(ends)) | (Timestamps(starts), Timestamps(ends)):
+            start, end = starts[partition], ends[partition]
+            return (start, end) if start > end >= 0 else None
+        case _:
+            return None
 
 
 def _inside(options: ReadOptions, partition: TopicPartition, side: str, offset: int, first: int, last: int) -> int:

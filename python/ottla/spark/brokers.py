@@ -16,8 +16,10 @@ from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
 from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
+from ottla.spark.damage import Skipped
 from ottla.spark.fetching import Fetcher
-from ottla.spark.limits import Limit
+from ottla.spark.filters import Wanted
+from ottla.spark.limits import Limit, Timestamp
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
 
@@ -31,8 +33,8 @@ RETRY_SECONDS = 0.2
 T = TypeVar("T")
 
 
-def resolve(options: ReadOptions) -> list[Range]:
-    """What a batch is to read, as of now.
+def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
+    """What a batch is to read, as of now, of what is wanted.
 
     Raises:
         KafkaError, OSError: the cluster cannot be asked, or a topic does not exist.
@@ -43,7 +45,10 @@ def resolve(options: ReadOptions) -> list[Range]:
         partitions = await _partitions(cluster, options)
         earliest, latest, starts_at = await _bounds(cluster, options, partitions)
         ends_at = await _at(cluster, options, options.ending, partitions)
-        return await _ranges(cluster, settle(options, earliest, latest, starts_at, ends_at))
+        spans = wanted.narrow(settle(options, earliest, latest, starts_at, ends_at), {})
+        if wanted.since_ms is not None and spans:
+            spans = wanted.narrow(spans, await _at(cluster, options, Timestamp(wanted.since_ms), spans))
+        return await _ranges(cluster, spans)
 
     return _ask(options, look)
 
@@ -170,18 +175,19 @@ async def _partitions(cluster: Cluster, options: ReadOptions) -> list[TopicParti
 def read(options: ReadOptions, ranges: Sequence[Range], names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
     """The records of these ranges, one range after the other."""
     fetcher = Fetcher(options)
+    skipped = Skipped(options.corrupt_report) if options.skip_corrupt else None
     try:
         for each in ranges:
-            yield from _read_range(fetcher, options, each, names)
+            yield from _read_range(fetcher, options, each, names, skipped)
     finally:
         fetcher.close()
 
 
 def _read_range(
-    fetcher: Fetcher, options: ReadOptions, part: Range, names: Sequence[str]
+    fetcher: Fetcher, options: ReadOptions, part: Range, names: Sequence[str], skipped: Skipped | None
 ) -> Iterator["pa.RecordBatch"]:
     assert not isinstance(part.source, str)
-    columns = Columns(names, part.partition, part.start, part.end)
+    columns = Columns(names, part.partition, part.start, part.end, skipped)
     patience_s = options.poll_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     asked = False
@@ -203,7 +209,8 @@ def _read_range(
             fetcher.moved(part.partition)
             asked = False
             continue
-        batches = list(columns.decode(answer.records or b"", answer.aborted_transactions or ()))
+        place = f"from the broker at {fetcher.leader(part.partition)}"
+        batches = list(columns.decode(answer.records or b"", answer.aborted_transactions or (), place))
         if not columns.done:
             # If this fails, the next round's ask fails too, where it is handled.
             with suppress(OSError):

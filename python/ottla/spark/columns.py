@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from ottla import _core
 from ottla.client import TopicPartition
+from ottla.errors import KafkaError
+from ottla.spark.damage import HINT, DamagedBatch, Skipped, damage
 from ottla.spark.schema import HEADERS, arrow
 
 if TYPE_CHECKING:
@@ -35,9 +37,15 @@ class Columns:
     Checksums are verified; control records and those of aborted transactions are left out.
     """
 
-    def __init__(self, names: Sequence[str], partition: TopicPartition, start: int, end: int) -> None:
+    def __init__(
+        self, names: Sequence[str], partition: TopicPartition, start: int, end: int, skipped: Skipped | None = None
+    ) -> None:
+        """`skipped` notes batches that cannot be read; without it they are errors."""
         self._schema = arrow(names)
         self._partition = partition
+        self._skipped = skipped
+        # Of the last data, what a damaged batch ended.
+        self._before = 0
         self._decoder = _core.ColumnDecoder(
             start_offset=start,
             end_offset=end,
@@ -56,24 +64,52 @@ class Columns:
     @property
     def position(self) -> int:
         """How many bytes of the last data were used: up to a batch that is cut off."""
-        return self._decoder.position
+        return self._before + self._decoder.position
 
     @property
     def done(self) -> bool:
         """Whether everything up to the end was decoded; `rest` may still have rows."""
         return self._decoder.done
 
-    def decode(self, data: Buffer, aborted: Sequence[tuple[int, int]] | None = None) -> Iterator[pa.RecordBatch]:
+    def decode(
+        self,
+        data: Buffer,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        place: str = "",
+        position: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
         """Takes whole batches (a cut-off one at the end is ignored) and gives the Arrow batches that are full.
 
-        `aborted` has (producer id, first offset) of aborted transactions; None keeps those of the last call.
+        `aborted` has (producer id, first offset) of aborted transactions; None keeps those of the last call. `place`
+        says where the data is from, for errors, and `position` where in that file.
+
+        Damaged batches that are to be skipped are, except for one in a file that does not say where the next one
+        begins: there `position` stays.
 
         Raises:
-            KafkaError: the bytes are damaged; the message says where.
+            DamagedBatch: one cannot be read or skipped.
         """
-        self._decoder.feed(data, None if aborted is None else list(aborted))
-        while (chunk := self._decoder.next()) is not None:
-            yield self._batch(chunk)
+        view, known = memoryview(data), None if aborted is None else list(aborted)
+        self._before = 0
+        while True:
+            self._decoder.feed(view[self._before :], known)
+            known = None
+            try:
+                while (chunk := self._decoder.next()) is not None:
+                    yield self._batch(chunk)
+                return
+            except KafkaError as problem:
+                where = place if position is None else f"{place} at byte {position + self.position}"
+                found = damage(view, self.position, self._partition, where)
+                if self._skipped is None or (found.size_bytes is None and position is None):
+                    raise DamagedBatch(f"{found}: {problem}. {HINT}") from problem
+                if found.size_bytes is None:
+                    return
+                self._skipped.note(found, problem)
+            self._before = self.position + found.size_bytes
+            if self._before == len(view):
+                # Nothing after it says where to go on. Batches that follow may begin later, but not before this.
+                self._decoder.seek(max(self.next_offset, found.last_offset + 1))
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """The rows that did not fill a batch."""

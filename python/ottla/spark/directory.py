@@ -4,7 +4,7 @@ What counts as written is what the broker has acknowledged to readers: the high 
 which Ottla writes at most 200 ms after it moved (Kafka: 5 s). `upTo=logEnd` reads to the end of the files instead.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,9 @@ from ottla.client import TopicPartition
 from ottla.log.committed import aborted_transactions, last_stable_offset
 from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
-from ottla.spark.limits import Limit
+from ottla.spark.damage import HINT, Damage, DamagedBatch, Skipped
+from ottla.spark.filters import Wanted
+from ottla.spark.limits import Limit, Timestamp
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
 from ottla.spark.segments import Segment, batches, end_offset, offset_at, read_checkpoint, segments
@@ -36,9 +38,11 @@ class Found:
     earliest: dict[TopicPartition, int]
     latest: dict[TopicPartition, int]
 
-    def at(self, limit: Limit) -> dict[TopicPartition, int | None]:
+    def at(
+        self, limit: Limit, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int | None]:
         """The offsets of the times of a limit; None where no record is late enough."""
-        times = times_ms(limit, self.folders)
+        times = times_ms(limit, self.folders if partitions is None else partitions)
         return {
             partition: _at(self.listed[partition], time, self.latest[partition]) for partition, time in times.items()
         }
@@ -52,8 +56,8 @@ class Found:
         ]
 
 
-def resolve(options: ReadOptions) -> list[Range]:
-    """What a batch is to read, as of now.
+def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
+    """What a batch is to read, as of now, of what is wanted.
 
     Raises:
         FileNotFoundError: the directory or a topic in it does not exist.
@@ -61,6 +65,9 @@ def resolve(options: ReadOptions) -> list[Range]:
     """
     found = _look(options)
     spans = settle(options, found.earliest, found.latest, found.at(options.starting), found.at(options.ending))
+    spans = wanted.narrow(spans, {})
+    if wanted.since_ms is not None:
+        spans = wanted.narrow(spans, found.at(Timestamp(wanted.since_ms), spans))
     return found.ranges(spans)
 
 
@@ -160,14 +167,17 @@ def _size(listed: list[Segment], start: int, end: int) -> int:
 
 def read(options: ReadOptions, ranges: Sequence[Range], names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
     """The records of these ranges, one range after the other."""
+    skipped = Skipped(options.corrupt_report) if options.skip_corrupt else None
     for each in ranges:
-        yield from _read_range(options, each, names)
+        yield from _read_range(options, each, names, skipped)
 
 
-def _read_range(options: ReadOptions, part: Range, names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
+def _read_range(
+    options: ReadOptions, part: Range, names: Sequence[str], skipped: Skipped | None
+) -> Iterator["pa.RecordBatch"]:
     assert isinstance(part.source, str)
     folder = Path(part.source)
-    columns = Columns(names, part.partition, part.start, part.end)
+    columns = Columns(names, part.partition, part.start, part.end, skipped)
     vanished = None
     while not columns.done:
         at = columns.next_offset
@@ -188,14 +198,16 @@ def _read_range(options: ReadOptions, part: Range, names: Sequence[str]) -> Iter
                 # At each segment anew: compaction takes both the batches and what is said of them.
                 found = aborted_transactions(folder, at, part.end)
                 aborted = [(each.producer_id, each.first_offset) for each in found]
-            yield from _read_segment(columns, current[0], at, aborted)
+            rest = yield from _read_segment(columns, current[0], at, aborted)
         except FileNotFoundError:
             # Deleted between the listing and the reading: list again.
             vanished = current[0].path
             continue
         if columns.done:
             break
-        if following:
+        if rest is not None and (following or skipped is not None):
+            _unreadable(columns, part, rest, following[0].base_offset if following else part.end, skipped)
+        elif following:
             # What a segment lacks at its end, compaction took away.
             columns.skip_to(max(columns.next_offset, following[0].base_offset))
         elif columns.next_offset == at:
@@ -205,13 +217,29 @@ def _read_range(options: ReadOptions, part: Range, names: Sequence[str]) -> Iter
 
 def _read_segment(
     columns: Columns, segment: Segment, offset: int, aborted: list[tuple[int, int]] | None
-) -> Iterator["pa.RecordBatch"]:
-    for stretch in segment.stretches(segment.position_of(offset)):
-        yield from columns.decode(stretch.data, aborted)
+) -> Generator["pa.RecordBatch", None, str | None]:
+    """What a segment has from an offset on, and then where in it no batch follows, if that is not its end."""
+    position = segment.position_of(offset)
+    for stretch in segment.stretches(position):
+        yield from columns.decode(stretch.data, aborted, str(segment.path), stretch.position)
         aborted = None  # it holds for those that follow
         stretch.used = columns.position
+        position = stretch.position + stretch.used
         if columns.done:
-            return
+            return None
+    return None if position >= segment.size_bytes else f"{segment.path} at byte {position}"
+
+
+def _unreadable(columns: Columns, part: Range, place: str, end: int, skipped: Skipped | None) -> None:
+    """The rest of a segment, up to the offset `end`, in which no batch can be found."""
+    topic, partition = part.partition
+    place = f"{place}, and all after it in this file"
+    found = Damage(topic, partition, columns.next_offset, end - 1, None, place)
+    problem = "its length is not that of a batch"
+    if skipped is None:
+        raise DamagedBatch(f"{found}: {problem}. {HINT}")
+    skipped.note(found, problem)
+    columns.skip_to(max(columns.next_offset, end))
 
 
 def _lost(options: ReadOptions, part: Range, wanted: int, first: int) -> None:

@@ -63,6 +63,11 @@ class Fetcher:
             raise error(found.error_code, f"fetching {partition}")
         return found
 
+    def leader(self, partition: TopicPartition) -> str:
+        """Host and port of whom `ask` asked last."""
+        host, port = self._leaders[partition]
+        return f"{host}:{port}"
+
     def moved(self, partition: TopicPartition) -> None:
         """The leader is not where it was: closes the connection and looks again. Leaves things as they are if that
         fails.

@@ -14,7 +14,7 @@ from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
 # Those about triggers concern streams alone; a batch accepts them, as Spark's source does.
 OPTIONS = (
-    "subscribe", "subscribePattern", "assign", "path", "upTo",
+    "subscribe", "subscribePattern", "assign", "path", "upTo", "pushdown", "corruptBatches", "corruptReport",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
@@ -95,6 +95,9 @@ class ReadOptions:
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
     trigger_delay_ms: int
+    pushdown: bool
+    skip_corrupt: bool
+    corrupt_report: str | None
 
 
 def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
@@ -113,6 +116,8 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         )
     if "upto" in options and path is None:
         raise ValueError("upTo belongs to reads from a data directory (option path)")
+    if "corruptreport" in options and options.get("corruptbatches", "").strip().lower() != "skip":
+        raise ValueError("corruptReport says where to note batches that are skipped; it needs corruptBatches=skip")
     most = _number(options, "maxOffsetsPerTrigger", None, 1)
     least = _number(options, "minOffsetsPerTrigger", None, 1)
     if most is not None and least is not None and least > most:
@@ -141,6 +146,9 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         offsets_per_trigger_max=most,
         offsets_per_trigger_min=least,
         trigger_delay_ms=_duration(options, "maxTriggerDelay", "15m"),
+        pushdown=_choice(options, "pushdown", ("false", "true")) == "true",
+        skip_corrupt=_choice(options, "corruptBatches", ("fail", "skip")) == "skip",
+        corrupt_report=options.get("corruptreport"),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.client import TopicPartition
+from ottla.spark.filters import Wanted
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 class Place(Protocol):
     """`ottla.spark.brokers` or `ottla.spark.directory`; what each function promises and raises stands there."""
 
-    def resolve(self, options: ReadOptions) -> list[Range]:
-        """What a batch is to read."""
+    def resolve(self, options: ReadOptions, wanted: Wanted) -> list[Range]:
+        """What a batch is to read, of what is wanted."""
 
     def starting(self, options: ReadOptions) -> dict[TopicPartition, int]:
         """Where a new stream begins."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from ottla.spark import schema as columns
-from ottla.spark.batch import BatchReader
+from ottla.spark.batch import BatchReader, FilteringReader
 from ottla.spark.limits import Use
 from ottla.spark.options import parse
 from ottla.spark.stream import StreamReader
@@ -41,7 +41,8 @@ class OttlaDataSource(DataSource):
     def reader(self, schema: "StructType") -> "BatchReader":
         """A batch read of the columns of `schema`."""
         options = parse(self.options)
-        return BatchReader(options, columns.check(schema, options.include_headers))
+        kind = FilteringReader if options.pushdown else BatchReader
+        return kind(options, columns.check(schema, options.include_headers))
 
     def streamReader(self, schema: "StructType") -> "StreamReader":
         """A stream of the columns of `schema`."""

@@ -108,8 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._still_there(until)
         new = here.earliest(self.options, [each for each in until if each not in begin])
         found, lost = spans(begin, until, new)
-        for what in lost:
-            self._lost(what)
+        if lost:
+            self._lost("; ".join(lost))
         return tasks(self.options, here.ranges(self.options, found))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:

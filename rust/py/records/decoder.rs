@@ -17,6 +17,9 @@ pub struct ColumnDecoder(Mutex<State>);
 struct State {
     decoder: records::ColumnDecoder,
     buffer: Option<Input>,
+    /// The buffer has no more than its error: `position` says where the damaged batch starts, and the caller may feed what
+    /// follows it.
+    is_damaged: bool,
 }
 
 impl State {
@@ -38,7 +41,10 @@ impl State {
                 Ok(None)
             }
             Err(_) if self.decoder.rows() > 0 => Ok(Some(self.decoder.take_chunk())),
-            Err(error) => Err(record_error(&error)),
+            Err(error) => {
+                self.is_damaged = true;
+                Err(record_error(&error))
+            }
         }
     }
 }
@@ -135,19 +141,21 @@ impl ColumnDecoder {
         Ok(ColumnDecoder(Mutex::new(State {
             decoder: records::ColumnDecoder::new(options),
             buffer: None,
+            is_damaged: false,
         })))
     }
 
     #[pyo3(signature = (data, aborted = None))]
     fn feed(&self, data: Input, aborted: Option<Vec<(i64, i64)>>) -> PyResult<()> {
         let mut state = exclusive(&self.0)?;
-        if state.buffer.is_some() {
+        if state.buffer.is_some() && !state.is_damaged {
             return Err(PyValueError::new_err(
                 "the last buffer has more: call next until it gives None",
             ));
         }
         state.decoder.start_buffer(transactions(aborted).as_deref());
         state.buffer = Some(data);
+        state.is_damaged = false;
         Ok(())
     }
 

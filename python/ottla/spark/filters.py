@@ -1,0 +1,103 @@
+"""Filters that Spark hands to the source (`pushdown=true`), and what they leave to be read. No I/O.
+
+Spark gives Python sources the conditions of a WHERE that are joined by AND; batches only, never streams. Those on
+topic, partition and offset narrow the ranges exactly and are done with. Of those on the timestamp only the lower
+bounds help: brokers and indexes know the first record at or after a time, but behind the first record that is late
+enough older ones may follow, where producers set the times. Spark filters by the timestamp again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ottla.client import TopicPartition
+
+OFFSET_MAX = (1 << 63) - 1
+NUMBERS = ("partition", "offset")
+NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What the filters leave. Without filters: everything."""
+
+    topics: frozenset[str] | None = None
+    bounds: dict[str, tuple[int, int]] = field(default_factory=lambda: dict.fromkeys(NUMBERS, (0, OFFSET_MAX)))
+    among: dict[str, frozenset[int]] = field(default_factory=dict)
+    since_ms: int | None = None
+
+    def push(self, filters: Iterable[Any]) -> list[Any]:
+        """Takes what it can of `pyspark.sql.datasource.Filter`s; gives those that Spark must apply itself."""
+        return [each for each in filters if not self._take(each)]
+
+    def _take(self, found: Any) -> bool:
+        """Whether a filter needs no second look."""
+        kind, path = type(found).__name__, getattr(found, "attribute", None)
+        column = path[0] if path is not None and len(path) == 1 else ""
+        if kind == "IsNotNull":
+            return column in NEVER_NULL
+        value = getattr(found, "value", None)
+        if column == "timestamp" and isinstance(value, datetime):
+            if kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+                since_ms = int(value.timestamp() * 1000)
+                self.since_ms = max(since_ms, self.since_ms or 0)
+            return False
+        values: tuple[Any, ...] | None = (value,) if kind == "EqualTo" else value if kind == "In" else None
+        if column == "topic" and values is not None and all(isinstance(each, str) for each in values):
+            self.topics = frozenset(values) if self.topics is None else self.topics & frozenset(values)
+            return True
+        if column not in NUMBERS:
+            return False
+        if values is not None and all(isinstance(each, int) for each in values):
+            chosen = frozenset(values)
+            self.among[column] = self.among.get(column, chosen) & chosen
+            # Of offsets that are named one by one the range from the first to the last is read.
+            return column == "partition" or len(chosen) == 1
+        low, high = self.bounds[column]
+        if not isinstance(value, int):
+            return False
+        match kind:
+            case "GreaterThan":
+                low = max(low, value + 1)
+            case "GreaterThanOrEqual":
+                low = max(low, value)
+            case "LessThan":
+                high = min(high, value - 1)
+            case "LessThanOrEqual":
+                high = min(high, value)
+            case _:
+                return False
+        self.bounds[column] = low, high
+        return True
+
+    def partitions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of which anything is wanted."""
+        low, high = self.bounds["partition"]
+        among = self.among.get("partition")
+        return [
+            each
+            for each in partitions
+            if (self.topics is None or each.topic in self.topics)
+            and low <= each.partition <= high
+            and (among is None or each.partition in among)
+        ]
+
+    def narrow(
+        self, spans: Mapping[TopicPartition, tuple[int, int]], since: Mapping[TopicPartition, int | None]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """What is wanted of first and end offsets. `since` has the offsets of the lowest time, None where there is no
+        such record.
+        """
+        low, high = self.bounds["offset"]
+        among = self.among.get("offset")
+        if among is not None:
+            low, high = (max(low, min(among)), min(high, max(among))) if among else (1, 0)
+        found = {}
+        for partition in self.partitions(spans):
+            start, end = spans[partition]
+            first = since.get(partition, start)
+            start, end = max(start, low, end if first is None else first), min(end, high + 1)
+            if start < end:
+                found[partition] = start, end
+        return found
