@@ -64,6 +64,27 @@ def test_a_task_survives_the_restart_of_its_broker(brokers: Brokers) -> None:
     assert rows == [(number, b"%d" % number) for number in range(RECORDS)]
 
 
+def test_tasks_are_cut_by_the_bytes_that_the_broker_tells(broker: Broker) -> None:
+    """Ten large records are more than a thousand small ones."""
+
+    async def main() -> None:
+        async with Cluster(broker.bootstrap) as cluster:
+            await Admin(cluster).create_topic("t", 2, 1)
+            async with Producer(cluster, compression="none") as producer:
+                for number in range(1000):
+                    await producer.send("t", b"small", partition=0)
+                    if number % 100 == 0:
+                        await producer.send("t", bytes(200_000), partition=1)
+
+    trio.run(main)
+    tasks = reader(broker.bootstrap, minPartitions="4").partitions()
+    ranges = [[(each.partition.partition, each.offsets) for each in task.ranges] for task in tasks]
+    assert len(tasks) == 4
+    # All small records go with some of the large ones.
+    assert ranges[0][0] == (0, 1000)
+    assert [sum(count for number, count in task if number == 1) for task in ranges] in ([2, 3, 2, 3], [2, 3, 3, 2])
+
+
 @pytest.mark.usefixtures("small_fetches")
 def test_a_limit_leaves_no_connection_behind(broker: Broker) -> None:
     fill(broker.bootstrap)

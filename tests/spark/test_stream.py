@@ -1,13 +1,17 @@
 """`spark.readStream.format("ottla")`: micro-batches over topics whose every record is known."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
+from ottla.client import Admin, Cluster
+from ottla.client.groups import Groups
 from tests.spark.topics import Topics, collected
 
 if TYPE_CHECKING:
@@ -78,3 +82,87 @@ def test_batches_of_limited_size_and_an_exact_restart(
     assert [each.numInputRows for each in progress] == [21]
     assert queries.rows() == topics.rows(name, headers=True)
     assert queries.finish(topics.stream(spark, side, **options)) == []
+
+
+def test_a_checkpoint_that_sparks_kafka_source_wrote(
+    topics: Topics, queries: Queries, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Two batches were planned and one was finished: the second is read again, exactly, and then the rest."""
+    topics.make("carried", [100, 200])
+    checkpoint = tmp_path / "checkpoint"
+    for name, text in {
+        "metadata": '{"id":"7d5f1a2c-3b4e-4f60-8a9b-0c1d2e3f4a5b"}',
+        "offsets/0": offset_log({"carried": {"1": 50, "0": 20}}),
+        "offsets/1": offset_log({"carried": {"1": 70, "0": 25}}),
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+        # The length of the first word, as the Kafka source of Spark 2.1 read it, and what it began with.
+        "sources/0/0": 'v1\n{"carried":{"1":0,"0":0}}',
+    }.items():
+        (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkpoint / name).write_text(text)
+    progress = queries.finish(topics.stream(spark, "brokers", subscribe="carried", startingOffsets="earliest"))
+    assert [each.batchId for each in progress] == [1, 2]
+    assert [each.numInputRows for each in progress] == [25, 205]
+    assert queries.rows() == [row for row in topics.rows("carried") if row[4] >= {0: 20, 1: 50}[row[3]]]
+
+
+def offset_log(offsets: dict[str, dict[str, int]]) -> str:
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.stateStore.rocksdb.formatVersion": "5"}
+    metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": settings}
+    return "\n".join(("v1", json.dumps(metadata), json.dumps(offsets)))
+
+
+@pytest.mark.java
+def test_lag_tools_see_what_a_query_has_read(apache_topics: Topics, queries: Queries, spark: "SparkSession") -> None:
+    """Apache's own broker and tool, since its group has never had a member."""
+    from ottla.spark import publish_offsets
+
+    topics = apache_topics
+    topics.make("seen", [30, 10])
+    options = {"kafka.bootstrap.servers": topics.bootstrap, "groupIdPrefix": "lag"}
+    listener = publish_offsets(spark, options)
+    try:
+        frame = topics.stream(
+            spark, "brokers", subscribe="seen", startingOffsets="earliest", groupIdPrefix="lag", maxOffsetsPerTrigger=20
+        )
+        query = queries.start(frame, availableNow=True)
+        assert query.awaitTermination(60)
+        group = f"lag-{query.id}"
+        # Events come after the end, in order: this one last.
+        deadline = time.monotonic() + 20
+        while committed(topics, group) != {("seen", 0): 30, ("seen", 1): 10}:
+            assert time.monotonic() < deadline, committed(topics, group)
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def committed(topics: Topics, group: str) -> dict[tuple[str, int], int]:
+    async def ask() -> dict[tuple[str, int], int]:
+        async with Cluster(topics.bootstrap) as cluster:
+            found = await Groups(cluster).committed(group)
+            return {(partition.topic, partition.partition): each.offset for partition, each in found.items()}
+
+    return trio.run(ask)
+
+
+def test_data_that_is_gone_stops_a_query_or_is_left_out(
+    topics: Topics, queries: Queries, spark: "SparkSession"
+) -> None:
+    topics.make("short-lived", [100])
+    options = {"subscribePattern": "short-.*", "startingOffsets": "earliest"}
+    queries.finish(topics.stream(spark, "brokers", **options))
+
+    async def recreate() -> None:
+        async with Cluster(topics.bootstrap) as cluster:
+            await Admin(cluster).delete_topic("short-lived")
+
+    trio.run(recreate)
+    topics.made.pop("short-lived")
+    topics.make("short-lived", [30])
+    with pytest.raises(Exception, match="the offset of short-lived-0 was changed from 100 to 30"):
+        queries.finish(topics.stream(spark, "brokers", **options))
+    frame = topics.stream(spark, "brokers", **options, failOnDataLoss="false")
+    queries.finish(frame)
+    topics.append("short-lived", [5])
+    progress = queries.finish(frame)
+    assert [each.numInputRows for each in progress] == [5]

@@ -22,12 +22,11 @@ from ottla.spark.filters import Wanted
 from ottla.spark.limits import Limit, Timestamp
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
+from ottla.spark.sizes import record_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# How large a record is, is known only once it is there. This is for the number of tasks alone.
-RECORD_BYTES_GUESS = 256
 RETRY_SECONDS = 0.2
 
 T = TypeVar("T")
@@ -146,8 +145,9 @@ async def _at(
 
 
 async def _ranges(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+    sizes = await record_bytes(cluster, spans)
     return [
-        Range(partition, start, end, max(1, (end - start) * RECORD_BYTES_GUESS), await cluster.leader(partition))
+        Range(partition, start, end, max(1, round((end - start) * sizes[partition])), await cluster.leader(partition))
         for partition, (start, end) in spans.items()
         if end > start
     ]

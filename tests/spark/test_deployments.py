@@ -1,0 +1,121 @@
+"""The same source in the other ways to run Spark: a cluster with two workers, Spark Connect, a declarative pipeline."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers.processes import Server, free_port
+from tests.spark.topics import Topics
+
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
+
+COUNTS = [300, 0, 450]
+HERE = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+SCRIPT = Path(__file__).with_name("deployed.py")
+
+
+@pytest.fixture
+def deployed(topics: Topics) -> Topics:
+    topics.make("deployed", COUNTS)
+    return topics
+
+
+def home() -> Path:
+    pyspark = pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+    return Path(pyspark.__file__).parent
+
+
+def run(topics: Topics, folder: Path, *arguments: str, **environment: str) -> str:
+    """What `deployed.py` says: the rows of a batch, and those of a stream."""
+    command = [sys.executable, str(SCRIPT), topics.bootstrap, str(folder), *arguments]
+    script = Server("script", command, folder / "log", environment={**HERE, **environment})
+    assert script.process.wait(240) == 0, script.output_tail()
+    return (folder / "answer").read_text()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """spark://HOST:PORT of a master with two workers of one core each."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    spark_class = str(home() / "bin" / "spark-class")
+    environment = {**HERE, "SPARK_HOME": str(home()), "SPARK_DAEMON_MEMORY": "256m", "SPARK_WORKER_DIR": str(tmp_path)}
+    started: list[Server] = []
+
+    def start(name: str, *arguments: str) -> Server:
+        command = [spark_class, f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
+        started.append(Server(name, command, tmp_path / f"{name}-{len(started)}.log", environment=environment))
+        return started[-1]
+
+    try:
+        web = ["--webui-port", "0"]
+        start("master.Master", "--port", str(port), *web).wait_until(lambda: bool(port) and listens(port))
+        for _ in range(2):
+            worker = start("worker.Worker", "--cores", "1", "--memory", "600m", *web, url)
+            worker.wait_until(lambda worker=worker: "Successfully registered" in worker.output())  # type: ignore[misc]
+        yield url
+    finally:
+        for server in reversed(started):
+            server.kill()
+
+
+def listens(port: int) -> bool:
+    import socket
+
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_cluster_with_two_workers(deployed: Topics, master: str, tmp_path: Path) -> None:
+    assert run(deployed, tmp_path, "master", master) == f"batch {sum(COUNTS)} by 2 workers, stream {sum(COUNTS)}"
+
+
+def test_spark_connect(deployed: Topics, tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="clients: grpcio is not installed")
+    assert run(deployed, tmp_path, "remote", "local[2]") == f"batch {sum(COUNTS)}, stream {sum(COUNTS)}"
+
+
+def test_a_declarative_pipeline(deployed: Topics, tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="clients: grpcio is not installed")
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "requests.py").write_text(
+        f"""
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession, functions
+
+spark = SparkSession.active()
+
+@dp.table
+def requests():
+    reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", "{deployed.bootstrap}")
+    return reader.option("subscribe", "deployed").option("startingOffsets", "earliest").load()
+
+@dp.materialized_view
+def counts():
+    return spark.read.table("requests").groupBy("partition").agg(functions.count("*").alias("records"))
+"""
+    )
+    warehouse = tmp_path / "warehouse"
+    (tmp_path / "spark-pipeline.yml").write_text(
+        f"""
+name: requests
+storage: file://{tmp_path}/storage
+libraries:
+  - glob:
+      include: transformations/**
+configuration:
+  spark.sql.warehouse.dir: file://{warehouse}
+"""
+    )
+    command = [str(home() / "bin" / "spark-pipelines"), "run", "--spec", str(tmp_path / "spark-pipeline.yml")]
+    options = ["--master", "local[2]", "--conf", f"spark.sql.warehouse.dir=file://{warehouse}"]
+    environment = {**HERE, "SPARK_HOME": str(home()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    pipeline = Server("pipeline", [*command, *options], tmp_path / "log", environment=environment)
+    assert pipeline.process.wait(240) == 0, pipeline.output_tail()
+    import pyarrow.parquet as parquet
+
+    found = parquet.read_table(warehouse / "counts").to_pylist()
+    assert sorted((row["partition"], row["records"]) for row in found) == [(0, 300), (2, 450)]
