@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench bench-full bench-limits bench-parts lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -127,15 +127,30 @@ soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds (CASES
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)
 
-bench: $(STAMPS)/test-tools clients-tools ## the figures of docs/benchmarks.md, on this machine
+# AGAINST=none measures this broker alone; ARGS="--only small-requests" some of it.
+AGAINST ?= 3.9.2,4.3.1
+ARGS ?=
+bench: $(STAMPS)/bench-tools ## this broker beside Apache Kafka, into docs/benchmarks/: AGAINST=3.9.2,4.3.1 ARGS="--only NAME"
+	$(BIN)/python benches/compare.py --against $(AGAINST) $(ARGS)
+
+bench-full: $(STAMPS)/bench-tools ## the same with whole sweeps and the cases that take long: hours
+	$(BIN)/python benches/compare.py --against $(AGAINST) --full $(ARGS)
+
+bench-limits: $(STAMPS)/bench-tools ## this broker beside what the machine can do, and its costs as things grow by 10 and 100
+	$(BIN)/python benches/limits.py $(ARGS)
+
+bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's source alone, on this machine
 	cargo bench --quiet --no-default-features --bench records
 	cargo bench --quiet --no-default-features --bench log
 	cargo bench --quiet --no-default-features --bench cleaner
 	$(BIN)/python benches/wire.py
 	$(BIN)/python benches/net_hub.py
-	$(BIN)/python benches/broker.py
-	$(BIN)/python benches/groups.py
 	$(BIN)/python benches/spark_read.py
+
+# The suite uses the tests' clients and Kafka's jars, and draws.
+$(STAMPS)/bench-tools: $(STAMPS)/test-tools clients-tools
+	$(BIN)/pip install --quiet matplotlib rich
+	@touch $@
 
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
 	$(MATURIN) build --quiet --release --locked --out dist

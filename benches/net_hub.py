@@ -1,6 +1,6 @@
 """What a request costs in the hub: `.venv/bin/python benches/net_hub.py [SECONDS] [ROW...]`.
 
-A server process on one core, its handler in Python, is kept busy by a client in Rust (benches/load.rs) on another. CPU
+A server process on one core, its handler in Python, is kept busy by a client in Rust (benches/load) on another. CPU
 is the server's, user and system, per request (and per MB where the answers are large). Each row is the median of three
 runs; on a shared machine only ratios taken in one run count.
 
@@ -37,6 +37,7 @@ from ottla.net import Server
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
+from benches.suite.generators import build_load  # noqa: E402
 from tests.net.support import batch  # noqa: E402
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
@@ -119,19 +120,6 @@ def frame_of(name: str) -> bytes:
     return struct.pack(">ihhih", 64, METADATA, 1, 7, 5) + b"bench".ljust(54, b"\0")
 
 
-def load_binary() -> str:
-    """Builds the client and returns its path."""
-    command = ["cargo", "build", "--quiet", "--profile", "quick", "--no-default-features", "--bench", "load"]
-    messages = subprocess.run([*command, "--message-format=json"], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
-    built = [json.loads(line) for line in messages.splitlines()]
-    return next(str(one["executable"]) for one in built if one.get("executable"))
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(load: str, name: str, connections: int, depth: int, seconds: float) -> list[float]:
     """Requests and MB per second, CPU us per request, CPU ms per MB, latencies in us."""
     with tempfile.TemporaryDirectory() as folder:
@@ -142,22 +130,30 @@ def measure(load: str, name: str, connections: int, depth: int, seconds: float) 
         port = int(server.stdout.readline())
         frame = Path(folder, "frame")
         frame.write_bytes(frame_of(name))
-        before = cpu_s(server.pid)
-        command = ["taskset", "-c", "1", load, f"127.0.0.1:{port}", *map(str, (connections, depth, seconds, frame))]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        per_s, mb_per_s, *latencies_us = map(float, output.split())
-        # The warm-up of half a second costs CPU too.
-        used_s = (cpu_s(server.pid) - before) / (seconds + 0.5)
+        asked = {
+            "run": "drive",
+            "address": f"127.0.0.1:{port}",
+            "frames": [str(frame)],
+            "connections": connections,
+            "depth": depth,
+            "seconds": seconds,
+            "warm_up_s": 0.5,
+            "pids": [server.pid],
+        }
+        command = ["taskset", "-c", "1", load, json.dumps(asked)]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         server.stdin.close()
         server.wait(10)
-    return [per_s, mb_per_s, used_s / per_s * 1e6, used_s / mb_per_s * 1e3, *latencies_us]
+    per_s, mb_per_s, cpu = found["requests_per_s"], found["received_mb_per_s"], found["cpu_s"] / found["seconds"]
+    latencies_us = [found["latency"][name] for name in ("p50_us", "p99_us", "p999_us")]
+    return [per_s, mb_per_s, cpu / per_s * 1e6, cpu / mb_per_s * 1e3, *latencies_us]
 
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     if DEBUG_BUILD:
         sys.exit("the native module is a debug build")
-    load = load_binary()
+    load = str(build_load())
     print(f"{os.cpu_count()} cores, {time.strftime('%F')}, load average {os.getloadavg()[0]:.1f}")
     print(
         f"{'row':>8} {'conns':>5} {'depth':>5} {'req/s':>8} {'MB/s':>6} {'us CPU':>7} {'ms/MB':>6} p50, p99, p99.9 us"

@@ -1,0 +1,187 @@
+//! From the moment at which a record should have been sent until a consumer has decoded it, at a fixed rate.
+//!
+//! The producer sends one record a request and never waits for answers; another thread takes them, and the time until each is the
+//! latency of the acknowledgement. Late sends count as latency, so that there is no coordinated omission.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ottla_core::records::{BatchBuilder, BatchOptions, Batches, Limits, Records, Scratch};
+use ottla_core::wire::fetch::{PartitionToFetch, RequestToSend, decode_response, encode_request};
+use ottla_core::wire::headers::request_frame;
+use ottla_core::wire::produce::{self, PartitionRecords};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::check::FETCH;
+use crate::latency::Latencies;
+use crate::{process, socket};
+
+#[derive(Deserialize)]
+pub struct Options {
+    address: String,
+    /// With one partition and nothing in it.
+    topic: String,
+    acks: i16,
+    rate: f64,
+    #[serde(default)]
+    warm_up_s: f64,
+    seconds: f64,
+    record_bytes: usize,
+    #[serde(default)]
+    pids: Vec<u32>,
+}
+
+const PRODUCE: (i16, i16) = (0, 7);
+const FETCH_BYTES: i32 = 4 << 20;
+/// Shorter waits are not worth the system call, and would come late.
+const SPIN: Duration = Duration::from_micros(30);
+
+pub fn run(options: &Options) -> Value {
+    let count = ((options.warm_up_s + options.seconds) * options.rate) as u64;
+    let first = (options.warm_up_s * options.rate) as u64;
+    let gap_ns = 1e9 / options.rate;
+    let begun = Instant::now() + Duration::from_millis(50);
+    let due = move |index: u64| begun + Duration::from_nanos((index as f64 * gap_ns) as u64);
+    let failed = AtomicBool::new(false);
+    let mut producer = socket::connect(&options.address);
+    let answers = producer.try_clone().expect("a second handle");
+    let (acknowledged, consumed, cpu_s) = thread::scope(|scope| {
+        let consumer = scope.spawn(|| consume(options, count, first, due));
+        let answers = scope.spawn(|| acknowledge(options, answers, count, first, due, &failed));
+        let mut used = 0.0;
+        for index in 0..count {
+            if index == first {
+                used = process::cpu_s(&options.pids);
+            }
+            wait_until(due(index));
+            let frame = frame(options, index);
+            producer.write_all(&frame).expect("sending");
+        }
+        let cpu_s = process::cpu_s(&options.pids) - used;
+        let answers = answers.join().unwrap_or_else(|_| std::process::exit(1));
+        let consumed = consumer.join().unwrap_or_else(|_| std::process::exit(1));
+        (answers, consumed, cpu_s)
+    });
+    json!({
+        "sent": count,
+        "requests": count - first,
+        "failed": failed.load(Ordering::Relaxed),
+        "behind_s": begun.elapsed().as_secs_f64() - count as f64 / options.rate,
+        "cpu_s": cpu_s,
+        "acknowledged": acknowledged.summary(),
+        "latency": consumed.summary(),
+    })
+}
+
+fn wait_until(time: Instant) {
+    loop {
+        let left = time.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        if left > SPIN {
+            thread::sleep(left - SPIN);
+        }
+    }
+}
+
+/// A Produce request of one record that begins with its number.
+fn frame(options: &Options, index: u64) -> Vec<u8> {
+    let mut value = vec![b'x'; options.record_bytes.max(8)];
+    value[..8].copy_from_slice(&index.to_be_bytes());
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder
+        .append(1_700_000_000_000, None, Some(&value), &[])
+        .expect("a small record");
+    let batch = builder.finish().expect("a batch");
+    let records = [PartitionRecords {
+        topic: &options.topic,
+        partition: 0,
+        records: Some(&batch),
+    }];
+    let body = produce::encode_request(PRODUCE.1, None, options.acks, 30_000, &records)
+        .expect("a request");
+    request_frame(
+        PRODUCE.0,
+        PRODUCE.1,
+        index as i32,
+        Some(socket::CLIENT_ID),
+        &body,
+    )
+    .expect("a frame")
+}
+
+fn acknowledge(
+    options: &Options,
+    mut socket: TcpStream,
+    count: u64,
+    first: u64,
+    due: impl Fn(u64) -> Instant,
+    failed: &AtomicBool,
+) -> Latencies {
+    let (mut latencies, mut frame) = (Latencies::new(), Vec::new());
+    for index in 0..if options.acks == 0 { 0 } else { count } {
+        socket::read_frame(&mut socket, &mut frame).expect("an answer");
+        let answer =
+            produce::decode_response(&frame[4..], PRODUCE.1).expect("an answer to Produce");
+        if answer.results.iter().any(|one| one.error_code != 0) {
+            failed.store(true, Ordering::Relaxed);
+        }
+        if index >= first {
+            latencies.record(Instant::now().saturating_duration_since(due(index)));
+        }
+    }
+    latencies
+}
+
+fn consume(options: &Options, count: u64, first: u64, due: impl Fn(u64) -> Instant) -> Latencies {
+    let mut socket = socket::connect(&options.address);
+    let (mut latencies, mut frame, mut scratch) =
+        (Latencies::new(), Vec::new(), Scratch::default());
+    let request = RequestToSend {
+        cluster_id: None,
+        replica_id: -1,
+        max_wait_ms: 500,
+        min_bytes: 1,
+        max_bytes: FETCH_BYTES,
+        isolation_level: 0,
+        session_id: 0,
+        session_epoch: -1,
+        rack_id: "",
+    };
+    let mut next = 0;
+    while next < count as i64 {
+        let asked = PartitionToFetch {
+            topic: &options.topic,
+            partition: 0,
+            current_leader_epoch: -1,
+            fetch_offset: next,
+            last_fetched_epoch: -1,
+            log_start_offset: -1,
+            bytes_max: FETCH_BYTES,
+        };
+        let body = encode_request(FETCH.1, &request, &[asked], &[]).expect("a fetch");
+        let start = socket::call(&mut socket, FETCH, &body, &mut frame).expect("an answer");
+        let answer = decode_response(&frame[start..], FETCH.1).expect("an answer to a fetch");
+        let records = answer.partitions[0].records.clone();
+        for batch in Batches::new(records.map_or(&[], |range| &frame[start..][range])) {
+            let Ok(batch) = batch else { break };
+            if batch.header.last_offset() < next {
+                continue;
+            }
+            next = batch.header.last_offset() + 1;
+            for record in Records::new(&batch, &Limits::default(), &mut scratch).expect("records") {
+                let value = record.expect("a record").value.unwrap_or_default();
+                let index = u64::from_be_bytes(*value.first_chunk().expect("its number"));
+                if index >= first {
+                    latencies.record(Instant::now().saturating_duration_since(due(index)));
+                }
+            }
+        }
+    }
+    latencies
+}

@@ -1,0 +1,11 @@
+"""The measuring of this broker beside Apache Kafka: `python benches/compare.py`.
+
+servers      brokers of both kinds, each on a fresh directory, and what their processes use
+generators   who makes the load: the Rust one (benches/load), Java's perf tools, librdkafka
+frames       requests that are encoded before the run, and what a consumer has to find afterwards
+proof        the comparison of what was sent with what can be consumed
+scenarios/   what is measured, one file a family
+runner       rounds: A B A B
+figures      medians, spreads, ratios, goals
+report       the table and the JSON; plots the pictures
+"""

@@ -1,0 +1,99 @@
+"""What a run leaves: a table on the terminal, and for each scenario a JSON file with every round's value, a picture and
+its part of the page docs/benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benches.suite.figures import GOALS, Result, is_reached, ratios, spread
+
+OURS = "Ottla"
+
+
+def rows_of(result: Result, columns: list[str]) -> list[list[str]]:
+    """Case, figure, each contestant, ratio, goal."""
+    rows = []
+    for case, figures in result.rows.items():
+        for figure, row in figures.items():
+            cells = [spread(row[name]) if name in row else "" for name in columns]
+            found = ratios(figure, row, OURS)
+            goal = GOALS.get((result.name, case, figure))
+            verdict = ""
+            if goal is not None:
+                verdict = f"{goal:g}"
+                if found:
+                    verdict += " reached" if is_reached(figure, statistics.median(found), goal) else " missed"
+            rows.append([case, figure, *cells, spread(found) if found else "", verdict])
+    return rows
+
+
+def columns_of(result: Result) -> list[str]:
+    """The contestants, in the order in which they ran."""
+    names = {name: None for figures in result.rows.values() for row in figures.values() for name in row}
+    return sorted(names, key=lambda name: (name != OURS, name))
+
+
+def show(result: Result, console: Console) -> None:
+    columns = columns_of(result)
+    table = Table(title=f"{result.name}: {result.title} ({result.generator})", title_justify="left")
+    for name in ("case", "figure", *columns, "ratio", "goal"):
+        table.add_column(name, justify="left" if name in ("case", "figure", "goal") else "right")
+    last = None
+    for row in rows_of(result, columns):
+        table.add_row(row[0] if row[0] != last else "", *row[1:], style="red" if row[-1].endswith("missed") else None)
+        last = row[0]
+    console.print(table)
+    for case, text in result.published.items():
+        console.print(f"  published, {case}: {text}")
+    for problem in result.problems:
+        console.print(f"  no figure: {problem}", style="red", markup=False)
+
+
+def save(result: Result, machine: dict[str, str], commands: list[str], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"machine": machine, "commands": commands, **dataclasses.asdict(result)}
+    (folder / f"{result.name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def load(path: Path) -> tuple[Result, dict[str, Any]]:
+    """A saved result, and what was saved beside it."""
+    content = json.loads(path.read_text())
+    names = {field.name for field in dataclasses.fields(Result)}
+    return Result(**{name: value for name, value in content.items() if name in names}), content
+
+
+def write_page(folder: Path, order: list[str]) -> None:
+    """docs/benchmarks/README.md anew from all results in the folder: those of single runs replace only their own."""
+    found = {path.stem: load(path) for path in folder.glob("*.json") if path.stem in order}
+    lines = [
+        "# Beside Apache Kafka",
+        "",
+        "Written by `benches/compare.py`; [../benchmarks.md](../benchmarks.md) says how to read and repeat it. Median",
+        "[least, greatest] of the rounds. A ratio is ours to the better Kafka's in the same round.",
+    ]
+    for name in order:
+        if name not in found:
+            continue
+        result, content = found[name]
+        columns = columns_of(result)
+        machine = content["machine"]
+        header = ["case", "figure", *columns, "ratio", "goal"]
+        lines += ["", f"## {name}", "", f"{result.title}. Load: {result.generator}.", ""]
+        lines += ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in rows_of(result, columns)]
+        lines += ["", *(f"Published, {case}: {text}  " for case, text in result.published.items())]
+        lines += [f"Without a figure: {problem}  " for problem in result.problems]
+        if (folder / f"{name}.png").exists():
+            lines += ["", f"![{name}]({name}.png)", ""]
+        facts = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "command")
+        lines += [f"`{machine['command']}`, {result.seconds:.0f} s; {facts}.", ""]
+        lines += ["<details><summary>Commands</summary>", "", "```", *content["commands"], "```", "", "</details>"]
+    (folder / "README.md").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,36 @@
+"""What is measured. Each file has the scenarios of one family; here is their order."""
+
+from benches.suite.runner import Scenario
+from benches.suite.scenarios import (
+    cold_reader,
+    consume,
+    durable,
+    groups,
+    latency,
+    limits,
+    linkedin,
+    partitions,
+    produce,
+    recovery,
+    reliability,
+    sequences,
+    small,
+    start,
+)
+
+SCENARIOS: list[Scenario] = [
+    *start.SCENARIOS,
+    *small.SCENARIOS,
+    *produce.SCENARIOS,
+    *sequences.SCENARIOS,
+    *durable.SCENARIOS,
+    *consume.SCENARIOS,
+    *cold_reader.SCENARIOS,
+    *latency.SCENARIOS,
+    *partitions.SCENARIOS,
+    *recovery.SCENARIOS,
+    *groups.SCENARIOS,
+    *linkedin.SCENARIOS,
+    *reliability.SCENARIOS,
+    *limits.SCENARIOS,
+]

@@ -1,0 +1,165 @@
+"""Brokers of both kinds as the suite starts them: as their users do, on a fresh directory, with their own defaults."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ottla.client.blocking import BlockingConnection
+from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.peers.apache import SCRIPT, fetch, has_controller
+from tests.peers.ottla import Broker, Brokers
+from tests.peers.processes import Server, free_port
+
+# As bin/kafka-server-start.sh and bin/kafka-run-class.sh have them.
+JVM = {
+    "KAFKA_HEAP_OPTS": "-Xmx1G -Xms1G",
+    "KAFKA_JVM_PERFORMANCE_OPTS": "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 "
+    "-XX:+ExplicitGCInvokesConcurrent -Djava.awt.headless=true",
+}
+# There is one broker; everything else is its own default.
+ONE_BROKER = {
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+Settings = Mapping[str, object]
+
+
+class Running(Protocol):
+    """A broker that answers."""
+
+    data: Path
+    port: int
+    bootstrap: str
+
+    @property
+    def pid(self) -> int: ...
+    def stop(self) -> int: ...
+    def kill(self) -> int: ...
+
+
+class Contestant(Protocol):
+    """Who takes part. `name` is the column of the table."""
+
+    name: str
+    #: Its processor time falls while it runs: it compiles what runs often.
+    needs_warm_up: bool
+
+    def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Running:
+        """A broker whose data are in `folder`; the same folder and port again is a restart."""
+        ...
+
+
+class Ottla:
+    """`ottla serve`."""
+
+    name = "Ottla"
+    needs_warm_up = False
+
+    def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Broker:
+        brokers = Brokers(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return brokers(data=folder / "data", port=port, settings={**ONE_BROKER, **settings}, wait=wait)
+
+
+class Apache(Server):
+    """One combined KRaft node of Apache Kafka."""
+
+    def __init__(self, version: str, folder: Path, settings: Settings, port: int) -> None:
+        self.data, self.port, self.bootstrap = folder / "data", port, f"127.0.0.1:{port}"
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [str(SCRIPT), "broker", "run", version, "--port", str(port), "--dir", str(folder), "--kraft"]
+        for name, value in {**ONE_BROKER, **settings}.items():
+            command += ["--set", f"{name}={value}"]
+        super().__init__(f"kafka-{version}", command, folder / "log.txt", environment=JVM)
+
+
+class Kafka:
+    """A release of Apache Kafka."""
+
+    needs_warm_up = True
+
+    def __init__(self, version: str) -> None:
+        fetch(version)
+        self.version = version
+        self.name = f"Kafka {version}"
+
+    def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Apache:
+        server = Apache(self.version, folder, settings, port or free_port())
+        if wait:
+            server.wait_until(lambda: has_controller(server.port))
+        return server
+
+
+def contestants(against: str) -> list[Contestant]:
+    """Ours first; `against` is e.g. "3.9.2,4.3.1", or "none"."""
+    return [Ottla(), *(Kafka(version) for version in against.split(",") if version and version != "none")]
+
+
+def connect(server: Running, timeout_ms: int = 180_000) -> BlockingConnection:
+    return BlockingConnection.connect("127.0.0.1", server.port, timeout_ms=timeout_ms)
+
+
+def create_topic(server: Running, topic: str, partitions: int = 1, **configs: object) -> float:
+    """Seconds until CreateTopics was answered and every partition has a leader. Settings with _ for dots."""
+    rows = [CreatableTopicConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items()]
+    row = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=rows)
+    begin = time.perf_counter()
+    with connect(server) as connection:
+        answer = connection.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=120_000), version=2)
+        assert answer.topics[0].error_code == 0, answer
+        while not _has_leaders(connection, topic, partitions):
+            time.sleep(0.002)
+    return time.perf_counter() - begin
+
+
+def _has_leaders(connection: BlockingConnection, topic: str, partitions: int) -> bool:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    (found,) = connection.call(METADATA, request, version=1).topics
+    return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
+
+
+def seconds_until_served(server: Running, topic: str | None = None, partitions: int = 0) -> float:
+    """Seconds until a broker that was just started answers Metadata (with all leaders of a topic)."""
+    begin = time.perf_counter()
+    while True:
+        try:
+            with connect(server, 10_000) as connection:
+                if topic is not None:
+                    while not _has_leaders(connection, topic, partitions):
+                        time.sleep(0.002)
+                elif not connection.call(METADATA, MetadataRequest(topics=[]), version=1).brokers:
+                    continue
+                return time.perf_counter() - begin
+        except (OSError, EOFError):
+            time.sleep(0.002)
+
+
+def cpu_s(server: Running) -> float:
+    """Seconds of CPU, user and system, of the broker's process since it began."""
+    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(server: Running, *, peak: bool = False) -> float:
+    """What the broker's process has in memory now, or had at most."""
+    name = "VmHWM:" if peak else "VmRSS:"
+    lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
+
+
+def evict(server: Running) -> None:
+    """Takes the broker's segments out of the page cache, after writing them."""
+    for path in server.data.glob("*/*.log"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)

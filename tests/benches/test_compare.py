@@ -1,0 +1,48 @@
+"""The measuring itself: one scenario with tiny sizes against our own broker, so that it cannot rot unseen."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benches.suite.frames import produce_frame
+from benches.suite.generators import ROOT, Load, build_load
+from benches.suite.proof import NotEqual, check_frames, check_values
+from benches.suite.servers import create_topic
+from tests.peers.ottla import Broker
+
+
+@pytest.fixture(scope="module")
+def load() -> Load:
+    """Compiled as `cargo test` compiles, so that most of it is there."""
+    return Load(build_load("dev"))
+
+
+def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: Path) -> None:
+    command = [sys.executable, "benches/compare.py", "--quick", "--against", "none", "--only", "small-requests"]
+    options = ["--load", str(load.binary), "--out", str(tmp_path)]
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "50 + 200 idle" in done.stdout
+    result = json.loads((tmp_path / "small-requests.json").read_text())
+    assert result["problems"] == []
+    figures = result["rows"]["one in flight"]
+    assert all(len(values["Ottla"]) == 1 and values["Ottla"][0] >= 0 for values in figures.values())
+    assert figures["requests a second"]["Ottla"][0] > 0
+    assert "requests a second" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / "small-requests.png").stat().st_size > 0
+
+
+def test_a_run_that_does_not_compare_is_noticed(load: Load, broker: Broker, tmp_path: Path) -> None:
+    create_topic(broker, "t", 2)
+    frames = [produce_frame(tmp_path, "t", 10, 3, partition=index) for index in range(2)]
+    options = {"address": broker.bootstrap, "frames": [str(frame.path) for frame in frames], "seconds": 60}
+    sent = load(run="drive", **options, requests=7, connections=2, depth=3)["sent"]
+    assert sum(sent) == 7
+    check_frames(load, broker, "t", zip(frames, sent, strict=True), 2)
+    with pytest.raises(NotEqual, match="21"):
+        check_frames(load, broker, "t", [(frames[0], 7)], 2)
+    with pytest.raises(NotEqual):
+        check_values(load, broker, "t", 21, [b"nobody sent this"], partitions=2)

@@ -1,0 +1,62 @@
+"""`ottla bench` against both kinds of brokers, and its histogram."""
+
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from ottla.bench.latencies import Latencies
+
+from .conftest import Ottla
+
+
+def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_path: Path) -> None:
+    props = ("--producer-props", "acks=1", "batch.size=1000", "compression.type=lz4")
+    result = ottla("bench", "produce", "--topic", "b", "--num-records", "1000", *props, "-b", bootstrap)
+    # Nine records of 108 bytes are a batch.
+    assert re.match(r"1008 records sent in [\d.]+ s, [\d.]+ records/sec \([\d.]+ MB/sec\)\n", result.out)
+    assert "request of 9 records" in result.out
+    assert "99.9th" in result.out
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"one\ntwo\nthree\n")
+    paced = ("--throughput", "1000", "--payload-file", str(lines), "--producer-props", "acks=0", "linger.ms=3")
+    result = ottla("bench", "produce", "--topic", "b", "--num-records", "30", *paced, "-b", bootstrap)
+    assert result.out.startswith("30 records sent in 0.0")
+    assert "request of 3 records" in result.out
+    assert ottla("consume", "b", "--from-beginning", "-n", "1038", "-b", bootstrap).out.endswith("one\ntwo\nthree\n")
+    result = ottla("bench", "consume", "--topic", "b", "--messages", "1038", "-b", bootstrap)
+    assert result.out.startswith("1038 records received in ")
+    result = ottla("bench", "latency", "--topic", "b", "--num-records", "5", "--acks", "1", "-b", bootstrap)
+    assert result.out.startswith("end to end, 5 records of 1024 bytes: ")
+    result = ottla("bench", "consume", "--topic", "b", "--messages", "2000", "--timeout", "1", "-b", bootstrap, code=1)
+    assert "only 1043 of 2000 records came" in result.err
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        (("ack=1",), "did you mean acks?"),
+        (("acks=2",), "acks=2: 0, 1 or all"),
+        (("acks=1", "batch.size=much"), "batch.size=much: a number from 0 on"),
+        (("acks",), "not NAME=VALUE"),
+    ],
+)
+def test_properties_that_mean_nothing(ottla: Ottla, properties: tuple[str, ...], says: str) -> None:
+    result = ottla("bench", "produce", "--topic", "b", "--num-records", "1", "--producer-props", *properties, code=2)
+    assert says in result.err
+
+
+def test_percentiles_are_near_the_true_ones() -> None:
+    source = random.Random(5)
+    true = sorted(source.lognormvariate(-7, 2) for _ in range(20_000))
+    latencies = Latencies()
+    for seconds in true:
+        latencies.record(seconds)
+    for percent in (1, 50, 99, 99.9, 100):
+        exact = true[math.ceil(len(true) * percent / 100) - 1] * 1e3
+        assert latencies.percentile_ms(percent) == pytest.approx(exact, rel=1 / 100)
+    assert sum(count for *_, count in latencies.bars()) == latencies.count == 20_000
+    assert latencies.mean_ms == pytest.approx(sum(true) / 20, rel=1e-9)
+    assert (Latencies().percentile_ms(99), Latencies().bars()) == (0.0, [])
