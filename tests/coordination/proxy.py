@@ -92,7 +92,11 @@ class LossyProxy:
         if self.refuse:
             client.close()
             return
-        server = socket.create_connection(self._target)
+        try:
+            server = socket.create_connection(self._target)
+        except OSError:  # between its death and its next start
+            client.close()
+            return
         for sock, peer, from_server in ((client, server, False), (server, client, True)):
             self._peers[sock] = (peer, from_server)
             self._selector.register(sock, selectors.EVENT_READ)

@@ -139,4 +139,11 @@ MUTANTS = (
         pytest=(f"{KILLS}::test_commits_never_go_back", f"{KILLS}::test_every_record_was_copied_once"),
         env=("OTTLA_FAULT_SECONDS=15",),
     ),
+    Mutant(
+        "broker.metadata-before-the-controller-has-spoken",
+        "python/ottla/broker/api/k03_metadata.py",
+        "    if not cache.is_known:\n",
+        "    if False:\n",
+        pytest=("tests/broker/test_starting.py",),
+    ),
 )

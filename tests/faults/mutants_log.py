@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         "log.recovery-forgets-for-itself-alone",
         "rust/log/recovery.rs",
-        "            if durably {\n",
-        "            if durably && producers.end_offset < 0 {\n",
+        "snapshot.filter(|_| forgets)",
+        "snapshot.filter(|_| false)",
         cargo=("log::faults::found::a_marker_lost_in_front_of_the_start",),
     ),
     Mutant(

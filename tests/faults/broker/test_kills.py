@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.broker.conftest import Client as BrokerClient
+from tests.coordination.proxy import LossyProxy
 from tests.faults.broker import settings
 from tests.faults.broker.load import (
     CLIENT,
@@ -337,23 +339,27 @@ def test_the_broker_did_not_complain(run: Run) -> None:
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("tree", ["embedded", "zookeeper"])
 def test_for_a_long_time(tmp_path: Path, tree: str) -> None:
-    """Run after run, each with a seed of its own and on a new directory. A ZooKeeper is killed too; sessions expire."""
+    """Run after run, each with a seed of its own and on a new directory. A ZooKeeper is killed too, sessions expire,
+    and now and then an answer is lost with its connection.
+    """
     chance = random.Random(settings.seed())
     for _ in settings.until(time.monotonic() + settings.seconds(900)):
         seed = chance.randrange(1 << 32)
         print(f"round with seed {seed}")
         folder = tmp_path / str(seed)
         folder.mkdir()
-        with Apache(folder) as apache, Brokers(folder) as brokers:
+        with ExitStack() as stack:
+            apache, brokers = stack.enter_context(Apache(folder)), stack.enter_context(Brokers(folder))
             if tree == "embedded":
                 victim = Victim(brokers, SETTINGS, directories=DIRECTORIES)
             else:
                 port = free_port()
-                times = {"zookeeper.session.timeout.ms": SESSION_MS}
+                proxy = stack.enter_context(LossyProxy(("127.0.0.1", port)))
+                proxy.lose_after(iter(lambda: chance.randrange(5, 200), None))
                 victim = Victim(
                     brokers,
-                    SETTINGS | times,
-                    f"127.0.0.1:{port}",
+                    SETTINGS | {"zookeeper.session.timeout.ms": SESSION_MS},
+                    f"127.0.0.1:{proxy.port}",
                     directories=DIRECTORIES,
                     own_zookeeper=lambda: apache.zookeeper_server(port=port)[0],  # noqa: B023
                 )
