@@ -36,7 +36,7 @@ $(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
 
 # The native module in release mode, and the package itself in editable form with what users need.
 $(STAMPS)/build: $(STAMPS)/maturin pyproject.toml $(RUST_SOURCES)
-	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot,metrics,passwords
+	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot,metrics,passwords,pipelines,delta,iceberg
 	@touch $@
 
 $(STAMPS)/lint-tools: $(STAMPS)/build
