@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from tests.peers import processes
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require, required
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["require"]
 
@@ -61,6 +65,21 @@ _chroots = itertools.count(1)
 def zookeeper(zookeeper_server: str) -> str:
     """HOST:PORT/chroot with a chroot that no other test uses and that does not exist yet."""
     return f"{zookeeper_server}/test-{next(_chroots)}"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """One Spark session for the whole run, with two cores and a small heap: it costs eight seconds and a gigabyte."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        require("spark", "pyspark is not installed")
+    from ottla.spark import session
+
+    spark = session("ottla tests", cores=2, memory="512m")
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture

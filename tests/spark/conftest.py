@@ -1,32 +1,12 @@
-"""One Spark session for the whole run: it costs eight seconds and a gigabyte."""
+"""Topics whose every record is known, in brokers of both kinds."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
-from tests.peers.skips import require
 from tests.spark.topics import Topics
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
-    """A session with two cores and a small heap."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        require("spark", "pyspark is not installed")
-    from ottla.spark import session
-
-    spark = session("ottla tests", cores=2, memory="512m")
-    spark.sparkContext.setLogLevel("ERROR")
-    yield spark
-    spark.stop()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import TextIO
 
 
 class Progress:
-    """Tells people about batches. `records` and `batches` count what is done; times are of this run.
+    """Tells people about batches. `records` and `batches` are those of this run; `unit` is what records are called.
 
     The lines for other programs are `batch 7 begins: 50,000 records` and `batch 7 done: ...`; the first is written
     before anything of the batch is.
@@ -24,10 +24,11 @@ class Progress:
             self._live.start()
         self.records = 0
         self.batches = 0
+        self.unit = "records"
 
     def begins(self, batch: int, records: int | None, left: int | None = None) -> None:
         """A batch of so many records begins; `left` are to follow it."""
-        text = f"batch {batch} begins" + ("" if records is None else f": {records:,} records")
+        text = f"batch {batch} begins" + ("" if records is None else f": {records:,} {self.unit}")
         if left:
             text += f", {left:,} to follow"
         self._say(text)
@@ -37,7 +38,7 @@ class Progress:
         self.records += records
         self.batches += 1
         rate = self.records / max(time.monotonic() - self._started, 1e-3)
-        self._say(f"batch {batch} done: {self.records:,} records in all, {rate:,.0f}/s{text and ', ' + text}")
+        self._say(f"batch {batch} done: {self.records:,} {self.unit} in all, {rate:,.0f}/s{text and ', ' + text}")
 
     def note(self, text: str) -> None:
         """Anything else, which stays on a terminal."""

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ottla.pipelines.generator.activity import TYPES, Chunk
+from ottla.pipelines.generator.activity import CLICK, IMPRESSION, PAGE_VIEW, SERVICES, TYPES, Chunk
+from ottla.pipelines.generator.lines import address
 from ottla.pipelines.generator.randomness import Ints
 from ottla.pipelines.generator.settings import HOUR_MS, Settings
 
@@ -56,6 +57,76 @@ class Answers:
         """Records by the hour of their time, UTC."""
         hours, counts = np.unique(self.column("time_ms") // HOUR_MS, return_counts=True)
         return {hour(number): count for number, count in zip(hours.tolist(), counts.tolist(), strict=True)}
+
+    def watermark_ms(self, late_ms: int) -> int:
+        """Before this time nothing can change any more for who waits `late_ms` for late events."""
+        return int(self.column("time_ms").max()) - late_ms
+
+    def visits(self, gap_ms: int, over_by_ms: int) -> dict[tuple[str, int], tuple[int, int]]:
+        """Visits that were over (their last event + gap) at `over_by_ms`: (client, start) to (end, events), in ms."""
+        rows = self.first()
+        clients, times = self.column("client")[rows], self.column("time_ms")[rows]
+        order = np.lexsort((times, clients))
+        clients, times = clients[order], times[order]
+        begins = np.flatnonzero(np.diff(clients, prepend=-1).astype(bool) | (np.diff(times, prepend=0) >= gap_ms))
+        ends = np.append(begins[1:], len(times)) - 1
+        return {
+            (address(self.settings, client), start): (end, count)
+            for client, start, end, count in zip(
+                clients[begins].tolist(),
+                times[begins].tolist(),
+                times[ends].tolist(),
+                (ends - begins + 1).tolist(),
+                strict=True,
+            )
+            if end + gap_ms <= over_by_ms
+        }
+
+    def crawlers(self) -> set[str]:
+        """The addresses of the crawlers."""
+        return {address(self.settings, client) for client in range(self.settings.bots)}
+
+    def rates(self, over_by_ms: int) -> dict[tuple[str, int], tuple[int, int, int, int]]:
+        """Hours that were over at `over_by_ms`: (client, start in ms) to requests in the hour, most requests in one of
+        its minutes, most in one of its ten-second spans, and distinct pages (an item's page is counted by item).
+        """
+        rows = self.first()
+        clients, times = self.column("client")[rows], self.column("time_ms")[rows]
+        items, kinds = self.column("item")[rows], self.column("kind")[rows]
+        # Impressions are all seen on one page; of the other kinds, each item, or else the kind, is a page.
+        pages = np.where((items >= 0) & (kinds != IMPRESSION), items, -1 - np.where(kinds == CLICK, PAGE_VIEW, kinds))
+        found: dict[tuple[int, int], list[int]] = {}
+        for span_ms, place in ((HOUR_MS, 0), (60_000, 1), (10_000, 2)):
+            spans, counts = np.unique(np.stack([clients, times // span_ms], 1), axis=0, return_counts=True)
+            for (client, span), count in zip(spans.tolist(), counts.tolist(), strict=True):
+                entry = found.setdefault((client, span * span_ms // HOUR_MS), [0, 0, 0, 0])
+                entry[place] = max(entry[place], count)
+        distinct = np.unique(np.stack([clients, times // HOUR_MS, pages], 1), axis=0)[:, :2]
+        for client, number in distinct.tolist():
+            found[client, number][3] += 1
+        return {
+            (address(self.settings, client), number * HOUR_MS): (total, minute, short, different)
+            for (client, number), (total, minute, short, different) in found.items()
+            if (number + 1) * HOUR_MS <= over_by_ms
+        }
+
+    def services(self, window_ms: int, over_by_ms: int) -> dict[tuple[str, int], tuple[int, int, int, int]]:
+        """Windows that were over at `over_by_ms`: (service, start in ms) to requests, those answered with 500 or more,
+        and the 50th and 99th percentile of latencies (the smallest that so many are not above), in ms.
+        """
+        rows = self.first()
+        times, services = self.column("time_ms")[rows] // window_ms, self.column("service")[rows]
+        statuses, latencies = self.column("status")[rows], self.column("latency_ms")[rows]
+        order = np.lexsort((latencies, times, services))
+        groups = np.flatnonzero(np.diff(services[order], prepend=-1) | np.diff(times[order], prepend=-1))
+        found = {}
+        for part in np.split(order, groups[1:]):
+            start = int(times[part[0]]) * window_ms
+            if start + window_ms <= over_by_ms:
+                ranks = [-(-len(part) * percent // 100) - 1 for percent in (50, 99)]
+                p50, p99 = (int(latencies[part[rank]]) for rank in ranks)
+                found[SERVICES[services[part[0]]], start] = (len(part), int((statuses[part] >= 500).sum()), p50, p99)
+        return found
 
     def json(self) -> str:
         """The truths that are small, for people and other programs."""

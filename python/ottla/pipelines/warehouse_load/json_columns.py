@@ -30,7 +30,9 @@ def columns(values: pa.BinaryArray, known: pa.Schema) -> pa.RecordBatch:
     """
     present = values.drop_null()
     renamed = {name + "_": name for name in OWN}
-    explicit = pa.schema([pa.field(renamed.get(each.name, each.name), each.type) for each in known])
+    explicit = pa.schema(
+        [pa.field(renamed.get(each.name, each.name), each.type) for each in known if each.name not in OWN]
+    )
     batch = _fast(present, explicit) if len(present) else None
     if batch is None:
         batch = _slow(present, explicit)
@@ -104,7 +106,7 @@ def _slow(values: pa.BinaryArray, known: pa.Schema) -> pa.RecordBatch:
         for row, cell in enumerate(column):
             fitting, fits = (None, False) if name in (MISFITS, VALUE) else _fit(cell, kind)
             cells.append(fitting)
-            if not fits:
+            if not fits and name in rows[row]:
                 misfits[row][name] = cell
         if name not in (MISFITS, VALUE):
             fields.append(pa.field(name, kind))

@@ -90,7 +90,9 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """By bytes, as the source does."""
         job = msgspec.json.decode(self.job, type=Job)
-        return [Task(number, ranges) for number, ranges in enumerate(plan(job.ranges))]
+        options = parse(job.reading)
+        tasks = plan(job.ranges, options.partitions_min, options.records_per_partition_max)
+        return [Task(number, ranges) for number, ranges in enumerate(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads and writes; yields a row per finished file."""
@@ -129,9 +131,9 @@ def write(job: Job, number: int, ranges: Sequence[Range]) -> Iterator[tuple[Data
 
 def _json(batch: pa.RecordBatch, known: pa.Schema) -> pa.RecordBatch:
     """The record's own columns, then those of its value. Columns that have been seen stay, in the same order."""
-    from ottla.pipelines.warehouse_load.json_columns import OWN, columns
+    from ottla.pipelines.warehouse_load.json_columns import columns
 
-    inner = columns(batch["value"], pa.schema([each for each in known if each.name not in OWN]))
+    inner = columns(batch["value"], known)
     own = {f"_{name}": batch[name] for name in RECORD_COLUMNS if name != "value"}
     fields = [pa.field(name, array.type) for name, array in own.items()]
     return pa.RecordBatch.from_arrays([*own.values(), *inner.columns], schema=pa.schema([*fields, *inner.schema]))

@@ -1,0 +1,209 @@
+"""Who asks too much: request rates of each client over ten seconds, a minute and an hour, and a verdict.
+
+Crawlers, scrapers and broken scripts cost more than people do, and look like people in any single request. What gives
+them away is how fast they ask, for how many different pages, and what they say of themselves. This pipeline counts
+requests per client in windows of 10 s, combines those into minutes and hours (three chained aggregations over one
+pass of the stream; distinct pages are sketches that are merged, within about 2 %), and scores each client and hour:
+
+| sign                                                         | score |
+|--------------------------------------------------------------|-------|
+| more than `limits.per_10_s` requests in some 10 s            | 0.3   |
+| more than `limits.per_minute` in some minute                 | 0.3   |
+| more than `limits.per_hour` in the hour                      | 0.2   |
+| at least 20 requests, four fifths of them different pages    | 0.2   |
+| asked for /robots.txt, which browsers never do               | 0.3   |
+| calls itself a bot, crawler, spider, or is a library or tool | 0.3   |
+
+From 0.5 the verdict is "crawler", from 0.3 "suspect", below "normal". All go to the table, those that are not normal
+to a topic too, with the client as key. A verdict falls when its hour is over and late events can no longer change it;
+`window_s` can be smaller than an hour where that is too late (`limits.per_hour` is then that of the window).
+
+The table is exactly-once; a batch that is repeated after a crash repeats its verdicts in the topic.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ottla.pipelines.frame import streaming
+from ottla.pipelines.frame.config import Positive, Source
+from ottla.pipelines.frame.progress import Progress
+from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Format, Stream
+from ottla.pipelines.frame.topic import Topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from ottla.pipelines.tables.results import Results
+
+EXAMPLE = f"""\
+format = "activity"             # activity (JSON of `ottla generate`) or access_log
+table = "abuse/clients"
+window_s = 3600                 # a multiple of 60
+picture = "abuse.png"           # may be left out
+
+[limits]                        # more requests than these are a sign
+per_10_s = 20
+per_minute = 60
+per_hour = 400
+
+[verdicts]                      # may be left out
+bootstrap = "127.0.0.1:9092"
+topic = "verdicts"
+
+{STREAM_EXAMPLE.format(name="abuse")}"""
+SHORT_S, MIDDLE_S = 10, 60
+CRAWLER, SUSPECT = 0.5, 0.3
+PAGES_REQUESTS_MIN = 20
+AGENT = r"(?i)bot|crawl|spider|slurp|feed|rss|curl|wget|python|java/|libwww|httpclient|scan|monitor"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Requests; more are a sign."""
+
+    per_10_s: Positive = 20
+    per_minute: Positive = 60
+    per_hour: Positive = 400
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """See `EXAMPLE`."""
+
+    source: Source
+    stream: Stream
+    table: str
+    format: Format = "activity"
+    window_s: Positive = 3600
+    limits: Limits = Limits()
+    verdicts: Topic | None = None
+    picture: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.window_s % MIDDLE_S:
+            raise ValueError(f"window_s is {self.window_s}; it is a multiple of {MIDDLE_S}")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is in the table after a run: clients by their worst verdict."""
+
+    crawlers: int
+    suspects: int
+    clients: int
+
+    def __str__(self) -> str:
+        return f"{self.crawlers:,} crawlers and {self.suspects:,} suspects among {self.clients:,} clients"
+
+
+def rates(requests: "DataFrame", window_s: int) -> "DataFrame":
+    """Per client and window: `requests`, `errors`, `peak_10_s`, `peak_minute`, `pages`, `robots`, `declared`."""
+    from pyspark.sql import functions as f
+
+    agent = f.col("agent") if "agent" in requests.columns else f.lit("")
+    counts = ("requests", "errors", "robots", "declared")
+    short = requests.groupBy(f.window("time", f"{SHORT_S} seconds").alias("window"), "client").agg(
+        f.count(f.lit(1)).alias("requests"),
+        f.count(f.when(f.col("status") >= 400, 1)).alias("errors"),
+        f.count(f.when(f.col("page") == "/robots.txt", 1)).alias("robots"),
+        f.count(f.when(agent.rlike(AGENT), 1)).alias("declared"),
+        f.hll_sketch_agg(f.coalesce("page", f.lit(""))).alias("pages"),
+    )
+    middle = short.groupBy(f.window("window", f"{MIDDLE_S} seconds").alias("window"), "client").agg(
+        *(f.sum(name).alias(name) for name in counts),
+        f.max("requests").alias("peak_10_s"),
+        f.hll_union_agg("pages").alias("pages"),
+    )
+    whole = middle.groupBy(f.window("window", f"{window_s} seconds").alias("window"), "client").agg(
+        *(f.sum(name).alias(name) for name in counts),
+        f.max("peak_10_s").alias("peak_10_s"),
+        f.max("requests").alias("peak_minute"),
+        f.hll_sketch_estimate(f.hll_union_agg("pages")).alias("pages"),
+    )
+    return whole.select(
+        "client", f.col("window.start").alias("start"), *counts[:2], "peak_10_s", "peak_minute", "pages", *counts[2:]
+    )
+
+
+def scored(rates: "DataFrame", limits: Limits) -> "DataFrame":
+    """With `score` and `verdict`."""
+    from pyspark.sql import functions as f
+
+    def sign(condition: "Column", worth: float) -> "Column":
+        return f.when(condition, worth).otherwise(0.0)
+
+    count = f.col("requests")
+    score = (
+        sign(f.col("peak_10_s") > limits.per_10_s, 0.3)
+        + sign(f.col("peak_minute") > limits.per_minute, 0.3)
+        + sign(count > limits.per_hour, 0.2)
+        + sign((count >= PAGES_REQUESTS_MIN) & (f.col("pages") >= 0.8 * count), 0.2)
+        + sign(f.col("robots") > 0, 0.3)
+        + sign(f.col("declared") > 0, 0.3)
+    )
+    rounded = f.round(f.least(score, f.lit(1.0)), 2)
+    verdict = f.when(rounded >= CRAWLER, "crawler").when(rounded >= SUSPECT, "suspect").otherwise("normal")
+    return rates.withColumn("score", rounded).withColumn("verdict", verdict)
+
+
+def run(spark: "SparkSession", config: Config, progress: Progress | None = None) -> Judged:
+    """Reads what is there (or goes on, with `stream.every_s`) and judges the windows that are over.
+
+    Raises:
+        PipelineError: the table belongs to another checkpoint, or the verdicts cannot be produced.
+    """
+    values = streaming.records(spark, config.source, config.stream)
+    read = streaming.activity if config.format == "activity" else streaming.requests
+    found = scored(rates(read(values, config.stream.late_s), config.window_s), config.limits)
+
+    def tell(_: int, rows: "pa.Table") -> None:
+        if config.verdicts is not None:
+            told = [row for row in rows.to_pylist() if row["verdict"] != "normal"]
+            config.verdicts.produce([(row["client"], {**row, "start": int(row["start"].timestamp())}) for row in told])
+
+    table = streaming.run(found, config.stream, Path(config.table), progress or Progress("abuse_rate"), tell)
+    if config.picture is not None:
+        draw(table, Path(config.picture))
+    return _judged(table)
+
+
+def _judged(table: "Results") -> Judged:
+    worst: dict[str, float] = {}
+    rows = table.read()
+    if rows is not None:
+        for client, score in zip(rows["client"].to_pylist(), rows["score"].to_pylist(), strict=True):
+            worst[client] = max(score, worst.get(client, 0))
+    crawlers = sum(score >= CRAWLER for score in worst.values())
+    return Judged(crawlers, sum(score >= SUSPECT for score in worst.values()) - crawlers, len(worst))
+
+
+def draw(table: "Results", path: Path) -> None:
+    """A PNG: clients by their requests and their fastest minute, coloured by the verdict."""
+    import numpy as np
+
+    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+
+    rows = table.read()
+    if rows is None:
+        return
+    colors = {"normal": COLORS[0], "suspect": COLORS[3], "crawler": COLORS[2]}
+    verdicts = np.array(rows["verdict"].to_pylist())
+    judged = _judged(table)
+    with drawing(path, str(judged), "a dot per client and hour", height=6) as axes:
+        for verdict, color in colors.items():
+            chosen = verdicts == verdict
+            axes.scatter(
+                rows["requests"].to_numpy()[chosen],
+                rows["peak_minute"].to_numpy()[chosen],
+                s=14,
+                alpha=0.6,
+                color=color,
+                label=f"{verdict} ({grouped_number(chosen.sum())})",
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("requests in the hour")
+        axes.set_ylabel("requests in the busiest minute")
+        axes.legend(frameon=False)

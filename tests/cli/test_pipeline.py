@@ -1,0 +1,47 @@
+"""`ottla generate` and `ottla pipeline`, without Spark: what they write, and what they say of mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.pipelines.frame.catalog import PIPELINES
+from tests.cli.conftest import Ottla
+
+
+def test_activity_into_a_file_with_its_answers(ottla: Ottla, tmp_path: Path) -> None:
+    file, answers = tmp_path / "activity.jsonl", tmp_path / "answers.json"
+    said = ottla("generate", "--file", str(file), "-n", "1000", "--seed", "3", "--answers", str(answers))
+    assert f"generated 1,000 events into {file}" in said.err
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    truth = json.loads(answers.read_text())
+    assert truth["records"] == len(events) == 1000
+    assert truth["events"] == len({event["id"] for event in events})
+
+
+@pytest.mark.parametrize("arguments", [(), ("topic", "--file", "x")])
+def test_where_to(ottla: Ottla, arguments: tuple[str, ...]) -> None:
+    assert "say where to: either TOPIC or --file FILE" in ottla("generate", *arguments, code=2).err
+
+
+def test_activity_into_a_topic(ottla: Ottla, bootstrap: str) -> None:
+    ottla("generate", "generated", "-n", "500", "-b", bootstrap)
+    values = ottla("consume", "generated", "-b", bootstrap, "--from-beginning", "--until-end").out
+    assert len({json.loads(line)["id"] for line in values.splitlines()}) == 495
+
+
+def test_pipelines_are_listed(ottla: Ottla) -> None:
+    said = ottla("pipeline", "list").out
+    assert all(name in said for name in PIPELINES)
+
+
+def test_an_example_is_where_a_configuration_begins(ottla: Ottla) -> None:
+    assert "[source]" in ottla("pipeline", "example", "warehouse-load").out
+
+
+def test_a_mistake_is_said_before_spark_starts(ottla: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "load.toml"
+    file.write_text('[source]\ntopics = ["a"]\nbootstrp = "x:1"\n')
+    said = ottla("pipeline", "run", "warehouse_load", "-c", str(file), code=1).err
+    assert said == f"Error: {file}: source.bootstrp: there is no such key; did you mean bootstrap?\n"
+    assert "no pipeline 'nothing'" in ottla("pipeline", "run", "nothing", "-c", str(file), code=1).err

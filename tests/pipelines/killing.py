@@ -1,0 +1,64 @@
+"""Kills a driver of pipelines while each of them is in the middle of a batch, and starts it again."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LINE = re.compile(r"(\S+): (?:batch (\d+) (begins|done)|(finished|failed)).*")
+SECONDS_MAX = 300
+
+
+@dataclass
+class Drivers:
+    """`pipelines` are (name, configuration file). `states` is what was last said of each file's pipeline."""
+
+    pipelines: list[tuple[str, Path]]
+    log: Path
+    finished: set[str] = field(default_factory=set)
+    killed_in: dict[str, int] = field(default_factory=dict)
+
+    def run(self, kill_in: int | None = None) -> None:
+        """Runs the pipelines to their end; or kills the driver's whole process group as soon as each has begun batch
+        `kill_in` or a later one, and one of them has done with it: `killed_in` says which were inside which.
+        """
+        arguments = [text for name, file in self.pipelines for text in (name, str(file))]
+        command = [sys.executable, str(Path(__file__).with_name("driver.py")), *arguments]
+        with self.log.open("ab") as errors:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=Path.cwd()
+            )
+        assert process.stdout is not None
+        self.killed_in = {}
+        begun: set[str] = set()
+        said: list[str] = []
+        try:
+            for line in process.stdout:
+                said.append(line)
+                found = LINE.match(line)
+                if found is None:
+                    continue
+                name, number, what, end = found.groups()
+                if end is not None:
+                    self.finished.add(name)
+                    assert end == "finished", "".join(said)
+                elif what == "begins":
+                    self.killed_in[name] = int(number)
+                    if kill_in is not None and int(number) >= kill_in:
+                        begun.add(name)
+                else:
+                    self.killed_in.pop(name, None)
+                everyone = {file.stem for _, file in self.pipelines}
+                if kill_in is not None and begun | self.finished >= everyone and what == "begins":
+                    break
+            else:
+                assert process.wait(SECONDS_MAX) == 0, "".join(said[-30:])
+                return
+            assert self.killed_in, "".join(said)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.close()

@@ -1,0 +1,199 @@
+"""Pipelines over generated activity, killed while a batch is in flight, restarted, and their whole output compared.
+
+One driver runs all of them at once, since a JVM costs eight seconds to start; it is killed twice.
+"""
+
+import json
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import trio
+from pyarrow import dataset
+
+from ottla.client import Cluster, Consumer, TopicPartition
+from ottla.client.offsets import EARLIEST
+from ottla.pipelines.generator.answers import Answers
+from ottla.pipelines.generator.output import to_topic
+from ottla.pipelines.generator.settings import Settings
+from tests.peers.ottla import Brokers
+from tests.peers.skips import require
+from tests.pipelines.killing import Drivers
+
+pytestmark = pytest.mark.spark
+SETTINGS = Settings(events=100_000, seed=11)
+BATCH = 9_000
+BATCHES_MIN = 10
+
+WAREHOUSE = """
+[source]
+bootstrap = "{bootstrap}"
+topics = ["activity"]
+[table]
+location = "{folder}/{name}"
+format = "{name}"
+[load]
+records_per_batch = {batch}
+"""
+
+STREAM = """
+table = "{folder}/{name}/table"
+[source]
+bootstrap = "{bootstrap}"
+topics = ["activity"]
+[stream]
+checkpoint = "{folder}/{name}/checkpoint"
+records_per_batch = {batch}
+late_s = 1800
+"""
+VERDICTS = """
+[verdicts]
+bootstrap = "{bootstrap}"
+topic = "verdicts"
+"""
+OPS = (
+    """
+alerts_table = "{folder}/{name}/alerts"
+window_s = 600
+"""
+    + STREAM
+)
+CONFIGURATIONS = {
+    "parquet": ("warehouse_load", WAREHOUSE),
+    "delta": ("warehouse_load", WAREHOUSE),
+    "iceberg": ("warehouse_load", WAREHOUSE),
+}
+LATE_MS = 1_800_000
+PAGES_ERROR_MAX = 0.05
+
+
+def test_killed_twice(tmp_path: Path) -> None:
+    for name in ("pyspark", "deltalake", "pyiceberg"):
+        try:
+            __import__(name)
+        except ImportError:
+            require("spark", f"{name} is not installed")
+    run(tmp_path, SETTINGS, BATCH)
+
+
+@pytest.mark.soak
+def test_killed_twice_with_five_million_events(tmp_path: Path) -> None:
+    run(tmp_path, Settings(events=5_000_000, seed=12, span_ms=7 * 24 * 3_600_000), 400_000)
+
+
+def run(folder: Path, settings: Settings, batch: int) -> None:
+    answers = Answers(settings)
+    with Brokers(folder) as brokers:
+        broker = brokers()
+
+        async def generate() -> None:
+            async with Cluster(broker.bootstrap) as cluster:
+                await to_topic(settings, cluster, "activity", partitions=4, seen=answers.add)
+
+        trio.run(generate)
+        pipelines = []
+        for name, (pipeline, text) in CONFIGURATIONS.items():
+            file = folder / f"{name}.toml"
+            text = text.format(bootstrap=broker.bootstrap, folder=folder, name=name, batch=batch)
+            file.write_text(text)
+            pipelines.append((pipeline, file))
+        drivers = Drivers(pipelines, folder / "driver.log")
+        drivers.run(kill_in=3)
+        assert len(drivers.killed_in) >= 2, drivers.killed_in
+        drivers.run(kill_in=7)
+        drivers.run()
+        assert drivers.finished == CONFIGURATIONS.keys()
+        check_warehouse(folder, answers)
+
+
+def check_warehouse(folder: Path, answers: Answers) -> None:
+    """Each record once, in its hour, and the offsets behind the last."""
+    from deltalake import DeltaTable
+
+    from ottla.pipelines.tables.iceberg import NAME, Iceberg
+    from ottla.pipelines.tables.manifest import Manifest
+
+    ids = Counter(answers.column("id").tolist())
+    columns = ["id", "type", "_partition", "_offset"]
+    plain = dataset.dataset(folder / "parquet", partitioning="hive").to_table(columns=[*columns, "date", "hour"])
+    delta = DeltaTable(folder / "delta").to_pyarrow_table(columns=[*columns, "date", "hour"])
+    iceberg = Iceberg(folder / "iceberg").catalog.load_table(NAME).scan(selected_fields=tuple(columns)).to_arrow()
+    for table in (plain, delta, iceberg):
+        assert Counter(table["id"].to_pylist()) == ids
+        assert len(set(zip(*(table[name].to_pylist() for name in columns[2:]), strict=True))) == answers.records()
+    for table in (plain, delta):
+        hours = zip(table["date"].to_pylist(), table["hour"].to_pylist(), strict=True)
+        assert Counter(f"{date} {hour:02}" for date, hour in hours) == answers.records_of_hours()
+    assert len(list((folder / "parquet" / "_offsets").glob("*.json"))) >= BATCHES_MIN
+    schema = Manifest(folder / "parquet").schema()
+    assert schema is not None
+    assert schema.field("referrer").type == pa.string(), "a column that the producers' newer version brought"
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    """All rows of a stream's table, read by somebody who knows nothing of us; times in milliseconds."""
+    assert len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= BATCHES_MIN
+    rows: list[dict[str, Any]] = dataset.dataset(folder / "table").to_table().to_pylist()
+    return [
+        {name: round(cell.timestamp() * 1000) if isinstance(cell, datetime) else cell for name, cell in row.items()}
+        for row in rows
+    ]
+
+
+def check_visits(folder: Path, answers: Answers) -> None:
+    """All visits that were over, each once, with late events in them and duplicates not."""
+    rows = results(folder / "visits")
+    found = {(row["client"], row["start"]): (row["end"], row["events"]) for row in rows}
+    assert len(found) == len(rows) > 1000
+    assert found == answers.visits(gap_ms=1_800_000, over_by_ms=answers.watermark_ms(LATE_MS))
+
+
+def check_clients(folder: Path, answers: Answers, bootstrap: str) -> None:
+    """The rates of each client and hour, and who the crawlers are: those that the generator calls so."""
+    rows = results(folder / "clients")
+    columns = ("requests", "peak_minute", "peak_10_s", "pages")
+    found = {(row["client"], row["start"]): tuple(row[name] for name in columns) for row in rows}
+    assert len(found) == len(rows) > 1000
+    expected = answers.rates(over_by_ms=answers.watermark_ms(LATE_MS))
+    assert {key: counts[:3] for key, counts in found.items()} == {key: counts[:3] for key, counts in expected.items()}
+    assert all(abs(found[key][3] - pages) <= PAGES_ERROR_MAX * pages for key, (*_, pages) in expected.items())
+    crawlers = {row["client"] for row in rows if row["verdict"] == "crawler"}
+    assert crawlers == answers.crawlers()
+    told = consumed(bootstrap, "verdicts")
+    judged = {(row["client"], row["start"] // 1000) for row in rows if row["verdict"] != "normal"}
+    assert {(verdict["client"], verdict["start"]) for verdict in told} == judged
+
+
+def check_services(folder: Path, answers: Answers) -> None:
+    """Counts and percentiles of each window; and the bad spell of one service, which the generator has put there."""
+    rows = results(folder / "services")
+    columns = ("requests", "errors", "p50_ms", "p99_ms")
+    found = {(row["service"], row["start"]): tuple(row[name] for name in columns) for row in rows}
+    assert len(found) == len(rows) > 100
+    assert found == answers.services(600_000, over_by_ms=answers.watermark_ms(LATE_MS))
+    alerts = dataset.dataset(folder / "services" / "alerts").to_table().to_pylist()
+    told = [(alert["service"], alert["start"], alert["kind"]) for alert in alerts]
+    assert len(told) == len(set(told))
+    bad = {service for service, _, kind in told if kind == "slow"}
+    assert bad == {"web-2"}
+
+
+def consumed(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    """All values of a topic."""
+    found: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        async with Cluster(bootstrap) as cluster:
+            consumer = Consumer(cluster)
+            await consumer.assign(
+                {TopicPartition(topic, number): EARLIEST for number in await cluster.partitions(topic)}
+            )
+            ends = await consumer.ends()
+            while any(consumer.positions[partition] < end for partition, end in ends.items()):
+                found.extend(json.loads(record.value or b"{}") for record in await consumer.poll())
+
+    trio.run(main)
+    return found
