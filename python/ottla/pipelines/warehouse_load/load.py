@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +17,9 @@ from ottla.pipelines.tables import Position, Table, only_loader, open_table
 from ottla.pipelines.tables.arrow import merged
 from ottla.pipelines.tables.table import Format
 from ottla.pipelines.warehouse_load import tasks
+from ottla.spark.filters import Wanted
 from ottla.spark.options import parse
+from ottla.spark.places import place
 from ottla.spark.planning import Range
 
 if TYPE_CHECKING:
@@ -147,13 +149,8 @@ def _batch(spark: "SparkSession", config: Config, table: Table, loaded: Loaded, 
 
 def _there(config: Config) -> list[Range]:
     """All that the topics have now."""
-    resolve: Any
-    if config.source.path is not None:
-        from ottla.spark.directory import resolve
-    else:
-        from ottla.spark.brokers import resolve
-    found: list[Range] = resolve(parse(config.source.reading()))
-    return found
+    options = parse(config.source.reading())
+    return place(options).resolve(options, Wanted())
 
 
 def remaining(there: Sequence[Range], offsets: Mapping[TopicPartition, int], *, must_be_complete: bool) -> list[Range]:

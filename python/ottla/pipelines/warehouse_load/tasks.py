@@ -8,7 +8,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from ottla.pipelines.tables.table import DataFile
 from ottla.pipelines.warehouse_load.files import Files
 from ottla.spark.options import parse
+from ottla.spark.places import place
 from ottla.spark.planning import Range, plan
 
 if TYPE_CHECKING:
@@ -106,16 +107,11 @@ class Reader(DataSourceReader):
 
 def write(job: Job, number: int, ranges: Sequence[Range]) -> Iterator[tuple[DataFile, pa.Schema]]:
     """The work of one task: all of it, in order."""
-    read: Any
-    if "path" in job.reading:
-        from ottla.spark.directory import read
-    else:
-        from ottla.spark.brokers import read
     options = parse(job.reading)
     known = job.schema()
     files = Files(Path(job.location), prefix=job.prefix, epoch=job.epoch, task=number, compression=job.compression)
     for topic, of in groupby(ranges, key=lambda each: each.partition.topic):
-        for batch in read(options, list(of), RECORD_COLUMNS):
+        for batch in place(options).read(options, list(of), RECORD_COLUMNS):
             if not batch.num_rows:
                 continue
             shaped = batch
