@@ -88,6 +88,9 @@ pub enum LogError {
         given: i32,
         current: i32,
     },
+    /// What opening a log tells itself: the folder is to be listed again.
+    #[error("{0} held offsets beyond what an index can hold, and was split")]
+    Split(PathBuf),
     /// A follower got batches that do not continue its log.
     #[error("batches from offset {first} do not continue a log that ends at {end}")]
     UnexpectedOffset { first: i64, end: i64 },
@@ -101,6 +104,7 @@ impl LogError {
             | Self::Offline { .. }
             | Self::Closed(_)
             | Self::ReadOnly(_)
+            | Self::Split(_)
             | Self::Locked(_) => 56,
             Self::NotAPartition(_) => 42,
             Self::Corrupt { .. } => 2,

@@ -37,6 +37,7 @@ pub mod scan;
 pub mod segment;
 pub mod share;
 pub mod snapshots;
+mod split;
 pub mod staged;
 pub mod time_index;
 pub mod traffic;

@@ -64,11 +64,16 @@ impl Log {
             hints,
             mode,
         };
-        let log = match opening.open(hints.clean) {
-            // The marker lied, or a disk did.
-            Err(LogError::Corrupt { .. }) if hints.clean => opening.open(false),
-            other => other,
-        }?;
+        let mut clean = hints.clean;
+        let log = loop {
+            match opening.open(clean) {
+                // The marker lied, or a disk did.
+                Err(LogError::Corrupt { .. }) if clean => clean = false,
+                // Into parts that fit, so there is an end to it.
+                Err(LogError::Split(_)) => {}
+                other => break other?,
+            }
+        };
         log.future
             .store(is_future, std::sync::atomic::Ordering::Release);
         log.restore_cleaned_offset(hints.cleaned_offset);
@@ -232,44 +237,48 @@ impl Opening<'_> {
                 &self.home.cache,
             ));
         }
+        self.split_overflowed(&segments)?;
         Ok((segments, newest_snapshot, has_aborted))
     }
 
     /// Kafka's rules for what a crash leaves: `.deleted` and `.cleaned` go; a `.swap` takes its place, unless it is part of a split that was not
-    /// finished (there is a `.cleaned` at or before it); an index without a log goes.
+    /// finished (there is a `.cleaned` at or before it); an index without a log goes. The `.cleaned` go last: what else would say that a `.swap` does
+    /// not count, if this is interrupted too?
     fn tidy(&self, files: &mut BTreeMap<i64, Vec<(Kind, Suffix)>>) -> Result<()> {
         let first_cleaned = files
             .iter()
             .find(|(_, files)| files.iter().any(|(_, suffix)| *suffix == Suffix::Cleaned))
             .map(|(base_offset, _)| *base_offset);
-        let mut swapped = Vec::new();
+        let (mut swapped, mut cleaned, mut is_half_split) = (Vec::new(), Vec::new(), false);
+        let remove = |path: &Path| {
+            let removed = self.folder.storage.remove_file(path);
+            removed.context("remove", path)
+        };
         for (base_offset, files) in files.iter_mut() {
             let has_log = files.contains(&(Kind::Log, Suffix::None));
             for (kind, suffix) in std::mem::take(files) {
                 let path = self.folder.file(*base_offset, kind, suffix);
                 let is_index = !matches!(kind, Kind::Log | Kind::Snapshot);
-                let keep = match suffix {
-                    Suffix::None => has_log || !is_index,
-                    Suffix::Deleted | Suffix::Cleaned => false,
-                    Suffix::Swap => {
-                        if kind == Kind::Log
-                            && first_cleaned.is_none_or(|first| *base_offset < first)
-                        {
+                match suffix {
+                    Suffix::None if has_log || !is_index => files.push((kind, suffix)),
+                    Suffix::Cleaned => cleaned.push(path),
+                    Suffix::Swap if kind == Kind::Log => {
+                        if first_cleaned.is_none_or(|first| *base_offset < first) {
                             swapped.push(*base_offset);
-                            continue;
+                        } else {
+                            is_half_split = true;
+                            remove(&path)?;
                         }
-                        false
                     }
-                };
-                if keep {
-                    files.push((kind, suffix));
-                } else {
-                    self.folder
-                        .storage
-                        .remove_file(&path)
-                        .context("remove", &path)?;
+                    Suffix::None | Suffix::Deleted | Suffix::Swap => remove(&path)?,
                 }
             }
+        }
+        if is_half_split {
+            self.folder.sync()?;
+        }
+        for path in cleaned {
+            remove(&path)?;
         }
         for base_offset in swapped {
             self.finish_swap(base_offset, files)?;
@@ -278,8 +287,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Puts a compacted segment in the place of those that it was made of, in an order that a crash may interrupt anywhere: while the `.swap` is
-    /// there, the next opening does the same again.
+    /// Puts a compacted segment, or a part of a split one, in the place of those that it was made of, in an order that a crash may interrupt
+    /// anywhere: while the `.swap` is there, the next opening does the same again. Its name goes last, when its indexes are durable.
     fn finish_swap(
         &self,
         base_offset: i64,
@@ -291,9 +300,8 @@ impl Opening<'_> {
             storage.remove_file(&path).context("remove", &path)
         };
         let swap = self.folder.file(base_offset, Kind::Log, Suffix::Swap);
-        let log = self.folder.file(base_offset, Kind::Log, Suffix::None);
         let next = next_offset(storage, &swap)?.unwrap_or(base_offset);
-        // The segment that it replaces first: its indexes would point anywhere in the new one.
+        // The indexes of the segment that it replaces would point anywhere in the new one.
         let mut kept = Vec::new();
         for (kind, suffix) in files.remove(&base_offset).unwrap_or_default() {
             match kind {
@@ -311,27 +319,22 @@ impl Opening<'_> {
                 remove(base_offset, kind, suffix)?;
             }
         }
-        storage.rename(&swap, &log).context("rename", &swap)?;
-        kept.push((Kind::Log, Suffix::None));
-        files.insert(base_offset, kept);
-        let length = storage.metadata(&log).context("look at", &log)?.length;
-        let segment = Segment::open(
-            &self.folder,
-            base_offset,
-            length,
-            true,
-            now_ms(),
-            &self.home.cache,
-        );
+        let cache = &self.home.cache;
+        let segment = Segment::open_swap(&self.folder, base_offset, now_ms(), cache)?;
         let before = self.segments_before(base_offset, files)?;
         let mut recovered = self.producers_before(base_offset, &before)?;
         self.rebuild(&segment, &mut Some(&mut recovered), Damage::KEPT)?;
         // Recovery trusts the indexes of what was flushed.
         segment.sync_closed()?;
+        segment
+            .file
+            .set_suffix(Suffix::None)
+            .context("rename", &swap)?;
+        kept.push((Kind::Log, Suffix::None));
         if recovered.has_aborted {
-            let files = files.entry(base_offset).or_default();
-            files.push((Kind::TransactionIndex, Suffix::None));
+            kept.push((Kind::TransactionIndex, Suffix::None));
         }
+        files.insert(base_offset, kept);
         Ok(())
     }
 

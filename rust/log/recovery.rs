@@ -92,6 +92,7 @@ impl Opening<'_> {
                 is_kept: segments
                     .get(at + 1)
                     .is_some_and(|next| next.base_offset <= flushed_offset),
+                is_last: at + 1 == segments.len(),
             };
             let torn = self.rebuild(segment, &mut Some(recovered), damage)?;
             if torn {
@@ -188,6 +189,10 @@ impl Opening<'_> {
                 Ok(Some((located, bytes))) => {
                     let header = located.header;
                     if !rebuilt.take(position, &header, &self.config) {
+                        if damage.is_last && !fits(segment.base_offset, header.last_offset()) {
+                            // Perhaps no checkpoint says how far the log reaches.
+                            self.split_if_overflowed(segment, damage.flushed_offset)?;
+                        }
                         break position;
                     }
                     if let Some(recovered) = recovered {
@@ -221,13 +226,15 @@ impl Opening<'_> {
             segment.set_size_bytes(end);
         }
         rebuilt.close();
-        segment.offset_index.replace(&rebuilt.offsets)?;
-        segment.time_index.replace(&rebuilt.times)?;
         if let Some(recovered) = recovered {
             recovered.has_aborted |= !recovered.aborted.is_empty();
             segment.transaction_index.replace(&recovered.aborted)?;
+            // Nobody misses it. The others are missed until they are there: then it is too, whatever a power cut takes.
+            segment.transaction_index.sync()?;
             recovered.aborted.clear();
         }
+        segment.offset_index.replace(&rebuilt.offsets)?;
+        segment.time_index.replace(&rebuilt.times)?;
         segment.recovered(rebuilt.largest, rebuilt.first_ms, rebuilt.unindexed_bytes);
         Ok(is_torn)
     }
@@ -241,6 +248,8 @@ pub(super) struct Damage {
     pub flushed_offset: i64,
     /// Nothing is cut off before `flushed_offset`, even where no batch can be made out: the next segment begins before it, and is what counts.
     pub is_kept: bool,
+    /// No segment follows that says how far this one may reach.
+    pub is_last: bool,
 }
 
 impl Damage {
@@ -248,6 +257,7 @@ impl Damage {
     pub const KEPT: Self = Self {
         flushed_offset: i64::MAX,
         is_kept: true,
+        is_last: false,
     };
 }
 

@@ -125,6 +125,28 @@ impl Segment {
         Arc::new(Self::existing(folder, file, none, size_bytes, now_ms))
     }
 
+    /// A `.swap` that is about to take its place: its indexes have the names that they will keep.
+    pub fn open_swap(
+        folder: &Arc<Folder>,
+        base_offset: i64,
+        now_ms: i64,
+        cache: &Arc<FileCache>,
+    ) -> Result<Arc<Self>> {
+        let folder = Arc::clone(folder);
+        let (swap, cache) = (Suffix::Swap, Arc::clone(cache));
+        let file = SegmentFile::new(Arc::clone(&folder), base_offset, swap, true, cache);
+        let path = file.path();
+        let length = file.file().and_then(|file| file.length());
+        let size_bytes = length.context("look at", &path)?;
+        Ok(Arc::new(Self::existing(
+            folder,
+            file,
+            Suffix::None,
+            size_bytes,
+            now_ms,
+        )))
+    }
+
     /// Of files that exist, which are not looked at.
     fn existing(
         folder: Arc<Folder>,

@@ -37,6 +37,19 @@ def write(path: Path) -> None:
         log.append_many(["after the crash"] * 100, timestamp_ms=11_000_001, batch_bytes=500)
 
 
+def split(path: Path) -> None:
+    """A segment of an old broker whose offsets no index can hold, opened and so split in three."""
+    path.mkdir()
+    offsets = [base + at for base in (0, 1 << 31, 1 << 33) for at in range(30)]
+    one = batch(b"x" * 100)
+    content = b"".join(offset.to_bytes(8, "big") + one[8:] for offset in offsets)
+    (path / f"{0:020}.log").write_bytes(content)
+    with Log.open(path, mode="a", config=LogConfig(index_interval_bytes=500)) as log:
+        assert log.end_offset == offsets[-1] + 1
+        log.append("the next")
+    assert [int(file.stem) for file in sorted(path.glob("*.log"))] == [0, 1 << 31, 1 << 33]
+
+
 def dump(version: str, *arguments: str, of: list[Path]) -> str:
     """What dump-log prints; its complaints are on stderr."""
     command = [str(SCRIPT), "tool", version, "dump-log", *arguments, "--files", ",".join(map(str, of))]
@@ -54,13 +67,15 @@ def test_dump_log_accepts_every_file(tmp_path: Path, version: str) -> None:
     path = tmp_path / "orders-0"
     write(path)
     kinds = (".log", ".index", ".timeindex", ".snapshot")
-    files = sorted(file for file in path.iterdir() if file.suffix in kinds)
+    old = tmp_path / "old-0"
+    split(old)
+    files = sorted(file for file in (*path.iterdir(), *old.iterdir()) if file.suffix in kinds)
     assert {file.suffix for file in files} == set(kinds)
     deep = dump(version, "--deep-iteration", of=files)
     for complaint in ("Mismatch", "Non-consecutive", "Found ", "isvalid: false", "orrupt", "out of order", "not found"):
         assert complaint not in deep, deep[max(0, deep.index(complaint) - 500) :][:1500]
     with Log.open(path) as log:
-        assert deep.count("| offset: ") == log.end_offset - log.start_offset
+        assert deep.count("| offset: ") == log.end_offset - log.start_offset + 3 * 30 + 1
         assert deep.count("isvalid: true") > 50
     assert "producerId: 6 producerEpoch: 1" in deep
     indexes = [file for file in files if file.suffix in (".index", ".timeindex")]

@@ -1,7 +1,7 @@
 //! Faults on purpose: power cuts, torn and failing writes, bits that flip.
 //!
 //! [`model`] runs random steps against a list in memory; [`power`] takes the power away at every single change of the disk; [`tails`] cuts the
-//! last batch at every byte; [`directory`] does it to whole data directories, [`flips`] flips a bit in each kind of file, and in [`full`] a disk has no room. What random runs found is kept in [`found`].
+//! last batch at every byte; [`overflow`] opens what an old broker left; [`directory`] does it to whole data directories, [`flips`] flips a bit in each kind of file, and in [`full`] a disk has no room. What random runs found is kept in [`found`].
 //! Random choices come from a seed that a failing test prints: see [`seeds`].
 
 mod directory;
@@ -10,6 +10,7 @@ mod flips;
 mod found;
 mod full;
 mod model;
+mod overflow;
 mod power;
 mod rebuilt;
 pub mod seeds;
