@@ -6,6 +6,7 @@
 //!
 //! With mode `r` nothing is changed: what a live writer has not finished, or a crash has torn, is left out in memory only.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,6 +64,7 @@ impl Log {
             config,
             hints,
             mode,
+            is_split: Cell::new(false),
         };
         let mut clean = hints.clean;
         let log = loop {
@@ -113,6 +115,8 @@ pub(super) struct Opening<'a> {
     pub config: LogConfig,
     pub hints: Hints,
     pub mode: OpenMode,
+    /// A segment was split: so the log was compacted once.
+    pub is_split: Cell<bool>,
 }
 
 impl Opening<'_> {
@@ -380,6 +384,15 @@ impl Opening<'_> {
         } else {
             active.next_offset()?
         };
+        let flushed_offset = self.hints.recovery_point;
+        if flushed_offset > active.base_offset && flushed_offset != recovered.end_offset {
+            // A clean stop flushes everything: the last batch lies about where it ends.
+            return Err(LogError::Corrupt {
+                path: active.file.path(),
+                position: active.size_bytes(),
+                problem: format!("it ends at {}, not {flushed_offset}", recovered.end_offset),
+            });
+        }
         let (start, end) = (recovered.producers.end_offset, recovered.end_offset);
         if newest_snapshot.is_none() && end > start {
             // Kafka's rule for logs from before producer ids: a clean stop writes a snapshot, so there were none.

@@ -66,7 +66,9 @@ impl Opening<'_> {
                 ..
             } = self.hints;
             let unflushed = segment.base_offset > recovered.end_offset.max(recovery_point);
-            let is_gap = unflushed && at > first && !self.may_have_gaps();
+            // So much at once was never on its way to a disk.
+            let is_lost = fits(recovered.end_offset, segment.base_offset);
+            let is_gap = unflushed && is_lost && at > first && !self.may_have_gaps();
             // What is before the start was deleted: there a truncation may have left a gap, and nobody misses what the power took. But a marker may
             // be gone with it, so what was open before it counts no more.
             let is_deleted = segment.base_offset <= start_offset;
@@ -156,7 +158,7 @@ impl Opening<'_> {
 
     /// A log that was ever compacted keeps its gaps, even where `cleanup.policy` is another by now.
     fn may_have_gaps(&self) -> bool {
-        self.config.compact || self.hints.cleaned_offset.is_some()
+        self.config.compact || self.hints.cleaned_offset.is_some() || self.is_split.get()
     }
 
     /// Before anything of it is shown to anybody.
@@ -200,17 +202,13 @@ impl Opening<'_> {
                     }
                 }
                 Err(LogError::Corrupt { .. }) if rebuilt.next_offset < damage.flushed_offset => {
-                    match scan.next_header() {
-                        Ok(Some(located))
-                            if located.header.last_offset() < damage.flushed_offset
-                                && rebuilt.take(position, &located.header, &self.config) =>
-                        {
+                    match flushed_header(&mut scan, damage.flushed_offset)? {
+                        Some(header) if rebuilt.take(position, &header, &self.config) => {
                             if let Some(recovered) = recovered {
-                                recovered.skip(&located.header);
+                                recovered.skip(&header);
                             }
                         }
-                        Ok(_) | Err(LogError::Corrupt { .. }) => break position,
-                        Err(error) => return Err(error),
+                        _ => break position,
                     }
                 }
                 Err(LogError::Corrupt { .. }) => break position,
@@ -238,6 +236,32 @@ impl Opening<'_> {
         segment.recovered(rebuilt.largest, rebuilt.first_ms, rebuilt.unindexed_bytes);
         Ok(is_torn)
     }
+}
+
+/// The header of a damaged batch that ended before `flushed_offset`. Where it ended is what the next batch says, if its own number is wrong.
+fn flushed_header(scan: &mut Scan, flushed_offset: i64) -> Result<Option<BatchHeader>> {
+    let header_or_none = |located| match located {
+        Ok(located) => Ok(located),
+        Err(LogError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let Some(damaged) = header_or_none(scan.next_header())? else {
+        return Ok(None);
+    };
+    let mut header = damaged.header;
+    let is_last = scan.is_at_end();
+    let next = header_or_none(scan.peek())?.map(|next| next.header.base_offset);
+    let end_offset = next
+        .filter(|next| *next > header.base_offset)
+        .map_or(flushed_offset, |next| next.min(flushed_offset));
+    if header.base_offset >= end_offset {
+        return Ok(None);
+    }
+    if header.last_offset() >= end_offset || is_last {
+        // Offsets that were given are not given again.
+        header.last_offset_delta = (end_offset - 1 - header.base_offset) as i32;
+    }
+    Ok(Some(header))
 }
 
 /// What is to become of batches that are not whole. A write that the power interrupted is cut off. But what is before the recovery point was

@@ -104,6 +104,11 @@ impl Scan {
         self.position
     }
 
+    /// Whether nothing is left.
+    pub fn is_at_end(&self) -> bool {
+        self.position >= self.end
+    }
+
     #[cold]
     fn corrupt(&self, problem: impl Into<String>) -> LogError {
         LogError::Corrupt {
@@ -141,14 +146,15 @@ impl Scan {
         Ok(Some(&self.buffer[start..start + length]))
     }
 
-    fn peek(&mut self) -> Result<Option<Located>> {
+    /// The next batch's header, without going on.
+    pub fn peek(&mut self) -> Result<Option<Located>> {
         if self.position >= self.end {
             return Ok(None);
         }
         // A message of an old format may be shorter than a batch header.
         let left = self.end - self.position;
         let header = match self.fill(left.min(HEADER_BYTES as u64) as usize)? {
-            Some(bytes) => BatchHeader::parse(bytes),
+            Some(bytes) => BatchHeader::read(bytes),
             None => return Err(self.corrupt("the file ended while it was read")),
         };
         if left < HEADER_BYTES as u64
@@ -169,7 +175,7 @@ impl Scan {
         }))
     }
 
-    /// The next batch's header; its checksum is not checked.
+    /// The next batch's header, in which anything may be damaged that does not end the walk: its checksum is not checked.
     pub fn next_header(&mut self) -> Result<Option<Located>> {
         let located = self.peek()?;
         if let Some(located) = &located {
@@ -185,7 +191,9 @@ impl Scan {
         };
         let size = located.header.size_bytes();
         let checked = match self.fill(size)? {
-            Some(bytes) => check_crc(bytes, &located.header).map_err(|error| error.to_string()),
+            Some(bytes) => check_crc(bytes, &located.header)
+                .and_then(|()| located.header.check())
+                .map_err(|error| error.to_string()),
             None => Err("the file ended while it was read".to_owned()),
         };
         if let Err(problem) = checked {

@@ -456,6 +456,9 @@ impl Segment {
             is_named = false;
             match batch {
                 Some(batch) if batch.header.last_offset() < offset => {}
+                // It reaches into the next one: no whole batch does, and the next one has the offset.
+                Some(batch)
+                    if batch.header.base_offset < offset && begins_by(&mut scan, offset)? => {}
                 found => return Ok(found),
             }
         }
@@ -645,6 +648,15 @@ impl Segment {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether another batch follows, and begins at `offset` or before.
+fn begins_by(scan: &mut Scan, offset: i64) -> Result<bool> {
+    match scan.peek() {
+        Ok(next) => Ok(next.is_some_and(|next| next.header.base_offset <= offset)),
+        Err(LogError::Corrupt { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -58,6 +58,7 @@ impl Opening<'_> {
             return Ok(());
         }
         self.split(segment, &parts)?;
+        self.is_split.set(true);
         Err(LogError::Split(segment.file.path()))
     }
 

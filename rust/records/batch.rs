@@ -87,6 +87,14 @@ impl BatchHeader {
     /// Checked: batch_length covers a header, the magic is known, last_offset_delta and record_count are not negative. The
     /// checksum is not checked here (see [`check_crc`]).
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        let header = Self::read(bytes)?;
+        header.check()?;
+        Ok(header)
+    }
+
+    /// The same for a batch that was stored once, and may have been damaged since. Only what is needed to know where the next one starts is
+    /// checked: anything else is for the checksum to tell, and hides no batch behind it.
+    pub fn read(bytes: &[u8]) -> Result<Self, RecordError> {
         let size = batch_size(bytes)?;
         if (bytes[MAGIC] as i8) < MAGIC_V2 {
             return message_set::header(bytes, size);
@@ -94,7 +102,7 @@ impl BatchHeader {
         let Some(fixed) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(incomplete("batch header", HEADER_BYTES, bytes.len()));
         };
-        let header = BatchHeader {
+        Ok(BatchHeader {
             base_offset: i64::from_be_bytes(field(fixed, BASE_OFFSET)),
             batch_length: i32::from_be_bytes(field(fixed, BATCH_LENGTH)),
             leader_epoch: i32::from_be_bytes(field(fixed, LEADER_EPOCH)),
@@ -108,20 +116,24 @@ impl BatchHeader {
             producer_epoch: i16::from_be_bytes(field(fixed, PRODUCER_EPOCH)),
             base_sequence: i32::from_be_bytes(field(fixed, BASE_SEQUENCE)),
             record_count: i32::from_be_bytes(field(fixed, RECORD_COUNT)),
-        };
-        if header.last_offset_delta < 0 {
-            let problem = format!("{} is negative", header.last_offset_delta);
+        })
+    }
+
+    /// What no batch has, whoever wrote it.
+    pub fn check(&self) -> Result<(), RecordError> {
+        if self.last_offset_delta < 0 {
+            let problem = format!("{} is negative", self.last_offset_delta);
             return Err(RecordError::invalid(
                 "last_offset_delta",
                 LAST_OFFSET_DELTA,
                 problem,
             ));
         }
-        if header.record_count < 0 {
-            let problem = format!("{} is negative", header.record_count);
+        if self.record_count < 0 {
+            let problem = format!("{} is negative", self.record_count);
             return Err(RecordError::invalid("record_count", RECORD_COUNT, problem));
         }
-        Ok(header)
+        Ok(())
     }
 
     /// Writes the header over the first [`HEADER_BYTES`] of `batch`, as it is (no field is computed).
@@ -152,10 +164,10 @@ impl BatchHeader {
         LOG_OVERHEAD_BYTES + self.batch_length as usize
     }
 
-    /// The offset of the last record (of the last that was there before compaction).
+    /// The offset of the last record (of the last that was there before compaction). Of a damaged header never one before the first.
     pub fn last_offset(&self) -> i64 {
         self.base_offset
-            .wrapping_add(i64::from(self.last_offset_delta))
+            .wrapping_add(i64::from(self.last_offset_delta.max(0)))
     }
 
     /// A message of format 0 or 1.

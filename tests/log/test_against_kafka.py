@@ -46,7 +46,6 @@ def split(path: Path) -> None:
     (path / f"{0:020}.log").write_bytes(content)
     with Log.open(path, mode="a", config=LogConfig(index_interval_bytes=500)) as log:
         assert log.end_offset == offsets[-1] + 1
-        log.append("the next")
     assert [int(file.stem) for file in sorted(path.glob("*.log"))] == [0, 1 << 31, 1 << 33]
 
 
@@ -75,7 +74,7 @@ def test_dump_log_accepts_every_file(tmp_path: Path, version: str) -> None:
     for complaint in ("Mismatch", "Non-consecutive", "Found ", "isvalid: false", "orrupt", "out of order", "not found"):
         assert complaint not in deep, deep[max(0, deep.index(complaint) - 500) :][:1500]
     with Log.open(path) as log:
-        assert deep.count("| offset: ") == log.end_offset - log.start_offset + 3 * 30 + 1
+        assert deep.count("| offset: ") == log.end_offset - log.start_offset + 3 * 30
         assert deep.count("isvalid: true") > 50
     assert "producerId: 6 producerEpoch: 1" in deep
     indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
