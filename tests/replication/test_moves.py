@@ -206,6 +206,11 @@ class Epochs:
         (Epochs(5, (0, 0), (2, 3)), Epochs(9, (0, 0), (1, 3)), False),
         (Epochs(5, (0, 0)), Epochs(4, (0, 0)), False),
         (Epochs(5), Epochs(5), False),
+        # Recovered after compaction, which took the first records of the epoch: one of them, or both.
+        (Epochs(5, (0, 0)), Epochs(5, (0, 3)), True),
+        (Epochs(5, (0, 3)), Epochs(9, (0, 0)), True),
+        (Epochs(5, (0, 0), (2, 3)), Epochs(9, (2, 4)), True),
+        (Epochs(5, (0, 0), (2, 3)), Epochs(9, (0, 2)), False),
         (Epochs(0), Epochs(5), True),
         (Epochs(5, (0, 0), (2, 3)), Epochs(9, (2, 3)), True),  # its first records are deleted
     ],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, OffsetOutOfRange
 from ottla.logs import of_partition
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Moves:
                 copied = await trio.to_thread.run_sync(current.copy_to, future, piece_bytes)
                 if copied < piece_bytes and await self._replicas.replace_with_future(key):
                     return
+            except OffsetOutOfRange:
+                continue  # records were deleted meanwhile: the next piece begins behind them
             except KafkaError as error:
                 if self._logs.futures.get(key) is future and not self._replicas.check_directories():
                     logger.error(
@@ -101,10 +103,13 @@ class Moves:
 
 
 def is_beginning_of(log: Log, other: Log) -> bool:
-    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows."""
+    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows.
+
+    One leader wrote each epoch, so logs that have the same epoch at an offset are the same up to there. Where an epoch
+    begins says nothing: deletion, and recovery of a compacted log, put it at the first record that is left.
+    """
     end = log.end_offset
-    epochs = [(epoch, start) for epoch, start in log.leader_epochs if start < end]
-    others = [(epoch, start) for epoch, start in other.leader_epochs if start < end]
     if end == log.start_offset:
         return True
-    return end <= other.end_offset and bool(epochs) and epochs[-1] in others and len(others) <= len(epochs)
+    epochs, others = ([epoch for epoch, start in one.leader_epochs if start < end] for one in (log, other))
+    return end <= other.end_offset and bool(epochs) and epochs[-1:] == others[-1:]
