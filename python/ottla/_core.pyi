@@ -661,10 +661,22 @@ class Hub:
     # From now on requests are measured.
     def measure(self) -> None: ...
     # API key (-1: Fetch of consumers, -2: of followers), requests by version; then how often and the quantiles 0.5,
-    # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds and of sizes in bytes.
+    # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds, of sizes in bytes and of throttle times in milliseconds;
+    # then how often which error code stood in an answer, 0 too.
     def measured(
         self,
-    ) -> list[tuple[int, list[tuple[int, int]], tuple[int, list[float]], tuple[int, list[float]]]]: ...
+    ) -> list[
+        tuple[
+            int,
+            list[tuple[int, int]],
+            tuple[int, list[float]],
+            tuple[int, list[float]],
+            tuple[int, list[float]],
+            list[tuple[int, int]],
+        ]
+    ]: ...
+    # Counts the error codes of an answer to this API that was not made by reply_produce or reply_fetch.
+    def note_errors(self, key: int, codes: list[int]) -> None: ...
     # How long it has been measured, and for how much of that turns ran.
     @property
     def busy_us(self) -> tuple[int, int]: ...

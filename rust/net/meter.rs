@@ -102,6 +102,10 @@ pub struct Api {
     /// From the request's start to its answer, in microseconds.
     pub time_us: Histogram,
     pub bytes: Histogram,
+    /// For how long connections were muted with the answer; 0 where they were not.
+    pub throttle_ms: Histogram,
+    /// How often each error code stood in answers, 0 too; they are few.
+    pub errors: Vec<(i16, u64)>,
 }
 
 pub struct Meter {
@@ -111,6 +115,8 @@ pub struct Meter {
     /// How long turns took, in microseconds.
     busy_us: u64,
     turn_began_us: u64,
+    /// Which Fetch was answered last.
+    last_fetch: i16,
 }
 
 impl Default for Meter {
@@ -120,6 +126,7 @@ impl Default for Meter {
             apis: Vec::new(),
             busy_us: 0,
             turn_began_us: 0,
+            last_fetch: FETCH_CONSUMER,
         }
     }
 }
@@ -160,8 +167,33 @@ impl Meter {
                 FETCH_CONSUMER
             };
             self.record(which, version, now_us, started_us, bytes);
+            self.last_fetch = which;
         }
         self.record(key, version, now_us, started_us, bytes);
+    }
+
+    /// What was answered just now mutes its connection for so long; 0 for not at all.
+    pub fn throttled(&mut self, key: i16, ms: u32) {
+        let now_us = self.now_us();
+        let fetch = (key == FETCH).then_some(self.last_fetch);
+        for key in fetch.into_iter().chain([key]) {
+            if let Some(api) = self.api(key, now_us) {
+                api.throttle_ms.record(u64::from(ms), now_us);
+            }
+        }
+    }
+
+    /// An answer had these error codes.
+    pub fn noted(&mut self, key: i16, codes: impl Iterator<Item = i16>) {
+        let now_us = self.now_us();
+        if let Some(api) = self.api(key, now_us) {
+            for code in codes {
+                match api.errors.iter_mut().find(|(known, _)| *known == code) {
+                    Some((_, count)) => *count += 1,
+                    None => api.errors.push((code, 1)),
+                }
+            }
+        }
     }
 
     fn record(&mut self, key: i16, version: i16, now_us: u64, started_us: u64, bytes: usize) {
@@ -189,6 +221,8 @@ impl Meter {
                 versions: Vec::new(),
                 time_us: Histogram::new(now_us),
                 bytes: Histogram::new(now_us),
+                throttle_ms: Histogram::new(now_us),
+                errors: Vec::new(),
             })
         });
         Some(api)
@@ -249,5 +283,26 @@ mod tests {
             .map(|(key, api)| (key, api.time_us.count, api.versions.iter().sum::<u64>()))
             .collect();
         assert_eq!(seen, [(-2, 1, 1), (-1, 1, 1), (1, 2, 2), (3, 1, 1)]);
+    }
+    #[test]
+    fn errors_and_throttle_times_by_api() {
+        let mut meter = Meter::default();
+        meter.answered(FETCH, 11, false, 1, 100);
+        meter.throttled(FETCH, 0);
+        meter.noted(FETCH, [0, 3, 0].into_iter());
+        meter.noted(3, [0].into_iter());
+        let seen: Vec<_> = meter
+            .apis()
+            .map(|(key, api)| (key, api.throttle_ms.count, api.errors.clone()))
+            .collect();
+        let errors = vec![(0, 2), (3, 1)];
+        assert_eq!(
+            seen,
+            [
+                (FETCH_CONSUMER, 1, vec![]),
+                (FETCH, 1, errors),
+                (3, 0, vec![(0, 1)])
+            ]
+        );
     }
 }

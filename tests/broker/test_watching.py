@@ -19,6 +19,7 @@ from ottla.broker.watching.watch import watched
 from ottla.config import BrokerConfig
 from ottla.metrics.families import FAMILIES, PARTITIONS
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from tests.broker.conftest import Client, batch, connect
 from tests.coordination.proxy import LossyProxy
 from tests.peers.ottla import Broker, Brokers
@@ -184,6 +185,43 @@ def test_requests_are_counted_by_api_with_their_times(served: tuple[Broker, int]
     assert quantiles[0] > 0
     assert (seen(f"{metrics}requestbytes", request="Produce", quantile="0.99") or 0) > 1000
     assert 0 <= (seen("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") or -1) <= 1
+
+
+def test_errors_are_counted_by_api_and_code(served: tuple[Broker, int], client: Client) -> None:
+    _, port = served
+    client.create("wrong")
+    before = scrape(port)
+    client.produce("wrong", batch(b"x"))
+    client.produce("nowhere", batch(b"x"))
+    client.fetch("wrong", version=11)
+    client.fetch("wrong", 99, version=11)
+    topics = [MetadataRequestTopic(name=name) for name in ("wrong", "no-such")]
+    client.call(METADATA, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+    seen = scrape(port)
+
+    def grown(request: str, error: str) -> float:
+        name = "kafka_network_requestmetrics_errors_total"
+        return (seen(name, request=request, error=error) or 0) - (before(name, request=request, error=error) or 0)
+
+    assert (grown("Produce", "NONE"), grown("Produce", "UNKNOWN_TOPIC_OR_PARTITION")) == (1, 1)
+    # A Fetch has a code of its own beside its partitions'.
+    assert (grown("Fetch", "NONE"), grown("Fetch", "OFFSET_OUT_OF_RANGE")) == (3, 1)
+    assert (grown("Metadata", "NONE"), grown("Metadata", "UNKNOWN_TOPIC_OR_PARTITION")) == (1, 1)
+
+
+def test_throttle_times_are_told(brokers: Brokers) -> None:
+    port = free_port()
+    broker = brokers(settings={"metrics.listener": f"127.0.0.1:{port}", "quota.producer.default": 1000})
+    with connect(broker) as client:
+        client.create("slow")
+        answer = client.produce("slow", batch(b"x" * 50_000))
+    seen = scrape(port)
+    name = "kafka_network_requestmetrics_throttletimems"
+    told = seen(name, request="Produce", quantile="0.99") or 0
+    assert told == pytest.approx(answer.throttle_time_ms, rel=0.05)
+    assert answer.throttle_time_ms > 0
+    assert seen(f"{name}_count_total", request="Produce") == 1
+    assert seen(name, request="CreateTopics", quantile="0.99") == 0
 
 
 def test_what_waits_is_told(served: tuple[Broker, int], client: Client) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -38,9 +39,11 @@ from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 from ottla.replication.turn import Turn
+from ottla.wire.error_codes import error_codes
+from ottla.wire.schema import Api, Message
 
 if TYPE_CHECKING:
-    from ottla._core import Request
+    from ottla._core import Hub, Request
 
 #: How long a starting broker waits to be told of the partitions that it has.
 READY_SECONDS = 30.0
@@ -49,6 +52,11 @@ READY_SECONDS = 30.0
 SILENCE_SECONDS = 10.0
 #: How long a stopping broker waits for the answers to what it has read.
 DRAIN_SECONDS = 5.0
+
+
+def _note_errors(hub: Hub, key: int, message: Message) -> None:
+    if codes := error_codes(message):
+        hub.note_errors(key, codes)
 
 
 class Broker:
@@ -64,6 +72,7 @@ class Broker:
         self.server = Server(_hub(settings.config))
         if settings.config.get_str("metrics.listener"):
             self.server.hub.measure()
+            Api.told = partial(_note_errors, self.server.hub)
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)

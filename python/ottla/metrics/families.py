@@ -73,6 +73,21 @@ SIZE: Final = Family(
 SIZE_COUNT: Final = Family(
     "kafka_network_requestmetrics_requestbytes_count_total", COUNTER, _REQUEST, "Requests whose size was measured."
 )
+THROTTLE: Final = Family(
+    "kafka_network_requestmetrics_throttletimems",
+    GAUGE,
+    _QUANTILES,
+    "Milliseconds for which connections were muted with the answer, over the last five to ten minutes.",
+)
+THROTTLE_COUNT: Final = Family(
+    "kafka_network_requestmetrics_throttletimems_count_total", COUNTER, _REQUEST, "Requests that could be throttled."
+)
+ERRORS: Final = Family(
+    "kafka_network_requestmetrics_errors_total",
+    COUNTER,
+    ("error", "request"),
+    "Error codes in answers and in their rows; NONE is one of them.",
+)
 HANDLER_IDLE: Final = Family(
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
     GAUGE,
@@ -235,6 +250,9 @@ FAMILIES: Final = (
     TIME_COUNT,
     SIZE,
     SIZE_COUNT,
+    THROTTLE,
+    THROTTLE_COUNT,
+    ERRORS,
     HANDLER_IDLE,
     NETWORK_IDLE,
     MEMORY_USED,

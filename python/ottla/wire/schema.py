@@ -16,11 +16,13 @@ classes. Then the classes become a native schema (rust/wire/schema.rs), which Ru
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Generic,
     NamedTuple,
     TypeVar,
@@ -161,6 +163,9 @@ class Api(Generic[Request, Response]):
     message, both with the field's name; either raises LocalProtocolError for a version that is not in `versions`.
     """
 
+    #: Told the key and the message of each response that is encoded; for whoever counts them.
+    told: ClassVar[Callable[[int, Message], None] | None] = None
+
     def __init__(
         self,
         key: int,
@@ -204,6 +209,8 @@ class Api(Generic[Request, Response]):
 
     def encode_response(self, version: int, message: Response) -> bytes:
         """The response's body."""
+        if (told := Api.told) is not None:
+            told(self.key, message)
         return self._response.encode(version, message)
 
     def decode_response(self, version: int, buffer: Buffer, start: int = 0) -> Response:

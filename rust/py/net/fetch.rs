@@ -156,12 +156,12 @@ fn records(given: &Bound<'_, PyAny>) -> PyResult<RecordData> {
 /// NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
 const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
 
-/// The answer in pieces.
+/// The answer in pieces. Where there is a list for its error codes, requests are measured.
 pub fn encode(
     asked: &Asked,
     given: &Bound<'_, PyList>,
     head: ResponseHead,
-    is_measured: bool,
+    codes: Option<&mut Vec<i16>>,
 ) -> PyResult<Vec<Piece>> {
     let given = given
         .iter()
@@ -195,7 +195,8 @@ pub fn encode(
             })
         })
         .collect::<PyResult<Vec<_>>>()?;
-    if is_measured {
+    if let Some(codes) = codes {
+        codes.extend(partitions.iter().map(|one| one.error_code));
         traffic::note(partitions.iter().map(|one| one.topic), |index, row| {
             let one = &partitions[index];
             row.add(Count::FetchRequests, 1);

@@ -240,9 +240,18 @@ impl Hub {
                 let versions = (0..).zip(api.versions.iter().copied());
                 let versions = versions.filter(|(_, count)| *count > 0).collect();
                 let times = table(&mut api.time_us);
-                (key, versions, times, table(&mut api.bytes))
+                let sizes = table(&mut api.bytes);
+                let throttles = table(&mut api.throttle_ms);
+                (key, versions, times, sizes, throttles, api.errors.clone())
             })
             .collect()
+    }
+
+    /// Counts the error codes of an answer that was made outside.
+    fn note_errors(&self, key: i16, codes: Vec<i16>) {
+        if let Some(meter) = &mut self.hub.lock().meter {
+            meter.noted(key, codes.into_iter());
+        }
     }
 
     #[getter]
@@ -259,8 +268,15 @@ impl Hub {
 
 /// How often, and the values at the quantiles.
 type Distribution = (u64, Vec<f64>);
-/// Key, requests by version, then times and sizes.
-type Measured = (i16, Vec<(usize, u64)>, Distribution, Distribution);
+/// Key, requests by version, then times, sizes and throttle times, then how often there was which error.
+type Measured = (
+    i16,
+    Vec<(usize, u64)>,
+    Distribution,
+    Distribution,
+    Distribution,
+    Vec<(i16, u64)>,
+);
 
 /// Neither may be nothing: both divide.
 fn window(samples: usize, size_ms: u64) -> Window {

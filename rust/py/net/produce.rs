@@ -209,6 +209,10 @@ impl Results {
         Ok(Self(results.collect::<PyResult<_>>()?))
     }
 
+    pub fn codes(&self) -> impl Iterator<Item = i16> {
+        self.0.iter().map(|result| result.error_code)
+    }
+
     /// Appends the body of the answer.
     pub fn encode(&self, asked: &Asked, api_version: i16, throttle_ms: i32, to: &mut Vec<u8>) {
         let results: Vec<PartitionResult<'_>> = asked

@@ -91,6 +91,20 @@ impl Request {
         if throttle_ms > 0 {
             hub.mute(self.ticket, throttle_ms);
         }
+        if self.is_measured()
+            && let Some(meter) = &mut hub.meter
+        {
+            meter.throttled(self.ticket.api_key, throttle_ms);
+        }
+    }
+
+    /// The error codes of the answer.
+    fn noted(&self, hub: &mut crate::net::hub::Hub<Outcome>, codes: impl Iterator<Item = i16>) {
+        if self.is_measured()
+            && let Some(meter) = &mut hub.meter
+        {
+            meter.noted(self.ticket.api_key, codes);
+        }
     }
 
     /// Whether somebody wants to know what requests cost.
@@ -242,6 +256,7 @@ impl Request {
         }
         let write = |to: &mut Vec<u8>| results.encode(asked, version, throttle_time_ms, to);
         let mut hub = self.hub.lock();
+        self.noted(&mut hub, results.codes());
         hub.reply(self.ticket, write, Vec::new());
         self.muted(&mut hub, throttle_ms);
         Ok(())
@@ -277,7 +292,8 @@ impl Request {
             error_code,
             session_id,
         };
-        let mut pieces = fetch::encode(asked, partitions, head, self.is_measured())?
+        let mut codes = self.is_measured().then(|| vec![error_code]);
+        let mut pieces = fetch::encode(asked, partitions, head, codes.as_mut())?
             .into_iter()
             .peekable();
         let first = match pieces.next_if(|piece| matches!(piece, Piece::Bytes(_))) {
@@ -287,6 +303,7 @@ impl Request {
         self.answered();
         let write = |to: &mut Vec<u8>| to.extend_from_slice(&first);
         let mut hub = self.hub.lock();
+        self.noted(&mut hub, codes.into_iter().flatten());
         hub.reply(self.ticket, write, pieces.collect());
         self.muted(&mut hub, u32::try_from(throttle_ms).unwrap_or(0));
         Ok(())

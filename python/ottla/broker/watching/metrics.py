@@ -12,7 +12,7 @@ from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ottla import wire
+from ottla import errors, wire
 from ottla._core import topic_traffic
 from ottla.metrics import families as f
 from ottla.metrics.exposition import Labels, labelled
@@ -102,21 +102,33 @@ def _traffic() -> Iterator[Told]:
 
 
 def _requests(broker: Broker) -> Iterator[Told]:
-    measured = [
-        (_api_name(key), versions, times, sizes) for key, versions, times, sizes in broker.server.hub.measured()
-    ]
+    measured = [(_api_name(row[0]), *row[1:]) for row in broker.server.hub.measured()]
     yield (
         f.REQUESTS,
         (
             ({"request": name, "version": str(number)}, count)
-            for name, versions, _, _ in measured
+            for name, versions, *_ in measured
             for number, count in versions
         ),
     )
-    yield f.TIME, (row for name, _, times, _ in measured for row in _quantiles(name, times[1], 1000))
-    yield f.TIME_COUNT, (({"request": name}, times[0]) for name, _, times, _ in measured)
-    yield f.SIZE, (row for name, _, _, sizes in measured for row in _quantiles(name, sizes[1], 1))
-    yield f.SIZE_COUNT, (({"request": name}, sizes[0]) for name, _, _, sizes in measured)
+    yield from _distributions(f.TIME, f.TIME_COUNT, [(row[0], row[2]) for row in measured], 1000)
+    yield from _distributions(f.SIZE, f.SIZE_COUNT, [(row[0], row[3]) for row in measured], 1)
+    yield from _distributions(f.THROTTLE, f.THROTTLE_COUNT, [(row[0], row[4]) for row in measured], 1)
+    yield (
+        f.ERRORS,
+        (({"error": _error_name(code), "request": row[0]}, count) for row in measured for code, count in row[5]),
+    )
+
+
+def _distributions(
+    quantiles: Family, count: Family, by_name: list[tuple[str, tuple[int, list[float]]]], divisor: int
+) -> Iterator[Told]:
+    yield quantiles, (row for name, (_, values) in by_name for row in _quantiles(name, values, divisor))
+    yield count, (({"request": name}, number) for name, (number, _) in by_name)
+
+
+def _error_name(code: int) -> str:
+    return errors.BY_CODE[code].name if code in errors.BY_CODE else str(code) if code else "NONE"
 
 
 def _api_name(key: int) -> str:
