@@ -72,7 +72,11 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
     if session.parked is not None:
         # Whoever goes on without waiting for its answer gets that first.
         session.parked.expire()
-    session.update(fetch.partitions, fetch.forgotten)
+    asked = fetch.partitions
+    entries = session.entries
+    if len(asked) == 1 == len(entries) and asked[0][:2] in entries and not fetch.forgotten and broker.quotas is None:
+        return _handle_one(broker, request, fetch, session, read)
+    session.update(asked, fetch.forgotten)
     if not session.entries:
         sessions.remove(session.id)
         return request.reply_fetch([])
@@ -84,6 +88,27 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
     if size >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due:
         return _answer(broker, request, fetch, session, live, rows)
     return _Parked(broker, request, fetch, session, read, size).park(live, rows)
+
+
+def _handle_one(broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read) -> None:
+    """A session's only partition is named, which is what a consumer of one partition does that gets records: read and
+    answered as without a session, since the request knows the partition by its place. Nothing rests here; what is
+    gone through for each request weighs more than what it does, because little of it is in the processor's caches.
+    """
+    asked = fetch.partitions
+    (entry,) = session.entries.values()
+    entry.asked = asked[0]
+    session.live[entry.key] = entry
+    if session.is_stale(now_ms := _now_ms()):
+        broker.fetch_sessions.touch(session, now_ms)
+    session.epoch = next_epoch(session.epoch)
+    rows, size, is_due = read(broker, request, fetch, asked)
+    if size < fetch.min_bytes and fetch.max_wait_ms > 0 and not is_due:
+        return _Parked(broker, request, fetch, session, read, size).park([entry], rows)
+    ((_, error, high_watermark, _, log_start, _, _, info, diverging),) = rows
+    has_more = (info is not None and info.length > 0) or diverging is not None
+    must = entry.takes(error, high_watermark, log_start, has_more)
+    return request.reply_fetch(rows if must else [], session_id=session.id)
 
 
 def _answer(

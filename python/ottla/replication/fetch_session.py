@@ -36,6 +36,8 @@ EPOCH_MAX: Final = 2**31 - 1
 #: A session that was not used for so long may give way to any new one; one that has lived for so long to a larger one.
 EVICTION_MS: Final = 120_000
 LOOK_UP_MS: Final = 1_000
+#: How often the use of a busy session is noted at least.
+USED_MS: Final = 1_000
 #: Of all sessions together, about 450 bytes each: what a client names is remembered whether it exists or not.
 PARTITIONS_MAX: Final = 500_000
 
@@ -155,6 +157,10 @@ class FetchSession:
                 entry.forget()
                 entry.session = None
             live.pop(key, None)
+
+    def is_stale(self, now_ms: int) -> bool:
+        """Whether its use is to be noted again: once in a while is enough, beside what decides who gives way."""
+        return now_ms - self.used_ms > USED_MS
 
     def told(self, entry: CachedPartition) -> None:
         """The answer names this partition: it stands behind all others next time."""
