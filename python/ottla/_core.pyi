@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, final
+from typing import Any, Self, TypeAlias, final
 
 from typing_extensions import Buffer
 
@@ -83,6 +83,42 @@ class BatchBuilder:
     def size_bytes(self) -> int: ...
     def finish(self, *, base_offset: int | None = None, base_sequence: int | None = None) -> bytes: ...
     def clear(self) -> None: ...
+
+_Binary: TypeAlias = tuple[Buffer | None, Buffer | None, Buffer | None, int]
+_Fixed: TypeAlias = tuple[Buffer | None, Buffer | None, int]
+_Lists: TypeAlias = tuple[Buffer | None, Buffer | None, int, _Binary, _Binary, int]
+
+@final
+class RowEncoder:
+    def __new__(
+        cls,
+        *,
+        compression: str = "none",
+        level: int | None = None,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        transactional: bool = False,
+        batch_bytes: int,
+        record_bytes_max: int,
+        memory_bytes: int,
+        seed: int = 0,
+    ) -> Self: ...
+    def add_topic(self, name: str, partition_count: int) -> None: ...
+    def append(
+        self,
+        rows: int,
+        start: int,
+        *,
+        now_ms: int,
+        topic: str | _Binary,
+        value: _Binary,
+        key: _Binary | None = None,
+        partition: _Fixed | None = None,
+        headers: _Lists | None = None,
+        timestamp: _Fixed | None = None,
+    ) -> tuple[int, str | None]: ...
+    def flush(self) -> None: ...
+    def take(self) -> list[tuple[str, int, int, bytes]]: ...
 
 @final
 class BatchInfo:

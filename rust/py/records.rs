@@ -7,6 +7,7 @@ mod format_07;
 mod memory;
 mod messages;
 mod reader;
+mod rows;
 
 pub use reader::BatchInfo;
 
@@ -113,6 +114,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::BatchInfo>()?;
     module.add_class::<reader::Record>()?;
     module.add_class::<reader::RecordReader>()?;
+    module.add_class::<rows::RowEncoder>()?;
     messages::register(module)?;
     format_07::register(module)?;
     module.add_function(wrap_pyfunction!(crc32c, module)?)?;

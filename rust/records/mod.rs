@@ -6,6 +6,7 @@
 //! * `validate`: what a broker checks before it takes a batch; `scratch`: the memory for records that are unpacked.
 //! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
 //! * `columns`: many records into Arrow-shaped `chunk`s, with what a consumer must not see left out (`aborted`).
+//! * `rows`: a table's rows into batches, with the partition of each.
 //! * `rewrite`: batches with fewer records than they had.
 //! * `walk`, `varint`: one record, read where it lies.
 //! * `error`: what is wrong, in which field, where.
@@ -26,6 +27,7 @@ pub mod format_07;
 pub mod message_builder;
 pub mod message_set;
 pub mod rewrite;
+pub mod rows;
 pub mod scratch;
 pub mod validate;
 pub mod varint;

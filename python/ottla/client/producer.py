@@ -45,9 +45,9 @@ class _Batch:
 
     __slots__ = ("born", "builder", "bytes", "data", "partition", "records")
 
-    def __init__(self, partition: TopicPartition, builder: _core.BatchBuilder) -> None:
+    def __init__(self, partition: TopicPartition, builder: _core.BatchBuilder | None) -> None:
         self.partition = partition
-        self.builder: _core.BatchBuilder | None = builder
+        self.builder = builder
         self.born = trio.current_time()
         self.records = 0
         self.bytes = 0
@@ -154,6 +154,23 @@ class Producer:
         self._sends += 1
         if self._sends % SENDS_PER_CHECKPOINT == 0:
             await trio.lowlevel.checkpoint()
+
+    async def send_batch(self, partition: TopicPartition, data: bytes, records: int) -> None:
+        """Takes a whole batch of the current format, encoded and with whatever sequence it needs; waits only while
+        `memory_bytes` are on their way. Not for partitions that `send` writes to as well: their order would be lost.
+
+        Raises:
+            KafkaError: an earlier batch failed.
+        """
+        self._raise()
+        while self._bytes >= self.memory_bytes:
+            await self._progress.wait()
+            self._raise()
+        batch = _Batch(partition, None)
+        batch.data, batch.bytes, batch.records = data, len(data), records
+        self._bytes += batch.bytes
+        self._closed.setdefault(partition, deque()).append(batch)
+        self._wake.set()
 
     async def flush(self) -> None:
         """Waits until everything taken so far was acknowledged.

@@ -14,7 +14,7 @@ whoever decides, who calls `end_transaction`. The records are safe by then, and 
 timeout.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -84,6 +84,47 @@ async def end_transaction(cluster: Cluster, prepared: Prepared, *, commit: bool)
         )
         coordinator = _Coordinator(cluster, prepared.transactional_id, TRANSACTION)
         await coordinator.call(END_TXN, request, lambda answer: answer.error_code)
+
+
+async def add_partitions(cluster: Cluster, prepared: Prepared, partitions: Iterable[TopicPartition]) -> None:
+    """Adds partitions to an open transaction. With those that it has, nothing changes: a way to ask if it is open.
+
+    Raises:
+        ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping: it is not, and was aborted.
+    """
+    await _add_partitions(_Coordinator(cluster, prepared.transactional_id, TRANSACTION), prepared, partitions)
+
+
+async def _add_partitions(
+    coordinator: "_Coordinator", prepared: Prepared, partitions: Iterable[TopicPartition]
+) -> None:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    request = AddPartitionsToTxnRequest(
+        transactional_id=prepared.transactional_id,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+    )
+
+    def first_error(answer: Any) -> int:
+        codes = (row.error_code for topic in answer.results for row in topic.results)
+        return next((code for code in codes if code), 0)
+
+    await coordinator.call(ADD_PARTITIONS_TO_TXN, request, first_error)
+
+
+async def fence(cluster: Cluster, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> tuple[int, int]:
+    """Takes a transactional id over: its open transaction is aborted, its producer fenced. Gives producer id and
+    epoch.
+    """
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
+    )
+    coordinator = _Coordinator(cluster, transactional_id, TRANSACTION)
+    answer = await coordinator.call(INIT_PRODUCER_ID, request, lambda answer: answer.error_code)
+    return answer.producer_id, answer.producer_epoch
 
 
 class TransactionalProducer(Producer):
@@ -249,21 +290,8 @@ class TransactionalProducer(Producer):
         """The coordinator must know of a partition before it is written to."""
         if not partitions:
             return
-        topics: dict[str, list[int]] = {}
-        for topic, number in partitions:
-            topics.setdefault(topic, []).append(number)
-        request = AddPartitionsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
-        )
-
-        def first_error(answer: Any) -> int:
-            codes = (row.error_code for topic in answer.results for row in topic.results)
-            return next((code for code in codes if code), 0)
-
-        await self._coordinator.call(ADD_PARTITIONS_TO_TXN, request, first_error)
+        here = Prepared(self.transactional_id, self.producer_id, self.producer_epoch, is_empty=False)
+        await _add_partitions(self._coordinator, here, partitions)
         self._added |= partitions
 
     def _fail(self, batch: _Batch, problem: KafkaError) -> None:

@@ -14,7 +14,7 @@ None.
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
 
 from ottla.spark import schema as columns
 from ottla.spark.batch import BatchReader, FilteringReader
@@ -48,3 +48,15 @@ class OttlaDataSource(DataSource):
         """A stream of the columns of `schema`."""
         options = parse(self.options, Use.STREAM)
         return StreamReader(options, columns.check(schema, options.include_headers))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
+        """A batch write; see `ottla.spark.sink`."""
+        from ottla.spark.sink.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming write; see `ottla.spark.sink`."""
+        from ottla.spark.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema)

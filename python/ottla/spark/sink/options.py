@@ -1,0 +1,166 @@
+"""The options of `write.format("ottla")` and `writeStream.format("ottla")`: those of Spark's Kafka sink by its names,
+and a few of our own.
+
+Settings of Kafka's producer are given as `kafka.*`. Those that mean something here are used, those that only concern
+the Java client's inner life are accepted, and those that would be wrong are refused by name.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131_072, 23)}
+PLAINTEXT = "PLAINTEXT"
+INT_MAX = 2**31 - 1
+
+# checkpointLocation is Spark's own; the asynchronous ones are looked at to be refused.
+OPTIONS = (
+    "topic", "delivery", "transactionalIdPrefix", "includeTimestamp", "checkpointLocation",
+    "asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs",
+    "_asyncProgressTrackingOverrideSinkSupportCheck",
+)  # fmt: skip
+
+REFUSED_SETTINGS = {
+    "key.serializer": "keys are bytes; convert them with DataFrame operations",
+    "value.serializer": "values are bytes; convert them with DataFrame operations",
+    "interceptor.classes": "there is no Java producer here to intercept",
+    "partitioner.class": "there is no Java producer here; the column partition says where a row goes",
+    "transactional.id": "each task has an id of its own; the option transactionalIdPrefix says how they begin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a write is to do. Sizes in bytes, times in milliseconds."""
+
+    bootstrap_servers: str
+    topic: str | None
+    """Of all rows; None takes the column `topic`."""
+    exactly_once: bool
+    prefix: str
+    """How transactional ids begin."""
+    include_timestamp: bool
+    """Whether the column `timestamp` is written; else a row has the time of its writing."""
+    acks: int
+    idempotent: bool
+    compression: str
+    level: int | None
+    batch_bytes: int
+    request_bytes_max: int
+    memory_bytes: int
+    delivery_timeout_ms: int
+    block_ms_max: int
+    """How long metadata and coordinators are waited for."""
+    transaction_timeout_ms: int
+    client_id: str
+
+
+def parse(given: Mapping[str, str]) -> WriteOptions:
+    """Checks every option and gives their meaning.
+
+    Raises:
+        ValueError: an unknown option, a value out of its range, or options that contradict each other.
+    """
+    options = {key.lower(): value.strip() for key, value in given.items()}
+    _refuse(options)
+    servers = options.get("kafka.bootstrap.servers")
+    if not servers:
+        raise ValueError(
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer: HOST:PORT of brokers"
+        )
+    exactly_once = _choice(options, "delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE
+    if exactly_once and _flag(options, "asyncProgressTrackingEnabled"):
+        raise ValueError(
+            "asyncProgressTrackingEnabled=true does not go with delivery=exactly-once: Spark may replay batches that "
+            "it did not keep in order. Leave it out, or say delivery=at-least-once"
+        )
+    acks = ACKS[_choice(options, "kafka.acks", ("all", "-1", "0", "1"))]
+    idempotent = acks == -1 and _flag(options, "kafka.enable.idempotence", default=True)
+    if exactly_once and not idempotent:
+        raise ValueError(
+            "delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true, which are the defaults"
+        )
+    if _number(options, "kafka.retries", INT_MAX, 0) == 0:
+        raise ValueError(
+            "kafka.retries=0 loses rows when a leader moves; how long to try is said with kafka.delivery.timeout.ms"
+        )
+    compression = _choice(options, "kafka.compression.type", CODECS)
+    topic = options.get("topic")
+    if topic == "":
+        raise ValueError("the option topic is empty; leave it out to take the column topic")
+    request_bytes_max = _number(options, "kafka.max.request.size", 1024 * 1024, 1)
+    return WriteOptions(
+        bootstrap_servers=servers,
+        topic=topic,
+        exactly_once=exactly_once,
+        prefix=options.get("transactionalidprefix") or "ottla-sink",
+        include_timestamp=_flag(options, "includeTimestamp"),
+        acks=acks,
+        idempotent=idempotent,
+        compression=compression,
+        level=_level(options, compression),
+        batch_bytes=min(_number(options, "kafka.batch.size", 256 * 1024, 0), request_bytes_max),
+        request_bytes_max=request_bytes_max,
+        memory_bytes=_number(options, "kafka.buffer.memory", 32 * 1024 * 1024, 1),
+        delivery_timeout_ms=_number(options, "kafka.delivery.timeout.ms", 120_000, 1),
+        block_ms_max=_number(options, "kafka.max.block.ms", 60_000, 1),
+        transaction_timeout_ms=_number(options, "kafka.transaction.timeout.ms", 300_000, 1),
+        client_id=options.get("kafka.client.id", "ottla-spark-sink"),
+    )
+
+
+def _refuse(options: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in OPTIONS}
+    for key in options:
+        if key.startswith("kafka."):
+            setting = key.removeprefix("kafka.")
+            if setting in REFUSED_SETTINGS:
+                raise ValueError(f"Kafka option '{setting}' is not supported: {REFUSED_SETTINGS[setting]}")
+            if setting.startswith(("sasl.", "ssl.")):
+                raise ValueError(f"Kafka option '{setting}' is not supported: connections are not encrypted yet")
+        elif key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
+    protocol = options.get("kafka.security.protocol", PLAINTEXT)
+    if protocol.upper() != PLAINTEXT:
+        raise ValueError(f"kafka.security.protocol is {protocol}; only {PLAINTEXT} is supported")
+
+
+def _level(options: Mapping[str, str], compression: str) -> int | None:
+    name = f"kafka.compression.{compression}.level"
+    if name not in options:
+        return None
+    try:
+        level = int(options[name])
+    except ValueError:
+        level = None
+    if compression not in LEVELS or level not in LEVELS[compression]:
+        known = LEVELS.get(compression)
+        what = f"from {known[0]} to {known[-1]}" if known else "not for this codec"
+        raise ValueError(f"{name} is '{options[name]}'; levels are {what}")
+    return level
+
+
+def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """The first of the choices is the default."""
+    value = options.get(name.lower(), choices[0])
+    for choice in choices:
+        if value.lower() == choice:
+            return choice
+    raise ValueError(f"{name} is '{value}'; it is one of {', '.join(choices)}")
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    return _choice(options, name, ("true", "false") if default else ("false", "true")) == "true"
+
+
+def _number(options: Mapping[str, str], name: str, default: int, lowest: int) -> int:
+    value = options.get(name.lower())
+    if value is None:
+        return default
+    if not value.isdecimal() or not lowest <= int(value) <= INT_MAX:
+        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} to {INT_MAX}")
+    return int(value)

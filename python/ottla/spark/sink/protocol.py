@@ -1,0 +1,176 @@
+"""Exactly once: who decides what, as values. No I/O, no clock.
+
+A task writes its rows in a transaction of its own and leaves it open. When all tasks of a batch are through, the
+driver appends one record to the topic `__ottla_sink`: this batch is decided, and these are its transactions. That
+record is the commit point. Then each of them is committed. A driver that died before the record left nothing that
+readers of committed records see: the batch is written again. One that died after it left a list, which the next driver
+commits, and whose batch is not written again.
+
+Spark promises little of a batch that is replayed: the same query, the same number, the same input; neither the same
+number of tasks nor the same rows per task. So nothing here compares tasks. Two rules hold everything together:
+
+1. Nobody but the driver ends another one's transaction, and only after it fenced the decision's producer (from then on
+   no older driver's decision can land) and read the decision.
+2. No two attempts that may live at the same time share a transactional id: it has the run and the number of the
+   attempt, which no two attempts of a run share. That number is taken modulo 8,192, so that the ids are bounded.
+
+Visibility is not atomic across tasks: a reader may see one task's rows a moment before another's.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.client import TopicPartition
+from ottla.spark.sink.task import Transaction
+
+TOPIC = "__ottla_sink"
+ATTEMPTS = 8192
+RUN_DIGITS = 8
+VERSION = 1
+
+
+class CheckpointRolledBack(Exception):
+    """The sink has rows of later batches than the query's checkpoint knows of."""
+
+
+class DecisionMissing(Exception):
+    """A task skipped a batch as decided, and the decision is not there any more."""
+
+
+class TransactionLost(Exception):
+    """Rows of a batch that was decided are not committed and cannot be."""
+
+
+class BatchTooLong(Exception):
+    """A task's transaction ended before the batch was decided: nothing was committed, the batch may be run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What everything of one run of one query is called."""
+
+    prefix: str
+    query_id: str
+    run_id: str
+
+    @property
+    def decision(self) -> str:
+        """The transactional id of the decision's producer."""
+        return f"{self.of_query}decision"
+
+    @property
+    def key(self) -> str:
+        """Of the query's decisions in `TOPIC`."""
+        return f"{self.prefix}-{self.query_id}"
+
+    @property
+    def of_query(self) -> str:
+        """How the transactional ids of all runs begin."""
+        return f"{self.prefix}-{self.query_id}-"
+
+    @property
+    def of_run(self) -> str:
+        """How those of this run's tasks begin."""
+        return f"{self.of_query}{self.run_id.replace('-', '')[:RUN_DIGITS]}-"
+
+    def of_attempt(self, attempt_id: int) -> str:
+        """The transactional id of one attempt of one task, by Spark's number of it."""
+        return f"{self.of_run}{attempt_id % ATTEMPTS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The last batch of a query that is decided. `done` says that its transactions are committed."""
+
+    batch_id: int
+    run_id: str
+    transactions: tuple[Transaction, ...]
+    done: bool = False
+
+    def encode(self) -> bytes:
+        """As it lies in the topic."""
+        rows = [
+            [each.transactional_id, each.producer_id, each.producer_epoch, each.partitions, each.records, each.opened_s]
+            for each in self.transactions
+        ]
+        fields = {"version": VERSION, "batch": self.batch_id, "run": self.run_id, "done": self.done}
+        return json.dumps({**fields, "transactions": rows}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Decision":
+        """Raises ValueError: a later version wrote it, or somebody else."""
+        try:
+            found = json.loads(data)
+            if found["version"] != VERSION:
+                raise ValueError(f"it has version {found['version']}, this Ottla reads {VERSION}")
+            transactions = tuple(
+                Transaction(name, producer, epoch, tuple(TopicPartition(*each) for each in partitions), records, opened)
+                for name, producer, epoch, partitions, records, opened in found["transactions"]
+            )
+            return cls(found["batch"], found["run"], transactions, found["done"])
+        except (ValueError, LookupError, TypeError) as problem:
+            raise ValueError(f"a decision in the topic {TOPIC} cannot be read: {problem}") from problem
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one task says at its end. `skipped`: it found the batch decided and wrote nothing."""
+
+    skipped: bool
+    transaction: Transaction | None
+
+
+class Step(Enum):
+    """What a driver is to do with a batch."""
+
+    NOTHING = "nothing is left to do"
+    FINISH = "commit the transactions of the decision that is there"
+    DECIDE = "check the tasks' transactions, decide, commit them"
+
+
+def is_decided(decision: Decision | None, batch_id: int) -> bool:
+    """Whether this batch is.
+
+    Raises:
+        CheckpointRolledBack: a later one is.
+    """
+    if decision is None or decision.batch_id < batch_id:
+        return False
+    if decision.batch_id > batch_id:
+        raise CheckpointRolledBack(
+            f"batch {batch_id} is to be written, but the sink has committed batch {decision.batch_id} of this query "
+            f"already: the checkpoint was rolled back. Restore its newest state, or begin with a new "
+            "checkpointLocation (the rows of the batches in between are in the topics already)"
+        )
+    return True
+
+
+def next_step(decision: Decision | None, batch_id: int, reports: Sequence[Report]) -> Step:
+    """What a driver does that has fenced all earlier ones and then read `decision`.
+
+    Raises:
+        CheckpointRolledBack. DecisionMissing: a task skipped the batch as decided, and it is not.
+    """
+    if is_decided(decision, batch_id):
+        assert decision is not None
+        return Step.NOTHING if decision.done else Step.FINISH
+    if any(report.skipped for report in reports):
+        raise DecisionMissing(
+            f"a task found batch {batch_id} decided and wrote nothing, and the decision is not in the topic {TOPIC} "
+            "now: was the topic deleted? Nothing was committed; run the query again"
+        )
+    return Step.DECIDE if any(report.transaction for report in reports) else Step.NOTHING
+
+
+def orphans(names: Names, open_ids: Iterable[str], previous: Decision | None) -> list[str]:
+    """Of the transactional ids with an open transaction after a commit, those of this query that nobody will ever
+    commit: attempts that failed or lost against another one, and earlier runs.
+
+    Those of other runs only in a run's first commit (`previous`, the decision that it found, is of another run): a run
+    that lives on although a later one has begun must not end the later one's.
+    """
+    is_first = previous is None or previous.run_id != names.run_id
+    begin = names.of_query if is_first else names.of_run
+    return [each for each in open_ids if each.startswith(begin) and each != names.decision]

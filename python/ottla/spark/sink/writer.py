@@ -1,0 +1,157 @@
+"""`write.format("ottla")` and `writeStream.format("ottla")`: what Spark calls, and where.
+
+| Spark calls        | where                                                      | so here                            |
+|--------------------|------------------------------------------------------------|------------------------------------|
+| the constructor    | in a planner, for a stream again in each commit's process  | options and columns are checked    |
+| `write`            | once per attempt of a task, in a worker                    | rows are sent; no one sees them    |
+| `commit`           | once per job or batch, again when the last answer was lost | they become visible                |
+| `abort`            | when a task or `commit` failed; None for tasks that failed | they are dropped, unless decided   |
+
+A stream's writer knows its query only through the tasks' messages: Spark tells no one else.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.spark.sink import commit, rows
+from ottla.spark.sink.options import WriteOptions, parse
+from ottla.spark.sink.protocol import Decision, Names, Report, is_decided
+from ottla.spark.sink.task import write
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+"""Local properties of a streaming task."""
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """What a task hands to the driver."""
+
+    names: Names | None
+    report: Report
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One `df.write`: a transaction per task, committed when all tasks are through; or with
+    delivery=at-least-once none at all.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+        self.names = Names(options.prefix, uuid.uuid4().hex, "batch")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        """One task's rows."""
+        name = self.names.of_attempt(_context().taskAttemptId()) if self.options.exactly_once else None
+        written = write(self.options, iterator, name)
+        return Message(None, Report(False, written.transaction))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Makes the rows visible."""
+        if self.options.exactly_once:
+            trio.run(commit.commit_all, self.options, self.names, _reports(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drops the rows that were written."""
+        if self.options.exactly_once:
+            trio.run(commit.abort_job, self.options, self.names, _reports(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch of a query."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        """One task's rows; if the batch is decided already, they are read and dropped."""
+        if not self.options.exactly_once:
+            write(self.options, iterator, None)
+            return Message(None, Report(False, None))
+        context = _context()
+        names = Names(self.options.prefix, _property(context, QUERY_ID), _property(context, RUN_ID))
+        if is_decided(_decision_at_start(self.options, names), int(_property(context, BATCH_ID))):
+            # To the end: states of operators before this one are stored only then.
+            for _ in iterator:
+                pass
+            return Message(names, Report(True, None))
+        written = write(self.options, iterator, names.of_attempt(context.taskAttemptId()))
+        return Message(names, Report(False, written.transaction))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Decides the batch and makes its rows visible."""
+        self._end(commit.commit, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Drops the batch's rows unless it is decided."""
+        self._end(commit.abort, messages, batchId)
+
+    def _end(self, end: Callable[..., Any], messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        names = next((each.names for each in messages if isinstance(each, Message) and each.names), None)
+        if names is not None:
+            trio.run(end, self.options, names, batch_id, _reports(messages))
+
+
+def batch_writer(given: Any, schema: StructType, overwrite: bool) -> BatchWriter:
+    """For `df.write`.
+
+    Raises:
+        ValueError: an option, a column or the save mode is wrong.
+    """
+    if overwrite:
+        raise ValueError('Save mode Overwrite not allowed for Kafka topics: rows are appended, use mode("append")')
+    options = parse(given)
+    rows.check(schema, options)
+    return BatchWriter(options)
+
+
+def stream_writer(given: Any, schema: StructType) -> StreamWriter:
+    """For `df.writeStream`.
+
+    Raises:
+        ValueError: an option or a column is wrong.
+    """
+    options = parse(given)
+    rows.check(schema, options)
+    return StreamWriter(options)
+
+
+_decisions: dict[tuple[str, str, str], Decision | None] = {}
+"""The last decision before a run began to write, for this worker process; later ones are of later batches."""
+
+
+def _decision_at_start(options: WriteOptions, names: Names) -> Decision | None:
+    memory = (options.bootstrap_servers, names.key, names.run_id)
+    if memory not in _decisions:
+        found = trio.run(commit.look, options, names)
+        _decisions.clear()
+        _decisions[memory] = found
+    return _decisions[memory]
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "only Spark's tasks write"
+    return context
+
+
+def _property(context: TaskContext, name: str) -> str:
+    value = context.getLocalProperty(name)
+    if value is None:
+        raise RuntimeError(f"Spark gave its task no property {name}, which an exactly-once write needs")
+    return value
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Report]:
+    return [each.report for each in messages if isinstance(each, Message)]

@@ -1,0 +1,146 @@
+"""The sink through Spark; somebody else's client reads what is committed."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from ottla.client import Admin, Cluster
+from ottla.client.partitioner import keyed
+from tests.spark.committed import messages, values
+from tests.spark.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+_names = (f"sink-{number}" for number in itertools.count())
+DELIVERIES = ("exactly-once", "at-least-once")
+
+
+@pytest.fixture
+def topic(topics: Topics) -> str:
+    """A new topic of three partitions."""
+    name = next(_names)
+
+    async def create() -> None:
+        async with Cluster(topics.bootstrap) as cluster:
+            await Admin(cluster).create_topic(name, 3, 1)
+
+    trio.run(create)
+    return name
+
+
+def save(frame: "DataFrame", bootstrap: str, mode: str = "append", **options: object) -> None:
+    """A batch write."""
+    writer = frame.write.format("ottla").mode(mode).option("kafka.bootstrap.servers", bootstrap)
+    writer.options(**{name.replace("__", "."): str(value) for name, value in options.items()}).save()
+
+
+def stream(
+    spark: "SparkSession", folder: Path, bootstrap: str, topic: str, *, files: int = 1, **options: str
+) -> list[dict[str, Any]]:
+    """Writes the lines of `folder`/in that are new, `files` at a time; gives the progress of each batch."""
+    lines = spark.readStream.format("text").option("maxFilesPerTrigger", files).load(str(folder / "in"))
+    query = (
+        lines.writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", topic)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return [dict(progress) for progress in query.recentProgress]
+
+
+def fill(folder: Path, files: range, rows: int = 50) -> Counter[str]:
+    """Text files for `stream`; gives the lines."""
+    (folder / "in").mkdir(exist_ok=True)
+    found: Counter[str] = Counter()
+    for file in files:
+        lines = [f"file {file} row {row}" for row in range(rows)]
+        (folder / "in" / f"{file}.txt").write_text("".join(f"{line}\n" for line in lines))
+        found.update(lines)
+    return found
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_columns_arrive(spark: "SparkSession", topics: Topics, topic: str, delivery: str, codec: str) -> None:
+    frame = spark.range(2_000).selectExpr(
+        "CASE WHEN id % 5 = 0 THEN NULL ELSE CAST(id % 30 AS STRING) END AS key",
+        "CASE WHEN id % 11 = 0 THEN NULL ELSE CAST(CAST(id AS STRING) AS BINARY) END AS value",
+        "CASE WHEN id % 7 = 0 THEN CAST(id % 3 AS INT) END AS partition",
+        "CASE WHEN id % 4 = 0 THEN ARRAY(NAMED_STRUCT('key', 'id', 'value', CAST(CAST(id AS STRING) AS BINARY)), "
+        "NAMED_STRUCT('key', 'null', 'value', CAST(NULL AS BINARY))) END AS headers",
+        "TIMESTAMP_MILLIS(1700000000000 + id) AS timestamp",
+        f"'{topic}' AS topic",
+        "id AS ignored",
+    )
+    save(
+        frame.repartition(3),
+        topics.bootstrap,
+        delivery=delivery,
+        includeTimestamp="true",
+        kafka__compression__type=codec,
+        kafka__batch__size=3_000,
+    )
+    found = {message.timestamp()[1] - 1_700_000_000_000: message for message in messages(topics.bootstrap, topic)}
+    assert found.keys() == set(range(2_000))
+    for number, message in found.items():
+        key = None if number % 5 == 0 else b"%d" % (number % 30)
+        value = None if number % 11 == 0 else b"%d" % number
+        headers = [("id", b"%d" % number), ("null", None)] if number % 4 == 0 else None
+        assert (message.key(), message.value(), message.headers()) == (key, value, headers)
+        if number % 7 == 0:
+            assert message.partition() == number % 3
+        elif key is not None:
+            assert message.partition() == keyed(key, 3)
+    assert len({message.partition() for message in found.values() if message.key() is None}) == 3
+
+
+def test_the_source_reads_what_the_sink_wrote_from_apache(spark: "SparkSession", apache_topics: Topics) -> None:
+    topic = next(_names)
+    save(spark.range(500).selectExpr("CAST(id AS STRING) AS value"), apache_topics.bootstrap, topic=topic)
+    read = apache_topics.read(spark, "brokers", subscribe=topic, **{"kafka.isolation.level": "read_committed"})
+    rows = read.selectExpr("CAST(value AS STRING)").collect()
+    assert Counter(row[0] for row in rows) == Counter(str(number) for number in range(500))
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_failed_job_leaves_nothing(spark: "SparkSession", topics: Topics, topic: str, delivery: str) -> None:
+    frame = (
+        spark.range(1_000)
+        .repartition(2)
+        .selectExpr("IF(id = 777, RAISE_ERROR('row 777'), CAST(id AS STRING)) AS value")
+    )
+    with pytest.raises(Exception, match="row 777"):
+        save(frame, topics.bootstrap, topic=topic, delivery=delivery)
+    found = values(topics.bootstrap, topic)
+    assert not found if delivery == "exactly-once" else "777" not in found
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_stream_goes_on_where_it_stopped(
+    spark: "SparkSession", topics: Topics, topic: str, delivery: str, tmp_path: Path
+) -> None:
+    wanted = fill(tmp_path, range(3))
+    assert len(stream(spark, tmp_path, topics.bootstrap, topic, delivery=delivery)) >= 3
+    wanted += fill(tmp_path, range(3, 5))
+    stream(spark, tmp_path, topics.bootstrap, topic, delivery=delivery)
+    assert values(topics.bootstrap, topic) == wanted
+
+
+def test_mistakes_reach_the_user(spark: "SparkSession", topics: Topics, topic: str) -> None:
+    frame = spark.range(1).selectExpr("REPEAT('x', 3000) AS value")
+    with pytest.raises(Exception, match="larger than 2000"):
+        save(frame, topics.bootstrap, topic=topic, kafka__max__request__size=2_000)
+    with pytest.raises(Exception, match="topic option required when no 'topic' attribute is present"):
+        save(frame, topics.bootstrap)
+    assert not values(topics.bootstrap, topic)
