@@ -16,6 +16,7 @@ from tests.peers import processes
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require, required
+from tests.spark.stops import Stops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +69,15 @@ def zookeeper(zookeeper_server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
+def stops(tmp_path_factory: pytest.TempPathFactory) -> Stops:
+    """Where the sink's processes of the session `spark` can be stopped."""
+    folder = tmp_path_factory.mktemp("sink-stops")
+    os.environ["OTTLA_SINK_STOPS"] = str(folder)
+    return Stops(folder)
+
+
+@pytest.fixture(scope="session")
+def spark(stops: Stops) -> Iterator["SparkSession"]:
     """One Spark session for the whole run, with two cores and a small heap: it costs eight seconds and a gigabyte."""
     try:
         import pyspark  # noqa: F401

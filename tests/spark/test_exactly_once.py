@@ -1,7 +1,9 @@
 """Exactly once against real brokers, without Spark: drivers that are killed, that live too long, and that are late."""
 
+import random
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 import trio
@@ -13,10 +15,12 @@ from ottla.spark.sink.protocol import BatchTooLong, CheckpointRolledBack, Decisi
 from ottla.wire.k26_end_txn import END_TXN
 from tests.peers.ottla import Brokers
 from tests.peers.proxy import PRODUCE, HoldingProxy
-from tests.spark.queries import Killed, Query
+from tests.spark.queries import Killed, Query, Run
 from tests.spark.topics import Topics
 
 TASKS = 4
+# Where drivers are killed, and how many of the tasks' transactions are open then.
+POINTS = {"before-decision": 4, "decided": 4, "between-ends": 3, "before-done": 0, "committed": 0}
 SECONDS_MAX = 60.0
 
 
@@ -34,10 +38,7 @@ def until_open(query: Query, count: int) -> None:
         assert time.monotonic() < deadline, query.open_transactions()
 
 
-@pytest.mark.parametrize(
-    ("point", "still_open"),
-    [("before-decision", 4), ("decided", 4), ("between-ends", 3), ("before-done", 0), ("committed", 0)],
-)
+@pytest.mark.parametrize(("point", "still_open"), POINTS.items())
 def test_a_driver_is_killed(bootstrap: str, point: str, still_open: int) -> None:
     query = Query(bootstrap)
     first = query.run()
@@ -224,4 +225,37 @@ def test_a_driver_is_fenced_while_it_decides(bootstrap: str) -> None:
     with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
         trio.run(interrupted)
     other.batch(0, query.rows(0), 2)
+    query.check()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 50))])
+def test_random_kills(bootstrap: str, seed: int) -> None:
+    """Drivers are killed anywhere, fail, come back from the dead between the steps of their successors, and commit or
+    abort what they had.
+    """
+    chance = random.Random(seed)
+    query = Query(bootstrap)
+    run = query.run()
+    ghosts: list[tuple[Run, int, list[Report]]] = []
+    batch_id = 0
+    while batch_id < 6:
+        rows = query.rows(batch_id, 100)
+        tasks = chance.randint(1, 5)
+        reports = [run.task(batch_id, rows[number::tasks]) for number in range(tasks)]
+        if chance.random() < 0.3:
+            run.attempt(rows[::tasks])  # a speculative attempt that lost
+        if ghosts and chance.random() < 0.4:
+            ghost, old_batch_id, old_reports = chance.choice(ghosts)
+            end = chance.choice([ghost.commit, ghost.abort])
+            with suppress(KafkaError, CheckpointRolledBack, BatchTooLong):
+                end(old_batch_id, old_reports)
+        try:
+            run.commit(batch_id, reports, kill_at=chance.choice([None, *POINTS]))
+        except (Killed, BatchTooLong):
+            ghosts.append((run, batch_id, reports))
+            if chance.random() < 0.3:
+                run.abort(batch_id, reports)
+            run = query.run()
+        else:
+            batch_id += 1
     query.check()

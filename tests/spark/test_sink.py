@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -11,6 +11,7 @@ import trio
 from ottla.client import Admin, Cluster
 from ottla.client.partitioner import keyed
 from tests.spark.committed import messages, values
+from tests.spark.texts import fill, start
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -39,35 +40,6 @@ def save(frame: "DataFrame", bootstrap: str, mode: str = "append", **options: ob
     """A batch write."""
     writer = frame.write.format("ottla").mode(mode).option("kafka.bootstrap.servers", bootstrap)
     writer.options(**{name.replace("__", "."): str(value) for name, value in options.items()}).save()
-
-
-def stream(
-    spark: "SparkSession", folder: Path, bootstrap: str, topic: str, *, files: int = 1, **options: str
-) -> list[dict[str, Any]]:
-    """Writes the lines of `folder`/in that are new, `files` at a time; gives the progress of each batch."""
-    lines = spark.readStream.format("text").option("maxFilesPerTrigger", files).load(str(folder / "in"))
-    query = (
-        lines.writeStream.format("ottla")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", topic)
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .options(**options)
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return [dict(progress) for progress in query.recentProgress]
-
-
-def fill(folder: Path, files: range, rows: int = 50) -> Counter[str]:
-    """Text files for `stream`; gives the lines."""
-    (folder / "in").mkdir(exist_ok=True)
-    found: Counter[str] = Counter()
-    for file in files:
-        lines = [f"file {file} row {row}" for row in range(rows)]
-        (folder / "in" / f"{file}.txt").write_text("".join(f"{line}\n" for line in lines))
-        found.update(lines)
-    return found
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
@@ -131,9 +103,11 @@ def test_a_stream_goes_on_where_it_stopped(
     spark: "SparkSession", topics: Topics, topic: str, delivery: str, tmp_path: Path
 ) -> None:
     wanted = fill(tmp_path, range(3))
-    assert len(stream(spark, tmp_path, topics.bootstrap, topic, delivery=delivery)) >= 3
+    query = start(spark, tmp_path, topics.bootstrap, topic, delivery=delivery)
+    assert query.awaitTermination(60)
+    assert len(query.recentProgress) >= 3
     wanted += fill(tmp_path, range(3, 5))
-    stream(spark, tmp_path, topics.bootstrap, topic, delivery=delivery)
+    assert start(spark, tmp_path, topics.bootstrap, topic, delivery=delivery).awaitTermination(60)
     assert values(topics.bootstrap, topic) == wanted
 
 

@@ -12,6 +12,9 @@
 The options and the columns are those of Spark's own Kafka source. With `.option("path", DATA_DIRECTORY)` instead of
 brokers, Spark's tasks read the log files themselves. What "latest" is gets decided at the first action of a DataFrame
 and stays so for that DataFrame; `CREATE TABLE ... USING ottla` gives a table that looks again at each query.
+
+`df.write.format("ottla")` and `df.writeStream.format("ottla")` write, exactly once unless told otherwise
+(`ottla.spark.sink`).
 """
 
 from typing import TYPE_CHECKING

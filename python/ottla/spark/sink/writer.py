@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 """Local properties of a streaming task."""
+RUNS_REMEMBERED = 64
 
 
 @dataclass
@@ -134,9 +135,9 @@ _decisions: dict[tuple[str, str, str], Decision | None] = {}
 def _decision_at_start(options: WriteOptions, names: Names) -> Decision | None:
     memory = (options.bootstrap_servers, names.key, names.run_id)
     if memory not in _decisions:
-        found = trio.run(commit.look, options, names)
-        _decisions.clear()
-        _decisions[memory] = found
+        if len(_decisions) >= RUNS_REMEMBERED:
+            _decisions.clear()
+        _decisions[memory] = trio.run(commit.look, options, names)
     return _decisions[memory]
 
 
