@@ -105,8 +105,9 @@ def test_a_driver_lives_on_beside_its_successor(bootstrap: str) -> None:
     old.batch(0, query.rows(0), 2)
     reports = [old.attempt(query.rows(1)[number::3]) for number in range(3)]
     new.batch(1, query.rows(1), 2)
-    old.commit(1, reports)  # finds it decided
     ahead = [new.attempt(query.rows(2)[number::2]) for number in range(2)]
+    old.commit(1, reports)  # finds it decided
+    assert len(query.open_transactions()) == 2, "it ends its own, not its successor's"
     with pytest.raises(CheckpointRolledBack):
         old.commit(0, [])
     new.commit(2, ahead)

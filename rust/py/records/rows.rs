@@ -21,6 +21,9 @@ type Fixed = (Option<Input>, Option<Input>, usize);
 /// Validity, positions, first row; the names, the values, and how many of them there are.
 type Lists = (Option<Input>, Option<Input>, usize, Binary, Binary, usize);
 
+/// Topic, partition, number of records, batch.
+type Taken<'py> = (String, i32, i32, Bound<'py, PyBytes>);
+
 #[derive(FromPyObject)]
 enum Topic {
     Every(PyBackedStr),
@@ -185,7 +188,7 @@ impl RowEncoder {
             .map_err(|error| row_error(&error))
     }
 
-    fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, i32, i32, Bound<'py, PyBytes>)>> {
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<Taken<'py>>> {
         let closed = exclusive(&self.0)?.take();
         let each = |closed: rows::Closed| {
             let batch = PyBytes::new(py, &closed.batch);

@@ -30,6 +30,7 @@ from ottla.spark.sink.protocol import (
     Report,
     Step,
     TransactionLost,
+    is_successor,
     next_step,
     orphans,
 )
@@ -73,7 +74,7 @@ async def commit(
             await finish(cluster, decision.transactions, f"batch {batch_id}", reached)
             await reached("before-done")
             await deciding.append(Decision(batch_id, names.run_id, decision.transactions, done=True))
-        await end_orphans(cluster, names, previous)
+        await end_orphans(cluster, names, is_successor(names, previous, batch_id, reports))
     await reached("committed")
 
 
@@ -99,14 +100,14 @@ async def commit_all(options: WriteOptions, names: Names, reports: Sequence[Repo
     async with _cluster(options) as cluster:
         await check_open(cluster, transactions, options, "the write")
         await finish(cluster, transactions, "the write", hooks.reached)
-        await end_orphans(cluster, names, None)
+        await end_orphans(cluster, names, others=False)
 
 
 async def abort_job(options: WriteOptions, names: Names, reports: Sequence[Report]) -> None:
     """Aborts the transactions of a job that is no query."""
     async with _cluster(options) as cluster:
         await abort_all(cluster, [each.transaction for each in reports if each.transaction is not None])
-        await end_orphans(cluster, names, None)
+        await end_orphans(cluster, names, others=False)
 
 
 async def check_open(cluster: Cluster, transactions: Sequence[Transaction], options: WriteOptions, what: str) -> None:
@@ -176,7 +177,7 @@ async def _fence_all(cluster: Cluster, transactional_ids: Sequence[str]) -> None
             raise problem
 
 
-async def end_orphans(cluster: Cluster, names: Names, previous: Decision | None) -> None:
+async def end_orphans(cluster: Cluster, names: Names, others: bool) -> None:
     """Ends the query's open transactions that nobody will commit: readers of committed records stop before them.
 
     Brokers before 3.0 cannot list transactions: there, they end by their timeout.
@@ -185,7 +186,7 @@ async def end_orphans(cluster: Cluster, names: Names, previous: Decision | None)
         listed = await TransactionAdmin(cluster).list_transactions(states=["Ongoing"])
     except LocalProtocolError:
         return
-    found = orphans(names, [each.transactional_id for each in listed], previous)
+    found = orphans(names, [each.transactional_id for each in listed], others)
     if not found:
         return
     log.info("ending %d transactions that no batch lists, such as %s", len(found), found[0])

@@ -164,13 +164,20 @@ def next_step(decision: Decision | None, batch_id: int, reports: Sequence[Report
     return Step.DECIDE if any(report.transaction for report in reports) else Step.NOTHING
 
 
-def orphans(names: Names, open_ids: Iterable[str], previous: Decision | None) -> list[str]:
-    """Of the transactional ids with an open transaction after a commit, those of this query that nobody will ever
-    commit: attempts that failed or lost against another one, and earlier runs.
-
-    Those of other runs only in a run's first commit (`previous`, the decision that it found, is of another run): a run
-    that lives on although a later one has begun must not end the later one's.
+def is_successor(names: Names, previous: Decision | None, batch_id: int, reports: Sequence[Report]) -> bool:
+    """Whether all other runs are over: it is a run's first commit, since `previous`, the decision that it found, is of
+    another run. But not if that run has decided the very batch that this run's tasks have written: then this is the
+    one that is over.
     """
-    is_first = previous is None or previous.run_id != names.run_id
-    begin = names.of_query if is_first else names.of_run
+    if previous is None:
+        return True
+    is_late = previous.batch_id == batch_id and not all(report.skipped for report in reports)
+    return previous.run_id != names.run_id and not is_late
+
+
+def orphans(names: Names, open_ids: Iterable[str], others: bool) -> list[str]:
+    """Of the transactional ids with an open transaction after a commit, those of this query that nobody will ever
+    commit: attempts that failed or lost against another one, and with `others` those of all other runs.
+    """
+    begin = names.of_query if others else names.of_run
     return [each for each in open_ids if each.startswith(begin) and each != names.decision]
