@@ -8,10 +8,19 @@ from contextlib import suppress
 import pytest
 import trio
 
-from ottla.client import Cluster
+from ottla.client import Cluster, TransactionalProducer
+from ottla.client.partitioner import keyed
 from ottla.client.transactional import fence
 from ottla.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
-from ottla.spark.sink.protocol import BatchTooLong, CheckpointRolledBack, DecisionMissing, Report, TransactionLost
+from ottla.spark.sink import commit
+from ottla.spark.sink.protocol import (
+    TOPIC,
+    BatchTooLong,
+    CheckpointRolledBack,
+    DecisionMissing,
+    Report,
+    TransactionLost,
+)
 from ottla.wire.k26_end_txn import END_TXN
 from tests.peers.ottla import Brokers
 from tests.peers.proxy import PRODUCE, HoldingProxy
@@ -214,8 +223,6 @@ def test_a_driver_is_fenced_while_it_decides(bootstrap: str) -> None:
     other = query.run()
 
     async def interrupted() -> None:
-        from ottla.spark.sink import commit
-
         async def reached(point: str) -> None:
             if point == "before-decision":
                 async with Cluster(bootstrap) as cluster:
@@ -226,6 +233,32 @@ def test_a_driver_is_fenced_while_it_decides(bootstrap: str) -> None:
     with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
         trio.run(interrupted)
     other.batch(0, query.rows(0), 2)
+    query.check()
+
+
+def test_what_other_queries_have_open_hides_no_decision(bootstrap: str) -> None:
+    query = Query(bootstrap)
+    run = query.run()
+    reports = [run.task(0, query.rows(0)[number::2]) for number in range(2)]
+
+    async def reached(point: str) -> None:
+        if point == "decided":
+            raise Killed(point)
+        async with Cluster(bootstrap) as cluster:
+            numbers = await cluster.partitions(TOPIC)
+            place = keyed(run.names.key.encode(), len(numbers))
+            settings = {"linger_ms": 0, "transaction_timeout_ms": 1_000}
+            async with TransactionalProducer(cluster, f"stranger-{query.id}", **settings) as stranger:
+                stranger.begin()
+                await stranger.send(TOPIC, b"", key=b"stranger", partition=place)
+                await stranger.flush()
+
+    with pytest.raises(Killed):
+        trio.run(commit.commit, run.options, run.names, 0, reports, reached)
+    second = query.run()
+    again = [second.task(0, query.rows(0)[number::3]) for number in range(3)]
+    assert not any(report.skipped for report in again), "it is hidden still"
+    second.commit(0, again)
     query.check()
 
 
