@@ -8,7 +8,6 @@ from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.spark.topics import Topics
 
-
 # Transactions that took too long are looked for each second instead of each ten.
 ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000}
 
