@@ -98,6 +98,13 @@ $(STAMPS)/confluent-%:
 	PIP_CONSTRAINT= .venvs/confluent-$*/bin/pip install --quiet --only-binary :all: confluent-kafka==$*
 	@touch $@
 
+# What Spark Connect and declarative pipelines need of Python; pandas would change what every other test runs with.
+$(STAMPS)/connect:
+	@mkdir -p $(STAMPS)
+	PIP_CONSTRAINT= $(PYTHON) -m pip install --quiet --only-binary :all: --target .venvs/connect 'pandas<3' grpcio grpcio-status \
+	    googleapis-common-protos pyyaml
+	@touch $@
+
 $(STAMPS)/kcat:
 	@mkdir -p $(STAMPS)
 	@if ! command -v kcat >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -119,7 +126,7 @@ clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, a
 
 # Seeds come from the time and are printed by what fails; CASES=1 OTTLA_SEED=... runs one again.
 CASES ?= 3000
-soak: $(STAMPS)/test-tools clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
+soak: $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
 	OTTLA_CASES=$(CASES) cargo test --quiet --locked --profile quick --no-default-features --lib log::
 	$(BIN)/python -m tests.faults.mutants log.
 	$(BIN)/pytest -m soak
@@ -146,6 +153,7 @@ bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's 
 	$(BIN)/python benches/wire.py
 	$(BIN)/python benches/net_hub.py
 	$(BIN)/python benches/spark_read.py
+	$(BIN)/python benches/spark_stream.py
 
 # The suite uses the tests' clients and Kafka's jars, and draws.
 $(STAMPS)/bench-tools: $(STAMPS)/test-tools clients-tools

@@ -1,6 +1,7 @@
 """The same source in the other ways to run Spark: a cluster with two workers, Spark Connect, a declarative pipeline."""
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.peers.processes import Server, free_port
+from tests.peers.skips import require
 from tests.spark.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 COUNTS = [300, 0, 450]
 HERE = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+CONNECT = Path(__file__).parents[2] / ".venvs" / "connect"
 SCRIPT = Path(__file__).with_name("deployed.py")
 
 
@@ -26,6 +29,13 @@ def deployed(topics: Topics) -> Topics:
 def home() -> Path:
     pyspark = pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
     return Path(pyspark.__file__).parent
+
+
+def connect() -> dict[str, str]:
+    """What Spark Connect needs of Python, above all pandas, is in a folder of its own (`make soak`)."""
+    if not CONNECT.is_dir():
+        require("clients", f"there is no {CONNECT}")
+    return {"PYTHONPATH": str(CONNECT)}
 
 
 def run(topics: Topics, folder: Path, *arguments: str, **environment: str) -> str:
@@ -52,7 +62,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
     try:
         web = ["--webui-port", "0"]
-        start("master.Master", "--port", str(port), *web).wait_until(lambda: bool(port) and listens(port))
+        start("master.Master", "--port", str(port), *web).wait_until(lambda: listens(port))
         for _ in range(2):
             worker = start("worker.Worker", "--cores", "1", "--memory", "600m", *web, url)
             worker.wait_until(lambda worker=worker: "Successfully registered" in worker.output())  # type: ignore[misc]
@@ -63,8 +73,6 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 def listens(port: int) -> bool:
-    import socket
-
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
@@ -74,12 +82,12 @@ def test_a_cluster_with_two_workers(deployed: Topics, master: str, tmp_path: Pat
 
 
 def test_spark_connect(deployed: Topics, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="clients: grpcio is not installed")
-    assert run(deployed, tmp_path, "remote", "local[2]") == f"batch {sum(COUNTS)}, stream {sum(COUNTS)}"
+    assert run(deployed, tmp_path, "remote", "local[2]", **connect()) == f"batch {sum(COUNTS)}, stream {sum(COUNTS)}"
 
 
 def test_a_declarative_pipeline(deployed: Topics, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="clients: grpcio is not installed")
+    python = {"SPARK_HOME": str(home()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**HERE, **python, **connect()}
     (tmp_path / "transformations").mkdir()
     (tmp_path / "transformations" / "requests.py").write_text(
         f"""
@@ -106,13 +114,10 @@ storage: file://{tmp_path}/storage
 libraries:
   - glob:
       include: transformations/**
-configuration:
-  spark.sql.warehouse.dir: file://{warehouse}
 """
     )
     command = [str(home() / "bin" / "spark-pipelines"), "run", "--spec", str(tmp_path / "spark-pipeline.yml")]
-    options = ["--master", "local[2]", "--conf", f"spark.sql.warehouse.dir=file://{warehouse}"]
-    environment = {**HERE, "SPARK_HOME": str(home()), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    options = ["--conf", f"spark.sql.warehouse.dir=file://{warehouse}"]
     pipeline = Server("pipeline", [*command, *options], tmp_path / "log", environment=environment)
     assert pipeline.process.wait(240) == 0, pipeline.output_tail()
     import pyarrow.parquet as parquet

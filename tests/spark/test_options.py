@@ -6,6 +6,7 @@ import pytest
 from ottla.client import TopicPartition
 from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Offsets, Timestamp, Timestamps, Use
 from ottla.spark.options import Topics, parse
+from ottla.spark.schema import COLUMNS, ddl, names
 
 BROKERS = {"kafka.bootstrap.servers": "host:9092"}
 SMALLEST = {**BROKERS, "subscribe": "t"}
@@ -63,37 +64,48 @@ def test_where_to_start(given: dict[str, str], limit: object) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "say where to read"),
+        ({}, "Option 'kafka.bootstrap.servers' must be specified"),
         ({**SMALLEST, "path": "/data"}, "not both"),
-        (BROKERS, "One of these options must be given: assign, subscribe, subscribePattern"),
-        ({**SMALLEST, "assign": '{"t":[0]}'}, "Only one of these options"),
-        ({**BROKERS, "subscribe": " , "}, "subscribe names no topic"),
-        ({**BROKERS, "subscribePattern": " "}, "subscribePattern is empty"),
+        (BROKERS, "One of the following options must be specified: assign, subscribe, subscribePattern"),
+        ({**SMALLEST, "assign": '{"t":[0]}'}, "Only one of the following options can be specified"),
+        ({**BROKERS, "subscribe": " , "}, "No topics to subscribe to as specified value for option 'subscribe' is ' , '"),
+        ({**BROKERS, "subscribePattern": " "}, "Pattern to subscribe is empty"),
         ({**BROKERS, "subscribePattern": "a*+"}, "possessive quantifier"),
         ({**BROKERS, "subscribePattern": r"\p{Lu}+"}, "property class"),
         ({**BROKERS, "subscribePattern": "[a-z&&[^b]]"}, "class intersection"),
         ({**BROKERS, "subscribePattern": "("}, "missing"),
-        ({**BROKERS, "assign": "t"}, "assign: expected"),
-        ({**BROKERS, "assign": '{"t":["0"]}'}, "assign: expected"),
-        ({**BROKERS, "assign": "{}"}, "assign: expected"),
+        ({**BROKERS, "assign": "t"}, "No topicpartitions to assign as specified value for option 'assign' is 't'"),
+        ({**BROKERS, "assign": '{"t":["0"]}'}, "assign: Expected e.g."),
+        ({**BROKERS, "assign": "{}"}, "assign: Expected e.g."),
         ({**SMALLEST, "startingOffsets": "latest"}, "startingOffsets: starting offset can't be latest for batch queries"),
         ({**SMALLEST, "startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets for t-0 can't be latest for batch queries"),
         ({**SMALLEST, "endingOffsets": "earliest"}, "endingOffsets: ending offset can't be earliest for batch queries"),
         ({**SMALLEST, "endingOffsets": '{"t":{"0":-2}}'}, "endingOffsets for t-0 can't be earliest for batch queries"),
         ({**SMALLEST, "startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets of t-0 is -3"),
-        ({**SMALLEST, "startingOffsets": '{"t":{"zero":1}}'}, "expected e.g. startingOffsets earliest"),
-        ({**SMALLEST, "startingOffsets": "12"}, "expected e.g. startingOffsets earliest"),
-        ({**SMALLEST, "startingTimestamp": "yesterday"}, "startingTimestamp is 'yesterday'"),
-        ({**SMALLEST, "endingTimestamp": "-1"}, "endingTimestamp is '-1'"),
+        ({**SMALLEST, "startingOffsets": '{"t":{"zero":1}}'}, "Expected e.g. startingOffsets earliest"),
+        ({**SMALLEST, "startingOffsets": "12"}, "Expected e.g. startingOffsets earliest"),
+        ({**SMALLEST, "startingTimestamp": "yesterday"}, "startingTimestamp: Expected a single long value.*got yesterday"),
+        ({**SMALLEST, "endingTimestamp": "-1"}, "endingTimestamp: Expected a single long value.*got -1"),
         ({**SMALLEST, "failOnDataLoss": "perhaps"}, "failOnDataLoss is 'perhaps'; it is one of true, false"),
-        ({**SMALLEST, "minPartitions": "0"}, "minPartitions is '0'; it is a whole number from 1 up"),
+        ({**SMALLEST, "minPartitions": "0"}, "minPartitions is '0'.*must be positive"),
         ({**SMALLEST, "startingOfsets": "earliest"}, "unknown option 'startingofsets'; did you mean 'startingOffsets'"),
         ({**SMALLEST, "zzz": "1"}, "unknown option 'zzz'$"),
         ({**SMALLEST, "upTo": "logEnd"}, "upTo belongs to reads from a data directory"),
-        ({**SMALLEST, "kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported: use the option startingOffsets"),
-        ({**SMALLEST, "kafka.value.deserializer": "x"}, "values are bytes"),
+        ({**SMALLEST, "kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported: set the option startingOffsets"),
+        ({**SMALLEST, "kafka.value.deserializer": "x"}, "'value.deserializer' is not supported: values are deserialized as byte arrays"),
         ({**SMALLEST, "kafka.sasl.mechanism": "PLAIN"}, "'sasl.mechanism' is not supported"),
         ({**SMALLEST, "kafka.security.protocol": "SSL"}, "only PLAINTEXT is supported"),
+        ({**SMALLEST, "kafka.key.deserializer": "x"}, "keys are deserialized as byte arrays"),
+        ({**SMALLEST, "kafka.enable.auto.commit": "true"}, "'enable.auto.commit' is not supported"),
+        ({**SMALLEST, "kafka.interceptor.classes": "x"}, "'interceptor.classes' is not supported"),
+        ({**SMALLEST, "maxRecordsPerPartition": "0"}, "maxRecordsPerPartition is '0'.*must be positive"),
+        ({**SMALLEST, "startingOffsetsByTimestampStrategy": "nearest"}, "startingOffsetsByTimestampStrategy is 'nearest'; it is one of error, latest"),
+        ({**SMALLEST, "includeHeaders": "maybe"}, "includeHeaders is 'maybe'"),
+        ({**SMALLEST, "fetchOffset.numRetries": "few"}, "fetchOffset.numRetries is 'few'"),
+        ({**SMALLEST, "corruptBatches": "ignore"}, "corruptBatches is 'ignore'; it is one of fail, skip"),
+        ({**SMALLEST, "corruptReport": "/tmp"}, "it needs corruptBatches=skip"),
+        ({"path": "/data", "subscribe": "t", "commitGroup": "g"}, "commitGroup needs brokers"),
+        ({**SMALLEST, "isolation.level": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "contradict each other"),
         ({**SMALLEST, "kafka.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
     ],
 )  # fmt: skip
@@ -133,6 +145,21 @@ def test_where_streams_start() -> None:
 )
 def test_times(text: str, delay_ms: int) -> None:
     assert parse({**SMALLEST, "maxTriggerDelay": text}).trigger_delay_ms == delay_ms
+
+
+def test_columns_by_name() -> None:
+    assert ddl(True) == f"{ddl(False)}, headers array<struct<key:string,value:binary>>"
+    assert names(False) == names(True)[:-1] == tuple(COLUMNS)
+    assert names(False, "offset, Value") == ("offset", "value")
+    assert ddl(False, ("offset", "value")) == "offset bigint, value binary"
+    for chosen, message in (("size", "no column 'size'"), ("headers", "includeHeaders=true"), ("key,KEY", "twice")):
+        with pytest.raises(ValueError, match=message):
+            names(False, chosen)
+
+
+def test_isolation() -> None:
+    assert parse({**SMALLEST, "isolation.level": "read_committed"}).read_committed
+    assert parse({**SMALLEST, "kafka.isolation.level": "READ_COMMITTED"}).read_committed
 
 
 def test_settings_of_the_java_client_are_accepted() -> None:

@@ -111,6 +111,11 @@ def test_some_columns_in_another_order(spark: "SparkSession", topics: Topics, pl
     frame = reader.option(*here).load()
     assert frame.columns == ["offset", "partition", "value"]
     assert collected(frame) == [(row[4], row[3], row[1]) for row in topics.rows(plain)]
+    by_name = topics.read(spark, side, subscribe=plain, columns="partition, OFFSET")
+    assert by_name.columns == ["partition", "offset"]
+    assert collected(by_name) == [(row[3], row[4]) for row in topics.rows(plain)]
+    with pytest.raises(Exception, match="the option columns and the schema contradict each other"):
+        reader.option("columns", "key").load().count()
     only_topic = spark.read.format("ottla").option("subscribe", plain).option(*here).schema("topic string").load()
     assert only_topic.groupBy("topic").count().collect() == [(plain, sum(COUNTS))]
 

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from ottla.client import Admin, Cluster
+from ottla.client.groups import Groups
 from ottla.spark.bounds import DataLoss
 from ottla.spark.limits import Use
 from ottla.spark.options import parse
@@ -158,3 +159,19 @@ def test_brokers_that_nobody_runs(free_port: int) -> None:
     given = {"kafka.bootstrap.servers": servers, "subscribe": "t", **options}
     with pytest.raises(OSError, match=f"no broker answers at {servers}"):
         StreamReader(parse(given, Use.STREAM), ("offset",)).initialOffset()
+
+
+def test_what_was_read_is_committed_to_a_group(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    async def committed() -> dict[str, int]:
+        async with Cluster(topics.bootstrap) as cluster:
+            return {str(each): found.offset for each, found in (await Groups(cluster).committed("lag")).items()}
+
+    topics.make("limits", [100, 300])
+    source = reader(topics, subscribe="limits", commitGroup="lag")
+    source.latestOffset({"limits": {"0": 10, "1": 20}}, EVERYTHING)
+    assert trio.run(committed) == {"limits-0": 10, "limits-1": 20}
+    source.latestOffset({"limits": {"0": 10, "1": 30}}, EVERYTHING)
+    assert trio.run(committed) == {"limits-0": 10, "limits-1": 30}
+    # The query does not depend on it.
+    source.latestOffset({"limits": {"0": 10, "1": 30, "7": 5}}, EVERYTHING)
+    assert "the offsets do not reach the group lag (commitGroup)" in caplog.text

@@ -34,11 +34,18 @@ DECODED = {
 class Columns:
     """Decodes one partition's records with offsets `start` to before `end`, in order.
 
-    Checksums are verified; control records and those of aborted transactions are left out.
+    Checksums are verified unless told otherwise; control records and those of aborted transactions are left out.
     """
 
     def __init__(
-        self, names: Sequence[str], partition: TopicPartition, start: int, end: int, skipped: Skipped | None = None
+        self,
+        names: Sequence[str],
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        skipped: Skipped | None = None,
+        *,
+        check_crc: bool = True,
     ) -> None:
         """`skipped` notes batches that cannot be read; without it they are errors."""
         self._schema = arrow(names)
@@ -53,6 +60,7 @@ class Columns:
             rows_max=ROWS_MAX,
             bytes_max=BYTES_MAX,
             timestamp_unit="us",
+            check_crc=check_crc,
         )
         self._constant: dict[str, pa.Array] = {}
 

@@ -177,7 +177,7 @@ def _read_range(
 ) -> Iterator["pa.RecordBatch"]:
     assert isinstance(part.source, str)
     folder = Path(part.source)
-    columns = Columns(names, part.partition, part.start, part.end, skipped)
+    columns = Columns(names, part.partition, part.start, part.end, skipped, check_crc=options.verify_crc)
     vanished = None
     while not columns.done:
         at = columns.next_offset

@@ -11,18 +11,16 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import trio
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ottla.client import Cluster, TopicPartition
-from ottla.client.groups import Committed, Groups
+from ottla.client import TopicPartition
 from ottla.errors import KafkaError, ProtocolError
+from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json
 
 log = logging.getLogger(__name__)
 
 PREFIX = "spark-kafka-source"
-TIMEOUT_MS = 10_000
 # Brokers forget the offsets of a group that is silent for long (a week unless told otherwise).
 REPEAT_SECONDS = 3600.0
 
@@ -73,7 +71,7 @@ class OffsetPublisher(StreamingQueryListener):
         if not ends or (ends == known and time.monotonic() - when < REPEAT_SECONDS):
             return
         try:
-            trio.run(self._commit, group, ends)
+            commit(self._servers, group, ends, self._client_id)
         except (KafkaError, ProtocolError, OSError) as problem:
             log.warning("the offsets of query %s do not reach group %s: %s", progress.id, group, problem)
         else:
@@ -85,7 +83,3 @@ class OffsetPublisher(StreamingQueryListener):
     def onQueryTerminated(self, event: Any) -> None:
         """The group keeps what it has: the query may be started again."""
         self._published.pop(self.group(str(event.id)), None)
-
-    async def _commit(self, group: str, ends: dict[TopicPartition, int]) -> None:
-        async with Cluster(self._servers, client_id=self._client_id, timeout_ms=TIMEOUT_MS) as cluster:
-            await Groups(cluster).commit(group, {partition: Committed(end) for partition, end in ends.items()})

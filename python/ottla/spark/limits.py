@@ -66,7 +66,7 @@ def parse_assignment(text: str) -> frozenset[TopicPartition]:
     Raises:
         ValueError: it is something else.
     """
-    expected = f"""expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}"""
+    expected = f"""Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}"""
     found = _json(text, expected)
     partitions: set[TopicPartition] = set()
     for topic, numbers in found.items():
@@ -84,7 +84,7 @@ def parse_numbers(text: str, example: str) -> dict[TopicPartition, int]:
     Raises:
         ValueError: it is something else; the message shows `example`.
     """
-    expected = f"expected e.g. {example}, got {text}"
+    expected = f"Expected e.g. {example}, got {text}"
     numbers = offsets_of(_json(text, expected))
     if numbers is None:
         raise ValueError(expected)
@@ -152,7 +152,7 @@ def _refuse_endings(options: Mapping[str, str]) -> None:
 
 def _timestamp(text: str, name: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"{name} is {text!r}; expected milliseconds since 1970, 0 or more")
+        raise ValueError(f"{name}: Expected a single long value, milliseconds since 1970, got {text}")
     return int(text)
 
 

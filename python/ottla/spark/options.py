@@ -5,6 +5,7 @@ words; what it silently ignores, a misspelled option above all, is refused too, 
 """
 
 import difflib
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ from dataclasses import dataclass
 from ottla.client import TopicPartition
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
+log = logging.getLogger(__name__)
+
 # Those about triggers concern streams alone; a batch accepts them, as Spark's source does.
 OPTIONS = (
     "subscribe", "subscribePattern", "assign", "path", "upTo", "pushdown", "corruptBatches", "corruptReport",
+    "columns", "isolation.level", "verifyCrc", "commitGroup",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
@@ -26,9 +30,10 @@ STRATEGIES = ("assign", "subscribe", "subscribePattern")
 # Of Kafka's consumer settings, those that cannot mean here what they say. Others are used (see `parse`), or concern
 # groups or the Java client's inner life and are accepted, since `kafka.*` options are often copied between jobs.
 REFUSED_SETTINGS = {
-    "auto.offset.reset": "use the option startingOffsets instead",
-    "key.deserializer": "keys are bytes; convert them with DataFrame operations",
-    "value.deserializer": "values are bytes; convert them with DataFrame operations",
+    "auto.offset.reset": "set the option startingOffsets to earliest or latest instead, which holds for new queries; "
+    "others go on where they were",
+    "key.deserializer": "keys are deserialized as byte arrays; convert them with DataFrame operations",
+    "value.deserializer": "values are deserialized as byte arrays; convert them with DataFrame operations",
     "enable.auto.commit": "this source commits no offsets",
     "interceptor.classes": "there is no Java consumer here to intercept",
 }
@@ -98,6 +103,8 @@ class ReadOptions:
     pushdown: bool
     skip_corrupt: bool
     corrupt_report: str | None
+    verify_crc: bool
+    commit_group: str | None
 
 
 def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
@@ -111,9 +118,11 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
     path, servers = options.get("path"), options.get("kafka.bootstrap.servers")
     if (path is None) == (servers is None):
         raise ValueError(
-            "say where to read: either the option kafka.bootstrap.servers (brokers) or path (a data directory)"
+            "Option 'kafka.bootstrap.servers' must be specified, or 'path' (a data directory)"
             + (", not both" if path is not None else "")
         )
+    if "commitgroup" in options and path is not None:
+        raise ValueError("commitGroup needs brokers (option kafka.bootstrap.servers): there is nobody to commit to")
     if "upto" in options and path is None:
         raise ValueError("upTo belongs to reads from a data directory (option path)")
     if "corruptreport" in options and options.get("corruptbatches", "").strip().lower() != "skip":
@@ -122,6 +131,11 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
     least = _number(options, "minOffsetsPerTrigger", None, 1)
     if most is not None and least is not None and least > most:
         raise ValueError(f"the value of minOffsetsPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})")
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+        if use is Use.BATCH and name.lower() in options:
+            log.warning("%s is ignored in batch queries", name)
+    if use is not Use.EITHER and "kafka.group.id" in options and "groupidprefix" in options:
+        log.warning("groupIdPrefix is ignored, since kafka.group.id is set")
     return ReadOptions(
         topics=_topics(options),
         starting=parse_limit(options, "starting", use),
@@ -134,8 +148,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         partitions_min=_number(options, "minPartitions", None, 1),
         records_per_partition_max=_number(options, "maxRecordsPerPartition", None, 1),
         include_headers=_choice(options, "includeHeaders", ("false", "true")) == "true",
-        read_committed=_choice(options, "kafka.isolation.level", ("read_uncommitted", "read_committed"))
-        == "read_committed",
+        read_committed=_read_committed(options),
         client_id=options.get("kafka.client.id", "ottla-spark"),
         poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1) or 0,
         api_timeout_ms=_number(options, "kafka.default.api.timeout.ms", API_TIMEOUT_MS, 1) or 0,
@@ -149,6 +162,8 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         pushdown=_choice(options, "pushdown", ("false", "true")) == "true",
         skip_corrupt=_choice(options, "corruptBatches", ("fail", "skip")) == "skip",
         corrupt_report=options.get("corruptreport"),
+        verify_crc=_choice(options, "verifyCrc", ("true", "false")) == "true",
+        commit_group=options.get("commitgroup"),
     )
 
 
@@ -172,10 +187,13 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
 def _topics(options: Mapping[str, str]) -> Topics:
     given = [name for name in STRATEGIES if name.lower() in options]
     if len(given) != 1:
-        one = "Only one" if given else "One"
-        raise ValueError(f"{one} of these options must be given: {', '.join(STRATEGIES)}")
+        if given:
+            raise ValueError(f"Only one of the following options can be specified: {', '.join(STRATEGIES)}")
+        raise ValueError(f"One of the following options must be specified: {', '.join(STRATEGIES)}")
     strategy, value = given[0], options[given[0].lower()]
     if strategy == "assign":
+        if not value.strip().startswith("{"):
+            raise ValueError(f"No topicpartitions to assign as specified value for option 'assign' is '{value}'")
         try:
             return Topics(partitions=parse_assignment(value))
         except ValueError as problem:
@@ -183,11 +201,11 @@ def _topics(options: Mapping[str, str]) -> Topics:
     if strategy == "subscribe":
         names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
         if not names:
-            raise ValueError(f"subscribe names no topic: '{value}'")
+            raise ValueError(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
         return Topics(names=names)
     pattern = value.strip()
     if not pattern:
-        raise ValueError(f"subscribePattern is empty: '{value}'")
+        raise ValueError(f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{value}'")
     for java, what in JAVA_ONLY:
         if java.search(pattern):
             raise ValueError(f"subscribePattern '{pattern}' has {what}, which Java and Python read differently")
@@ -196,6 +214,14 @@ def _topics(options: Mapping[str, str]) -> Topics:
     except re.error as problem:
         raise ValueError(f"subscribePattern '{pattern}': {problem}") from None
     return Topics(pattern=pattern)
+
+
+def _read_committed(options: Mapping[str, str]) -> bool:
+    names = [name for name in ("isolation.level", "kafka.isolation.level") if name in options]
+    levels = {_choice(options, name, ("read_uncommitted", "read_committed")) for name in names}
+    if len(levels) > 1:
+        raise ValueError("isolation.level and kafka.isolation.level contradict each other: one of them is enough")
+    return levels == {"read_committed"}
 
 
 def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
@@ -212,7 +238,8 @@ def _number(options: Mapping[str, str], name: str, default: int | None, lowest: 
     if value is None:
         return default
     if not value.strip().isdecimal() or int(value) < lowest:
-        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} up")
+        must = " and must be positive" if lowest == 1 else ""
+        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} up{must}")
     return int(value)
 
 

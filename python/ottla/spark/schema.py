@@ -30,10 +30,33 @@ HEADERS = "headers"
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
-def ddl(include_headers: bool) -> str:
-    """The whole schema in Spark's DDL."""
-    columns = {**COLUMNS, HEADERS: HEADERS_TYPE} if include_headers else COLUMNS
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+def names(include_headers: bool, chosen: str | None = None) -> tuple[str, ...]:
+    """All columns, or those of the option `columns`, which has names with commas.
+
+    Raises:
+        ValueError: there is no such column, or one is named twice.
+    """
+    known = _known(include_headers)
+    if chosen is None:
+        return tuple(known)
+    wanted = [name.strip() for name in chosen.split(",")]
+    spelled = {name.lower(): name for name in known}
+    if (wrong := next((name for name in wanted if name.lower() not in spelled), None)) is not None:
+        hint = " (headers needs includeHeaders=true)" if wrong.lower() == HEADERS else ""
+        raise ValueError(f"columns: there is no column '{wrong}'{hint}; there are {', '.join(known)}")
+    if len({name.lower() for name in wanted}) < len(wanted):
+        raise ValueError(f"columns: one is named twice: '{chosen}'")
+    return tuple(spelled[name.lower()] for name in wanted)
+
+
+def ddl(include_headers: bool, chosen: Sequence[str] | None = None) -> str:
+    """The schema of all columns, or of these, in Spark's DDL."""
+    known = _known(include_headers)
+    return ", ".join(f"{name} {known[name]}" for name in (known if chosen is None else chosen))
+
+
+def _known(include_headers: bool) -> dict[str, str]:
+    return {**COLUMNS, HEADERS: HEADERS_TYPE} if include_headers else COLUMNS
 
 
 def check(schema: Any, include_headers: bool) -> tuple[str, ...]:
@@ -45,8 +68,8 @@ def check(schema: Any, include_headers: bool) -> tuple[str, ...]:
     Raises:
         ValueError: an unknown column, one twice, or one with another type.
     """
-    known = {**COLUMNS, HEADERS: HEADERS_TYPE} if include_headers else COLUMNS
-    names = []
+    known = _known(include_headers)
+    found: list[str] = []
     for field in schema.fields:
         if field.name == HEADERS and not include_headers:
             raise ValueError("the column headers needs the option includeHeaders=true")
@@ -54,10 +77,10 @@ def check(schema: Any, include_headers: bool) -> tuple[str, ...]:
             raise ValueError(f"there is no column '{field.name}'; there are {', '.join(known)}")
         if (given := field.dataType.simpleString()) != known[field.name]:
             raise ValueError(f"the column {field.name} is of type {known[field.name]}, not {given}")
-        if field.name in names:
+        if field.name in found:
             raise ValueError(f"the column {field.name} is asked for twice")
-        names.append(field.name)
-    return tuple(names)
+        found.append(field.name)
+    return tuple(found)
 
 
 def arrow(names: Sequence[str]) -> "pa.Schema":

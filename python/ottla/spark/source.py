@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourc
 from ottla.spark import schema as columns
 from ottla.spark.batch import BatchReader, FilteringReader
 from ottla.spark.limits import Use
-from ottla.spark.options import parse
+from ottla.spark.options import ReadOptions, parse
 from ottla.spark.stream import StreamReader
 
 if TYPE_CHECKING:
@@ -36,17 +36,26 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> str:
         """All columns; a user's schema takes some of them (`ottla.spark.schema`)."""
-        return columns.ddl(parse(self.options, Use.EITHER).include_headers)
+        options = parse(self.options, Use.EITHER)
+        return columns.ddl(options.include_headers, columns.names(options.include_headers, self.options.get("columns")))
+
+    def _options(self, schema: "StructType", use: Use) -> ReadOptions:
+        """What the options mean; the schema is what `schema()` said, unless the user gave one."""
+        options = parse(self.options, use)
+        chosen = self.options.get("columns")
+        if chosen is not None and tuple(schema.fieldNames()) != columns.names(options.include_headers, chosen):
+            raise ValueError("the option columns and the schema contradict each other: one of them is enough")
+        return options
 
     def reader(self, schema: "StructType") -> "BatchReader":
         """A batch read of the columns of `schema`."""
-        options = parse(self.options)
+        options = self._options(schema, Use.BATCH)
         kind = FilteringReader if options.pushdown else BatchReader
         return kind(options, columns.check(schema, options.include_headers))
 
     def streamReader(self, schema: "StructType") -> "StreamReader":
         """A stream of the columns of `schema`."""
-        options = parse(self.options, Use.STREAM)
+        options = self._options(schema, Use.STREAM)
         return StreamReader(options, columns.check(schema, options.include_headers))
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:

@@ -32,8 +32,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.client import TopicPartition
+from ottla.errors import KafkaError, ProtocolError
 from ottla.spark.batch import read, tasks
 from ottla.spark.bounds import DataLoss
+from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json, limited, spans, to_json, waiting
 from ottla.spark.options import ReadOptions
 from ottla.spark.places import place
@@ -52,6 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.names = names
         self._latest: dict[TopicPartition, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
+        self._published: dict[TopicPartition, int] = {}
         self._available_now = False
         # As in Spark: the first batch comes at once, however little there is.
         self._triggered_s = 0.0
@@ -77,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` if there is nothing to read or not enough."""
         begin = from_json(start)
+        self._publish(begin)
         ends = self._target if self._target is not None else place(self.options).latest(self.options, begin)
         if self._available_now:
             self._target = ends
@@ -115,6 +119,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of one task's ranges."""
         return read(self.options, self.names, partition)
+
+    def _publish(self, done: dict[TopicPartition, int]) -> None:
+        """Commits what has been written to the group of commitGroup. Spark asks for the next batch when the one before
+        is done with, and `done` is where that one ended.
+        """
+        group = self.options.commit_group
+        if group is None or self.options.bootstrap_servers is None or done == self._published:
+            return
+        try:
+            commit(self.options.bootstrap_servers, group, done, self.options.client_id)
+        except (KafkaError, ProtocolError, OSError) as problem:
+            log.warning("the offsets do not reach the group %s (commitGroup): %s", group, problem)
+        else:
+            self._published = done
 
     def _too_few(self, offsets: int) -> bool:
         """Whether to wait for more, by minOffsetsPerTrigger and maxTriggerDelay."""

@@ -1,0 +1,25 @@
+"""What a query has read, as offsets of a consumer group."""
+
+from collections.abc import Mapping
+
+import trio
+
+from ottla.client import Cluster, TopicPartition
+from ottla.client.groups import Committed, Groups
+
+# The query waits for this, so not long.
+TIMEOUT_MS = 5_000
+
+
+def commit(servers: str, group: str, offsets: Mapping[TopicPartition, int], client_id: str) -> None:
+    """Stores offsets for a group that has no members.
+
+    Raises:
+        KafkaError, OSError, ProtocolError: they are not stored, or not all.
+    """
+
+    async def store() -> None:
+        async with Cluster(servers, client_id=client_id, timeout_ms=TIMEOUT_MS) as cluster:
+            await Groups(cluster).commit(group, {each: Committed(offset) for each, offset in offsets.items()})
+
+    trio.run(store)
