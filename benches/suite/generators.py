@@ -22,10 +22,11 @@ COMMANDS: list[str] = []
 """What was run, for the report; the same command only once, with the changing parts taken out."""
 
 
-def build_bench(name: str, profile: str = "quick") -> Path:
+def build_bench(name: str, profile: str = "quick", features: str = "") -> Path:
     """A program of benches/ in Rust, compiled; its path."""
     command = ["cargo", "build", "--quiet", "--locked", "--profile", profile, "--no-default-features", "--bench", name]
-    done = subprocess.run([*command, "--message-format=json"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    command += ["--features", features, "--message-format=json"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     paths = [json.loads(line).get("executable") for line in done.stdout.splitlines()]
     return Path(next(path for path in paths if path))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ottla.client.blocking import BlockingConnection
+from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.peers.apache import SCRIPT, fetch, has_controller
@@ -29,6 +30,7 @@ ONE_BROKER = {
     "group.initial.rebalance.delay.ms": 0,
 }
 Settings = Mapping[str, object]
+LATEST = -1
 
 
 class Running(Protocol):
@@ -107,16 +109,26 @@ def connect(server: Running, timeout_ms: int = 180_000) -> BlockingConnection:
 
 
 def create_topic(server: Running, topic: str, partitions: int = 1, **configs: object) -> float:
-    """Seconds until CreateTopics was answered and every partition has a leader. Settings with _ for dots."""
+    """Seconds until CreateTopics was answered and every partition's leader serves it. Settings with _ for dots."""
     rows = [CreatableTopicConfig(name=name.replace("_", "."), value=str(value)) for name, value in configs.items()]
     row = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=rows)
     begin = time.perf_counter()
     with connect(server) as connection:
         answer = connection.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=120_000), version=2)
         assert answer.topics[0].error_code == 0, answer
-        while not _has_leaders(connection, topic, partitions):
+        while not _is_served(connection, topic, partitions):
             time.sleep(0.002)
     return time.perf_counter() - begin
+
+
+def _is_served(connection: BlockingConnection, topic: str, partitions: int) -> bool:
+    """Kafka's Metadata name a leader before it knows that it is one: its logs are asked too."""
+    if not _has_leaders(connection, topic, partitions):
+        return False
+    rows = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=rows)])
+    (found,) = connection.call(LIST_OFFSETS, request, version=2).topics
+    return not any(each.error_code for each in found.partitions)
 
 
 def _has_leaders(connection: BlockingConnection, topic: str, partitions: int) -> bool:
@@ -126,13 +138,13 @@ def _has_leaders(connection: BlockingConnection, topic: str, partitions: int) ->
 
 
 def seconds_until_served(server: Running, topic: str | None = None, partitions: int = 0) -> float:
-    """Seconds until a broker that was just started answers Metadata (with all leaders of a topic)."""
+    """Seconds until a broker that was just started answers Metadata (and serves all partitions of a topic)."""
     begin = time.perf_counter()
     while True:
         try:
             with connect(server, 10_000) as connection:
                 if topic is not None:
-                    while not _has_leaders(connection, topic, partitions):
+                    while not _is_served(connection, topic, partitions):
                         time.sleep(0.002)
                 elif not connection.call(METADATA, MetadataRequest(topics=[]), version=1).brokers:
                     continue

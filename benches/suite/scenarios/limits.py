@@ -50,8 +50,8 @@ def fetch(run: Run) -> f.Figures:
     fill(run, "large", 64_000_000 if run.size.factor == 1 else 2_000_000_000)
     frames = [str(fetch_frame(run.folder, "large", size))]
     path = next(run.server.data.glob("large-0/*.log"))
-    with _bare(run, run="sendfile", path=str(path), answer_bytes=min(size, path.stat().st_size)) as bare:
-        machine = found["sendfile of 4 MiB"] = _fetched(bare(frames=frames))
+    with bare(run, run="sendfile", path=str(path), answer_bytes=min(size, path.stat().st_size)) as drive:
+        machine = found["sendfile of 4 MiB"] = _fetched(drive(frames=frames))
     row = found["Fetch of 4 MiB"] = _fetched(run.drive(frames=frames))
     _compare(row, machine)
     return found
@@ -73,8 +73,8 @@ def small(run: Run) -> f.Figures:
         ("50 connections, 16 in flight", {"connections": 50, "depth": 16}),
         ("one connection", {"connections": 1}),
     ):
-        with _bare(run, run="echo", answer_bytes=PRODUCE_ANSWER_BYTES) as bare:
-            machine = found[f"echo: {name}"] = request_figures(bare(frames=frames, **options))
+        with bare(run, run="echo", answer_bytes=PRODUCE_ANSWER_BYTES) as drive:
+            machine = found[f"echo: {name}"] = request_figures(drive(frames=frames, **options))
         out = run.drive(frames=frames, **options)
         sent += out["sent"][0]
         row = found[f"Produce: {name}"] = request_figures(out)
@@ -84,7 +84,7 @@ def small(run: Run) -> f.Figures:
 
 
 @contextmanager
-def _bare(run: Run, **options: Any) -> Iterator[Any]:
+def bare(run: Run, /, **options: Any) -> Iterator[Any]:
     """`load drive` against a server of the generator's own."""
     server = run.load.start(**options)
     try:

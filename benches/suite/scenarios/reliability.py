@@ -68,17 +68,20 @@ def killed(run: Run) -> f.Figures:
             seconds_until_served(server)
             create_topic(server, "killed", 12)
             path, contents = run.payloads(1 << 10)
-            count = run.size.count(300_000, 3_000)
+            count = run.size.count(300_000, 50_000)
             settings = {"acks": "all", "enable.idempotence": idempotence, "message.timeout.ms": "120000"}
             begin = time.perf_counter()
             options = {"topic": "killed", "records": count, "payloads": str(path), "settings": settings}
             producer = librdkafka(bootstrap=server.bootstrap, **options)
             while _held(run, "killed", 12) < count // 3:
                 pass
+            if producer.process.poll() is not None:
+                raise NotEqual("the producer was done before the broker was killed")
             server.kill()
             run.start(folder, port=server.port, wait=False)
             out = producer.result()
             row["seconds until everything was acknowledged"] = time.perf_counter() - begin
+            seconds_until_served(run.server, "killed", 12)
             there = _held(run, "killed", 12)
             if out["failed"] or there < count or (idempotence == "true" and there != count):
                 raise NotEqual(f"{there} records are there of {count}; {out['failed']} failed")
