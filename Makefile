@@ -62,6 +62,7 @@ FILE ?= $(wildcard $(OTTLA_TEST_DATA)/web_access.log)
 REPEAT ?= 300
 demo: $(STAMPS)/demo-tools ## web requests through a broker into Spark, and a picture: FILE=access.log REPEAT=300
 	@$(BIN)/python -m ottla.pipelines.demo --repeat $(REPEAT) $(if $(FILE),--file "$(FILE)")
+	@$(if $(wildcard $(OTTLA_TEST_DATA)/nginx_ops.jsonl),$(BIN)/python -m ottla.pipelines.demo.three --data $(OTTLA_TEST_DATA))
 
 docs: $(STAMPS)/build ## rewrite the pages of docs/ that come from the code
 	$(BIN)/python -m ottla.config.reference > docs/settings.md

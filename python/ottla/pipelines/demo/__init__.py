@@ -7,4 +7,5 @@
 | `job`     | the Spark job: requests and errors per hour, the most requested pages     |
 | `direct`  | the same numbers from the file alone, by other code, to compare           |
 | `picture` | what it looks like                                                        |
+| `three`   | its second part: pipelines of `ottla.pipelines` on real data              |
 """

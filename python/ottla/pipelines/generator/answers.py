@@ -128,6 +128,21 @@ class Answers:
                 found[SERVICES[services[part[0]]], start] = (len(part), int((statuses[part] >= 500).sum()), p50, p99)
         return found
 
+    def rates_of_items(self, window_ms: int, click_ms: int) -> dict[tuple[int, int], tuple[int, int]]:
+        """(item, start of a window in ms) to its impressions, and how many of them were clicked within `click_ms`."""
+        rows = self.first()
+        kinds, times, ids = (self.column(name)[rows] for name in ("kind", "time_ms", "id"))
+        items, impressions = self.column("item")[rows], self.column("impression")[rows]
+        when = dict(zip(ids[kinds == IMPRESSION].tolist(), times[kinds == IMPRESSION].tolist(), strict=True))
+        clicks = zip(impressions[kinds == CLICK].tolist(), times[kinds == CLICK].tolist(), strict=True)
+        clicked = {shown for shown, time in clicks if 0 <= time - when[shown] <= click_ms}
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for number, item in zip(ids[kinds == IMPRESSION].tolist(), items[kinds == IMPRESSION].tolist(), strict=True):
+            key = (item, when[number] // window_ms * window_ms)
+            shown, before = found.get(key, (0, 0))
+            found[key] = (shown + 1, before + (number in clicked))
+        return found
+
     def json(self) -> str:
         """The truths that are small, for people and other programs."""
         return json.dumps(

@@ -1,0 +1,276 @@
+"""How services fare: requests, errors and latencies in windows of time, and alerts when they should worry somebody.
+
+Operators look at rates and percentiles, not at requests; and the worst failure is the one that sends nothing at all.
+Per service and window this counts requests and errors (status 500 and above) and finds the median and the 99th
+percentile of latencies (exact up to 10,000 requests a window). An alert is raised once for each window
+
+| kind         | when                                                                                        |
+|--------------|---------------------------------------------------------------------------------------------|
+| `errors`     | more than `limits.error_share` of at least `limits.requests_min` requests failed            |
+| `slow`       | the 99th percentile is above `limits.p99_ms`, of at least `limits.requests_min` requests    |
+| `no_data`    | a service that was there before has had no requests for `limits.no_data_s`, while others had |
+| `data_again` | and when it is there again                                                                  |
+
+Input is JSON of `ottla generate`, or status snapshots of NGINX Plus, whose counters only grow: what is counted is the
+difference between a window's first and last snapshot of each server zone; a counter that fell has begun anew at 0.
+
+Windows and alerts are exactly-once tables; alerts also go to a topic, where a batch that is repeated after a crash
+repeats its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from ottla.pipelines.frame import streaming
+from ottla.pipelines.frame.config import Positive, Source
+from ottla.pipelines.frame.progress import Progress
+from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Stream
+from ottla.pipelines.frame.topic import Topic
+from ottla.pipelines.tables.results import Results
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+EXAMPLE = f"""\
+format = "activity"             # activity (JSON of `ottla generate`) or nginx_plus (status snapshots)
+table = "ops/windows"
+alerts_table = "ops/alerts"
+window_s = 60
+picture = "ops.png"             # may be left out
+
+[limits]
+error_share = 0.05
+p99_ms = 100
+requests_min = 20
+no_data_s = 300
+
+[alerts]                        # may be left out
+bootstrap = "127.0.0.1:9092"
+topic = "alerts"
+
+{STREAM_EXAMPLE.format(name="ops")}"""
+SNAPSHOT = (
+    "timestamp long, server_zones map<string, struct<requests: long, responses: struct<`5xx`: long>, discarded: long>>"
+)
+PERCENTILES = (0.5, 0.99)
+LATENCIES = ("p50_ms", "p99_ms")
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When to raise alerts."""
+
+    error_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.05
+    p99_ms: Positive = 100
+    requests_min: Positive = 20
+    no_data_s: Positive = 300
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """See `EXAMPLE`."""
+
+    source: Source
+    stream: Stream
+    table: str
+    alerts_table: str
+    format: Literal["activity", "nginx_plus"] = "activity"
+    window_s: Positive = 60
+    limits: Limits = Limits()
+    alerts: Topic | None = None
+    picture: str | None = None
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """`value` is a share, milliseconds or seconds, by the kind; `start` is that of the window."""
+
+    service: str
+    start: datetime
+    kind: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is in the tables after a run."""
+
+    windows: int
+    requests: int
+    alerts: dict[str, int]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.alerts.items())) or "none"
+        return f"{self.windows:,} windows with {self.requests:,} requests; alerts: {told}"
+
+
+def windows(events: "DataFrame", window_s: int) -> "DataFrame":
+    """Per service and window with requests: `requests`, `errors`, `p50_ms`, `p99_ms`."""
+    from pyspark.sql import functions as f
+
+    latencies = f.percentile_approx("latency_ms", list(PERCENTILES), 10_000)
+    return (
+        events.groupBy(f.window("time", f"{window_s} seconds").alias("window"), "service")
+        .agg(
+            f.count(f.lit(1)).alias("requests"),
+            f.count(f.when(f.col("status") >= 500, 1)).alias("errors"),
+            latencies.alias("latencies"),
+        )
+        .select(
+            "service",
+            f.col("window.start").alias("start"),
+            "requests",
+            "errors",
+            f.col("latencies")[0].cast("double").alias("p50_ms"),
+            f.col("latencies")[1].cast("double").alias("p99_ms"),
+        )
+    )
+
+
+def snapshots(values: "DataFrame", late_s: float) -> "DataFrame":
+    """`time`, `service`, and the counters `requests` and `errors`, of NGINX Plus."""
+    from pyspark.sql import functions as f
+
+    return (
+        values.select(f.from_json(f.col("value").cast("string"), SNAPSHOT).alias("snapshot"))
+        .select(f.timestamp_millis("snapshot.timestamp").alias("time"), f.explode("snapshot.server_zones"))
+        .where("time is not null")
+        .select(
+            "time",
+            f.col("key").alias("service"),
+            f.col("value.requests").alias("requests"),
+            f.col("value.responses.5xx").alias("errors"),
+        )
+        .withWatermark("time", f"{late_s} seconds")
+    )
+
+
+def counted(snapshots: "DataFrame", window_s: int) -> "DataFrame":
+    """As `windows`, of counters."""
+    from pyspark.sql import functions as f
+
+    names = ("requests", "errors")
+    ends = [
+        end(name, "time").alias(f"{which}_{name}")
+        for name in names
+        for which, end in (("first", f.min_by), ("last", f.max_by))
+    ]
+    grown = [
+        f.when(f.col(f"last_{name}") < f.col(f"first_{name}"), f.col(f"last_{name}"))
+        .otherwise(f.col(f"last_{name}") - f.col(f"first_{name}"))
+        .alias(name)
+        for name in names
+    ]
+    window = f.window("time", f"{window_s} seconds").alias("window")
+    nothing = f.lit(None).cast("double")
+    return (
+        snapshots.groupBy(window, "service")
+        .agg(*ends)
+        .select("service", f.col("window.start").alias("start"), *grown, *(nothing.alias(name) for name in LATENCIES))
+    )
+
+
+def alerts(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]], limits: Limits) -> list[Alert]:
+    """The alerts of some windows, given those `before` them; windows without requests count as no data."""
+    seen: dict[str, datetime] = {}
+    newest: datetime | None = None
+    for row in before:
+        newest = row["start"] if newest is None else max(newest, row["start"])
+        if row["requests"]:
+            seen[row["service"]] = max(row["start"], seen.get(row["service"], row["start"]))
+    found = []
+    patience = timedelta(seconds=limits.no_data_s)
+    silent = {service for service, last in seen.items() if newest is not None and newest - last >= patience}
+    for row in sorted(rows, key=lambda row: (row["start"], row["service"])):
+        service, start, requests = row["service"], row["start"], row["requests"]
+        if newest is None or start > newest:
+            newest = start
+            found += _silences(seen, silent, start, patience)
+        if not requests:
+            continue
+        if service in silent:
+            silent.remove(service)
+            found.append(Alert(service, start, "data_again", (start - seen[service]).total_seconds()))
+        seen[service] = max(start, seen.get(service, start))
+        if requests >= limits.requests_min:
+            if (share := row["errors"] / requests) > limits.error_share:
+                found.append(Alert(service, start, "errors", round(share, 4)))
+            if (row["p99_ms"] or 0) > limits.p99_ms:
+                found.append(Alert(service, start, "slow", row["p99_ms"]))
+    return found
+
+
+def _silences(seen: dict[str, datetime], silent: set[str], start: datetime, patience: timedelta) -> list[Alert]:
+    found = []
+    for service, last in sorted(seen.items()):
+        if start - last >= patience and service not in silent:
+            silent.add(service)
+            found.append(Alert(service, start, "no_data", (start - last).total_seconds()))
+    return found
+
+
+def run(spark: "SparkSession", config: Config, progress: Progress | None = None) -> Watched:
+    """Reads what is there (or goes on, with `stream.every_s`) and writes the windows that are over.
+
+    Raises:
+        PipelineError: a table belongs to another checkpoint, or the alerts cannot be produced.
+    """
+    import pyarrow as pa
+
+    values = streaming.records(spark, config.source, config.stream)
+    if config.format == "activity":
+        found = windows(streaming.activity(values, config.stream.late_s), config.window_s)
+    else:
+        found = counted(snapshots(values, config.stream.late_s), config.window_s)
+    table = Path(config.table)
+    checkpoint = Path(config.stream.checkpoint).resolve()
+    raised = Results(Path(config.alerts_table), checkpoint)
+    columns = ["service", "start", "requests"]
+    utc = pa.timestamp("us", tz="UTC")
+    schema = pa.schema([("service", pa.string()), ("start", utc), ("kind", pa.string()), ("value", pa.float64())])
+
+    def watch(batch: int, rows: "pa.Table") -> None:
+        earlier = Results(table, checkpoint).read(before=batch)
+        before = [] if earlier is None else earlier.select(columns).to_pylist()
+        new = alerts(rows.to_pylist(), before, config.limits)
+        if not new:
+            return
+        if config.alerts is not None:
+            config.alerts.produce([(alert.service, msgspec.to_builtins(alert)) for alert in new])
+        raised.commit(batch, pa.Table.from_pylist([msgspec.structs.asdict(alert) for alert in new], schema=schema))
+
+    written = streaming.run(found, config.stream, table, progress or Progress("ops_monitoring"), watch)
+    if config.picture is not None:
+        draw(written, raised, Path(config.picture))
+    rows, told = written.read(), raised.read()
+    kinds = [] if told is None else told["kind"].to_pylist()
+    counts = {kind: kinds.count(kind) for kind in set(kinds)}
+    return Watched(0, 0, counts) if rows is None else Watched(rows.num_rows, sum(rows["requests"].to_pylist()), counts)
+
+
+def draw(table: Results, alerts: Results, path: Path) -> None:
+    """A PNG: requests of each service over time, and a mark for each alert."""
+    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+
+    rows, told = table.read(), alerts.read()
+    if rows is None:
+        return
+    by_service: dict[str, list[tuple[datetime, int]]] = {}
+    for row in rows.select(["service", "start", "requests"]).to_pylist():
+        by_service.setdefault(row["service"], []).append((row["start"], row["requests"]))
+    busiest = sorted(by_service, key=lambda service: -sum(count for _, count in by_service[service]))[: len(COLORS)]
+    marks = [] if told is None else told.to_pylist()
+    title = f"{len(by_service)} services, {len(marks)} alerts"
+    with drawing(path, title, "requests per window; triangles are alerts", height=5.5) as axes:
+        for service, color in zip(busiest, COLORS, strict=False):
+            points = dict(sorted(by_service[service]))
+            axes.plot(list(points), list(points.values()), color=color, lw=1.2, label=service)
+            at = [mark["start"] for mark in marks if mark["service"] == service]
+            heights = [points.get(start, 0) for start in at]
+            axes.scatter(at, heights, marker="^", s=28, color=color, edgecolor="black", lw=0.6)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(grouped_number)
+        axes.legend(frameon=False, ncols=3)
