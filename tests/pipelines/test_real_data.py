@@ -76,14 +76,15 @@ def test_the_crawlers_that_are_really_there(judged: list[dict[str, Any]], test_d
     for row in judged:
         verdicts[row["client"]] = max(row["score"], verdicts.get(row["client"], 0))
     assert all(verdicts[client] >= 0.3 for client in crawlers), "each that says so is at least suspect"
-    busiest = Counter(client for client, *_, agent in lines if client in crawlers).most_common(1)[0][0]
-    robots = {client for client, _, page, _, _ in lines if page == "/robots.txt"}
-    assert all(verdicts[client] >= 0.5 for client in crawlers & robots)
-    assert verdicts[busiest] >= 0.3
+    said = {(client, time // HOUR_S) for client, time, *_, agent in lines if any(name in agent for name in SAID)}
+    robots = {(client, time // HOUR_S) for client, time, page, *_ in lines if page == "/robots.txt"}
+    assert len(said & robots) > 20
+    assert all(verdicts[client] >= 0.5 for client, _ in said & robots)
     quiet = {client for client, count in Counter(client for client, *_ in lines).items() if count < 10}
-    people = (
-        quiet - robots - {client for client, *_, agent in lines if "Mozilla" not in agent or "bot" in agent.lower()}
-    )
+    words = ("bot", "spider", "feed", "rss", "crawl")
+    odd = {client for client, *_, agent in lines if "Mozilla" not in agent or any(w in agent.lower() for w in words)}
+    people = quiet - odd - {client for client, _ in robots}
+    assert len(people) > 500
     suspected = {client for client in people if verdicts[client] >= 0.3}
     assert len(suspected) < len(people) / 50, "people with a handful of requests are left alone"
 
@@ -114,8 +115,7 @@ def test_the_pipelines_of_the_demonstration(
 
     said = three.run(spark, broker.bootstrap, test_data, tmp_path / "work", tmp_path / "out")
     lines = len((test_data / "web_access.log").read_bytes().splitlines())
-    snapshots = len((test_data / "nginx_ops.jsonl").read_bytes().splitlines())
-    assert said["warehouse_load"].startswith(f"{lines + snapshots:,} records in 1 batches")
+    assert said["warehouse_load"].startswith(f"{lines:,} records in 1 batches")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}.png" for name in said}
     table = dataset.dataset(tmp_path / "work" / "sessionize" / "table").to_table()
     newest = max(time for _, time, *_ in requests(test_data / "web_access.log"))

@@ -44,9 +44,10 @@ LOAD = """
 picture = "{output}/{name}.png"
 [source]
 bootstrap = "{bootstrap}"
-topics = ["web-requests", "server-status"]
+topics = ["web-requests"]
 [table]
 location = "{folder}/{name}/table"
+values = "binary"
 """
 # Name, configuration, and what is filled in.
 PIPELINES: tuple[tuple[str, str, dict[str, Any]], ...] = (

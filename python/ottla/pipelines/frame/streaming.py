@@ -20,7 +20,8 @@ ACTIVITY = (
     "item long, position int, impression long, page string"
 )
 # address identity user [17/May/2015:10:05:03 +0000] "GET /path?query HTTP/1.1" 200 size "referrer" "agent"
-REQUEST = r'^(\S+) [^\[]*\[([^\]]+)\] "\S+ ([^ "?]+)[^"]*" (\d{3}) \S+(?: "[^"]*" "([^"]*)")?'
+# A line may be cut off in its agent.
+REQUEST = r'^(\S+) [^\[]*\[([^\]]+)\] "\S+ ([^ "?]+)[^"]*" (\d{3}) \S+(?: "[^"]*" "([^"]*))?'
 REQUEST_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 
 Format = Literal["activity", "access_log"]
