@@ -17,7 +17,7 @@ def row(service: str, minute: int, requests: int = 10, errors: int = 0, p99_ms: 
 
 
 def told(rows: list[dict[str, Any]], before: list[dict[str, Any]] | None = None) -> list[tuple[str, int, str, float]]:
-    found = alerts(rows, before or [], LIMITS)
+    found = alerts(rows, before or [], LIMITS, 60)
     return [(each.service, (each.start - START).seconds // 60, each.kind, each.value) for each in found]
 
 
@@ -32,13 +32,19 @@ ROWS = [row("a", minute) for minute in range(12)] + [row("b", minute) for minute
 
 
 def test_silence_is_told_once_and_so_is_its_end() -> None:
-    assert told(ROWS) == [("b", 5, "no_data", 180), ("b", 9, "data_again", 420)]
+    assert told(ROWS) == [("b", 6, "no_data", 180), ("b", 9, "data_again", 360)]
 
 
 def test_windows_without_requests_are_silence() -> None:
     """A server zone whose counters stand still has windows all the same."""
     still = [row("b", minute, 0, 0, None) for minute in range(3, 9)]
     assert told([*ROWS, *still]) == told(ROWS)
+
+
+def test_windows_longer_than_the_patience() -> None:
+    """One window follows the other: nobody was silent."""
+    rows = [row(service, minute) for minute in range(0, 50, 10) for service in "ab"]
+    assert alerts(rows, [], LIMITS, 600) == []
 
 
 @pytest.mark.parametrize("first", range(1, 12))

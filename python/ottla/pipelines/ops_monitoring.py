@@ -18,9 +18,10 @@ Windows and alerts are exactly-once tables; alerts also go to a topic, where a b
 repeats its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -173,43 +174,45 @@ def counted(snapshots: "DataFrame", window_s: int) -> "DataFrame":
     )
 
 
-def alerts(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]], limits: Limits) -> list[Alert]:
+def alerts(
+    rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]], limits: Limits, window_s: int
+) -> list[Alert]:
     """The alerts of some windows, given those `before` them; windows without requests count as no data."""
-    seen: dict[str, datetime] = {}
+    ends: dict[str, datetime] = {}
     newest: datetime | None = None
+    window, patience = timedelta(seconds=window_s), timedelta(seconds=limits.no_data_s)
     for row in before:
         newest = row["start"] if newest is None else max(newest, row["start"])
         if row["requests"]:
-            seen[row["service"]] = max(row["start"], seen.get(row["service"], row["start"]))
+            ends[row["service"]] = max(row["start"] + window, ends.get(row["service"], row["start"] + window))
+    silent = {service for service, end in ends.items() if newest is not None and newest - end >= patience}
     found = []
-    patience = timedelta(seconds=limits.no_data_s)
-    silent = {service for service, last in seen.items() if newest is not None and newest - last >= patience}
-    for row in sorted(rows, key=lambda row: (row["start"], row["service"])):
-        service, start, requests = row["service"], row["start"], row["requests"]
-        if newest is None or start > newest:
-            newest = start
-            found += _silences(seen, silent, start, patience)
-        if not requests:
-            continue
-        if service in silent:
-            silent.remove(service)
-            found.append(Alert(service, start, "data_again", (start - seen[service]).total_seconds()))
-        seen[service] = max(start, seen.get(service, start))
-        if requests >= limits.requests_min:
-            if (share := row["errors"] / requests) > limits.error_share:
-                found.append(Alert(service, start, "errors", round(share, 4)))
-            if (row["p99_ms"] or 0) > limits.p99_ms:
-                found.append(Alert(service, start, "slow", row["p99_ms"]))
+    in_order = sorted(rows, key=lambda row: (row["start"], row["service"]))
+    for start, of in groupby(in_order, key=lambda row: row["start"]):
+        active = [row for row in of if row["requests"]]
+        there = {row["service"] for row in active}
+        for service, end in sorted(ends.items()):
+            if start - end >= patience and service not in silent | there:
+                silent.add(service)
+                found.append(Alert(service, start, "no_data", (start - end).total_seconds()))
+        for row in active:
+            service = row["service"]
+            if service in silent:
+                silent.remove(service)
+                found.append(Alert(service, start, "data_again", (start - ends[service]).total_seconds()))
+            ends[service] = start + window
+            found += _of_window(row, limits)
     return found
 
 
-def _silences(seen: dict[str, datetime], silent: set[str], start: datetime, patience: timedelta) -> list[Alert]:
-    found = []
-    for service, last in sorted(seen.items()):
-        if start - last >= patience and service not in silent:
-            silent.add(service)
-            found.append(Alert(service, start, "no_data", (start - last).total_seconds()))
-    return found
+def _of_window(row: dict[str, Any], limits: Limits) -> Iterator[Alert]:
+    requests = row["requests"]
+    if requests < limits.requests_min:
+        return
+    if (share := row["errors"] / requests) > limits.error_share:
+        yield Alert(row["service"], row["start"], "errors", round(share, 4))
+    if (row["p99_ms"] or 0) > limits.p99_ms:
+        yield Alert(row["service"], row["start"], "slow", row["p99_ms"])
 
 
 def run(spark: "SparkSession", config: Config, progress: Progress | None = None) -> Watched:
@@ -235,7 +238,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     def watch(batch: int, rows: "pa.Table") -> None:
         earlier = Results(table, checkpoint).read(before=batch)
         before = [] if earlier is None else earlier.select(columns).to_pylist()
-        new = alerts(rows.to_pylist(), before, config.limits)
+        new = alerts(rows.to_pylist(), before, config.limits, config.window_s)
         if not new:
             return
         if config.alerts is not None:

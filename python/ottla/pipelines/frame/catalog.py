@@ -12,7 +12,7 @@ from ottla.pipelines.frame.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PIPELINES = ("warehouse_load", "abuse_rate", "ops_monitoring", "sessionize")
+PIPELINES = ("warehouse_load", "abuse_rate", "ops_monitoring", "sessionize", "relevance_counts")
 
 
 class Pipeline(Protocol):

@@ -13,6 +13,7 @@ from ottla.pipelines.tables.results import Results
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 # What `ottla generate` writes; other fields are not looked at.
 ACTIVITY = (
@@ -23,6 +24,10 @@ ACTIVITY = (
 # A line may be cut off in its agent.
 REQUEST = r'^(\S+) [^\[]*\[([^\]]+)\] "\S+ ([^ "?]+)[^"]*" (\d{3}) \S+(?: "[^"]*" "([^"]*))?'
 REQUEST_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
+
+# What Spark says of a Python process that was not there within ten seconds, a limit that cannot be set.
+TOO_SLOW = "Python worker failed to connect back"
+STARTS_MAX = 5
 
 Format = Literal["activity", "access_log"]
 
@@ -115,5 +120,18 @@ def run(
 
     writer = results.writeStream.foreachBatch(each).outputMode("append").option("checkpointLocation", str(checkpoint))
     trigger = {"processingTime": f"{stream.every_s} seconds"} if stream.every_s else {"availableNow": True}
-    writer.trigger(**trigger).start().awaitTermination()  # type: ignore[arg-type, unused-ignore]
+    _run_to_end(writer.trigger(**trigger))  # type: ignore[arg-type, unused-ignore]
     return written
+
+
+def _run_to_end(writer: "DataStreamWriter") -> None:
+    """Runs a query; again, from its checkpoint, if a new Python process was too slow for Spark on a busy machine."""
+    from pyspark.errors import StreamingQueryException
+
+    for attempt in range(1, STARTS_MAX + 1):
+        try:
+            writer.start().awaitTermination()
+            return
+        except StreamingQueryException as problem:
+            if attempt == STARTS_MAX or TOO_SLOW not in str(problem):
+                raise
