@@ -117,6 +117,7 @@ class Shrinker(Operator):
             producer.poll(0)
             if self.chance.random() < 0.2:
                 assert producer.flush(90) == 0
+                self.look()
                 self.shrink(self.chance.randrange(self.told, self.sent + 1))
         assert producer.flush(90) == 0
         assert problems == []
@@ -128,7 +129,6 @@ class Shrinker(Operator):
         assert code == 0, code
         assert target <= start <= self.asked
         self.told, self.deletions = start, self.deletions + 1
-        self.look()
 
     def look(self) -> None:
         """What was deleted stays deleted, what was not is there."""

@@ -81,11 +81,13 @@ class Victim:
         self._zookeeper = self._own_zookeeper()
 
     def hurt(self, chance: random.Random) -> None:
-        """One fault: mostly kill -9."""
+        """One fault: mostly kill -9, and at first nothing else, so that no seed is without it."""
         kinds = {"kill": (self.kill, 7), "restart": (self.restart, 2), "pause": (self.pause, 2)}
         if self._zookeeper is not None:
             kinds |= {"expire": (self.expire, 3), "zookeeper": (self.lose_zookeeper, 3)}
         (kind,) = chance.choices([*kinds], [weight for _, weight in kinds.values()])
+        if self.faults["kill"] < 3:
+            kind = "kill"
         kinds[kind][0]()
         self.faults[kind] += 1
 
