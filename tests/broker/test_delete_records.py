@@ -19,7 +19,7 @@ EARLIEST = -2
 def delete(client: Client, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
     """(error code, low watermark)"""
     rows = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=200)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=20_000)
     ((row,),) = [topic.partitions for topic in client.call(DELETE_RECORDS, request, version).topics]
     return row.error_code, row.low_watermark
 
@@ -79,7 +79,7 @@ def test_records_of_several_partitions_fail_or_go_one_by_one(client: Client) -> 
     client.create("several", partitions=2)
     client.produce("several", batch(b"a"), partition=1)
     rows = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(3)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="several", partitions=rows)], timeout_ms=200)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="several", partitions=rows)], timeout_ms=20_000)
     answer = client.call(DELETE_RECORDS, request, 2)
     assert [(row.error_code, row.low_watermark) for row in answer.topics[0].partitions] == [
         (OffsetOutOfRange.code, -1),
