@@ -105,6 +105,14 @@ impl Log {
         };
         self.check_writable()?;
         self.check_in_place()?;
+        if first_dirty_offset >= first_uncleanable_offset {
+            // Not even the segment that the first dirty offset is in: it may be the active one.
+            return Ok(CleanReport {
+                first_offset: first_dirty_offset,
+                end_offset: first_dirty_offset,
+                ..CleanReport::default()
+            });
+        }
         if self.is_moving() {
             return Err(LogError::CleaningStopped("the log is being copied"));
         }

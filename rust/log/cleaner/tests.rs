@@ -1,6 +1,6 @@
 //! Compaction against a model: the last value of each key, whatever is appended, cleaned, broken and opened again in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{CleanReport, Cleaner, CleanerSettings};
 use crate::log::error::Result;
-use crate::log::faults::seeds::choices;
+use crate::log::faults::seeds::{self, choices};
 use crate::log::log::OpenMode;
 use crate::log::opening::Hints;
 use crate::log::verify::verify;
@@ -75,9 +75,18 @@ enum Step {
         outcome: Outcome,
     },
     Roll,
-    /// With a map of so many keys at most.
+    /// With a map of so many keys at most. `forgets`: tombstones and markers have been kept for long enough.
     Clean {
         keys_max: usize,
+        forgets: bool,
+    },
+    /// To a part of what was appended since the last cleaning: what is before was on all replicas. `deep`: to a part of all, as after an unclean election.
+    Truncate {
+        part: u8,
+        deep: bool,
+    },
+    DeleteBefore {
+        part: u8,
     },
     Reopen {
         clean: bool,
@@ -104,7 +113,10 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (keys(), 10..12i64).prop_map(|(keys, producer)| Step::Transaction { keys, producer }),
         4 => (10..12i64, outcome).prop_map(|(producer, outcome)| Step::End { producer, outcome }),
         1 => Just(Step::Roll),
-        3 => prop_oneof![1 => 1..6usize, 2 => Just(1000)].prop_map(|keys_max| Step::Clean { keys_max }),
+        3 => (prop_oneof![1 => 1..6usize, 2 => Just(1000)], any::<bool>())
+            .prop_map(|(keys_max, forgets)| Step::Clean { keys_max, forgets }),
+        2 => (any::<u8>(), prop::bool::weighted(0.3)).prop_map(|(part, deep)| Step::Truncate { part, deep }),
+        1 => any::<u8>().prop_map(|part| Step::DeleteBefore { part: part / 2 }),
         1 => any::<bool>().prop_map(|clean| Step::Reopen { clean }),
         1 => any::<u64>().prop_map(|seed| Step::PowerCut { seed }),
         1 => (0..60u64, any::<bool>(), any::<u64>())
@@ -124,6 +136,11 @@ struct Model {
     durable: i64,
     /// No cleaning, not even one that failed, went further.
     attempted: i64,
+    /// The high watermark of the last cleaning.
+    committed: i64,
+    /// A truncation took what was committed. A snapshot may tell of a producer's batch that was cleaned away, because another followed; and of a
+    /// transaction that is open again.
+    lost_committed: bool,
     sequences: BTreeMap<i64, i32>,
     clock_ms: i64,
     epoch: i32,
@@ -158,6 +175,8 @@ impl Model {
             markers: BTreeMap::new(),
             durable: 0,
             attempted: 0,
+            committed: 0,
+            lost_committed: false,
             sequences: BTreeMap::new(),
             clock_ms: 1_000_000,
             epoch: 0,
@@ -231,8 +250,21 @@ impl Model {
                 .and_then(|producer| later.find(|(_, (other, _))| other == producer))
                 .is_some_and(|(_, (_, outcome))| *outcome == Outcome::Abort)
         };
-        let visible = |entry: &&Entry| entry.offset < stable && !is_aborted(entry.offset);
+        let start = self.log.start_offset();
+        let visible =
+            |entry: &&Entry| (start..stable).contains(&entry.offset) && !is_aborted(entry.offset);
         self.entries.iter().filter(visible).cloned().collect()
+    }
+
+    /// Where the first transaction begins that has not ended.
+    fn stable(&self) -> i64 {
+        let is_open = |(offset, producer): &(&i64, &i64)| {
+            let mut later = self.markers.range(**offset..);
+            !later.any(|(_, (other, _))| other == *producer)
+        };
+        let open = self.transactional.iter().find(is_open);
+        let start = self.log.start_offset();
+        open.map_or(self.log.end_offset(), |(offset, _)| (*offset).max(start))
     }
 
     fn clean(&mut self, keys_max: usize) -> Result<Option<CleanReport>> {
@@ -250,10 +282,15 @@ impl Model {
             cleanable.first_dirty_offset,
             cleanable.first_uncleanable_offset,
         );
-        if from == to {
+        if from >= to {
+            let before = self.log.size_bytes();
+            let report = self.log.clean(&cleaner, from, to)?;
+            assert_eq!((report.end_offset, report.segments_read), (from, 0));
+            assert_eq!(self.log.size_bytes(), before);
             return Ok(None);
         }
         self.attempted = self.attempted.max(to);
+        self.committed = self.log.end_offset();
         let report = self.log.clean(&cleaner, from, to)?;
         self.durable = self.durable.max(self.log.flushed_offset());
         assert_eq!(report.first_offset, from);
@@ -278,8 +315,21 @@ impl Model {
             }
             Step::End { producer, outcome } => self.end(*producer, *outcome),
             Step::Roll => self.log.roll().unwrap(),
-            Step::Clean { keys_max } => {
+            Step::Clean { keys_max, forgets } => {
+                self.log.update_config(LogConfig {
+                    delete_retention_ms: if *forgets { 0 } else { i64::MAX },
+                    ..config()
+                });
                 self.clean(*keys_max).unwrap();
+            }
+            Step::Truncate { part, deep } => self.truncate(*part, *deep),
+            Step::DeleteBefore { part } => {
+                let (start, end) = (self.log.start_offset(), self.log.end_offset());
+                let offset = start + (end - start) * i64::from(*part) / 255;
+                self.log.set_high_watermark(end);
+                self.log.set_start_offset(offset).unwrap();
+                self.log.delete_old_segments(self.clock_ms).unwrap();
+                self.durable = self.durable.max(offset);
             }
             Step::Reopen { clean } => {
                 if *clean {
@@ -323,9 +373,69 @@ impl Model {
         self.check_producers();
     }
 
+    fn truncate(&mut self, part: u8, deep: bool) {
+        let (start, end) = (self.log.start_offset(), self.log.end_offset());
+        let from = if deep {
+            start
+        } else {
+            self.committed.max(start)
+        };
+        if from > end {
+            return;
+        }
+        self.truncate_to(from + (end - from) * i64::from(part) / 255);
+    }
+
+    fn truncate_to(&mut self, offset: i64) {
+        let (start, end) = (self.log.start_offset(), self.log.end_offset());
+        let (_, batches) = read_all(&self.log, end);
+        self.log.truncate_to(offset).unwrap();
+        let end = self.log.end_offset();
+        // By whole batches. What is in no batch was cleaned away.
+        let kept = batches.iter().filter(|batch| batch.last_offset() < offset);
+        let kept_end = kept.map(|batch| batch.last_offset() + 1).max();
+        assert!((kept_end.unwrap_or(start)..=offset).contains(&end));
+        self.entries.retain(|entry| entry.offset < end);
+        self.markers.retain(|offset, _| *offset < end);
+        self.transactional.retain(|offset, _| *offset < end);
+        self.durable = self.durable.min(end);
+        assert!(self.log.cleaned_offset().unwrap_or(0) <= end);
+        self.attempted = self.attempted.min(end);
+        if end < self.committed {
+            // What made older records needless is gone, and so are they. Of transactions that are open again their batches are left.
+            let there = offsets(&self.log);
+            self.entries.retain(|entry| there.contains(&entry.offset));
+            let batches = batches.iter().filter(|batch| batch.last_offset() < end);
+            let transactional =
+                batches.filter(|batch| batch.is_transactional() && !batch.is_control());
+            self.transactional = transactional
+                .flat_map(|batch| {
+                    let offsets = batch.base_offset..=batch.last_offset();
+                    offsets.map(|offset| (offset, batch.producer_id))
+                })
+                .collect();
+            self.committed = end;
+            self.lost_committed = true;
+        }
+        self.note_sequences();
+    }
+
+    /// Where the next batch of each producer goes on.
+    fn note_sequences(&mut self) {
+        self.sequences.clear();
+        let writer = self.log.writer.lock();
+        for (id, producer) in writer.producers.producers() {
+            // Of some only a marker is known.
+            if let Some(last) = producer.last_batch() {
+                self.sequences.insert(id, last.last_sequence + 1);
+            }
+        }
+    }
+
     fn reopen(&mut self, clean: bool) {
         let hints = Hints {
             clean,
+            start_offset: self.log.start_offset(),
             recovery_point: self.log.flushed_offset().min(self.durable),
             cleaned_offset: self.log.cleaned_offset(),
             ..Hints::default()
@@ -348,21 +458,17 @@ impl Model {
         self.transactional.retain(|offset, _| is_there(*offset));
         self.log.set_high_watermark(end);
         self.durable = end;
-        self.sequences.clear();
-        let writer = self.log.writer.lock();
-        for (id, producer) in writer.producers.producers() {
-            // Of some only a marker is known.
-            if let Some(last) = producer.last_batch() {
-                self.sequences.insert(id, last.last_sequence + 1);
-            }
-        }
-        drop(writer);
+        self.note_sequences();
         self.epoch += 1;
         self.log.begin_epoch(self.epoch).unwrap();
     }
 
     fn check(&self) {
         self.log.set_high_watermark(self.log.end_offset());
+        // Of a transaction that began before the log's start a recovery may know or not.
+        if !self.lost_committed && self.log.start_offset() == 0 {
+            assert_eq!(self.log.last_stable_offset(), self.stable());
+        }
         let (entries, _) = read_all(&self.log, self.log.last_stable_offset());
         let committed = self.committed();
         // Nothing is there that nobody wrote or that was taken back, or elsewhere, or twice.
@@ -397,10 +503,17 @@ impl Model {
 
     /// What the log remembers of producers is there for the next one that opens it.
     fn check_producers(&self) {
+        if self.lost_committed {
+            return;
+        }
         let (_, batches) = read_all(&self.log, self.log.end_offset());
         let writer = self.log.writer.lock();
         for (id, producer) in writer.producers.producers() {
-            let Some(last) = producer.last_batch() else {
+            let start = self.log.start_offset();
+            let Some(last) = producer
+                .last_batch()
+                .filter(|last| last.last_offset >= start)
+            else {
                 continue;
             };
             let mut latest = batches.iter().rev().filter(|batch| !batch.is_control());
@@ -469,6 +582,9 @@ fn read_all(log: &Log, upper_bound: i64) -> (Vec<Entry>, Vec<BatchHeader>) {
             }
             for record in Records::new(&batch, &limits, &mut scratch).unwrap() {
                 let record = record.unwrap();
+                if record.offset < log.start_offset() {
+                    continue;
+                }
                 entries.push(Entry {
                     offset: record.offset,
                     key: record.key.map(<[u8]>::to_vec),
@@ -480,22 +596,40 @@ fn read_all(log: &Log, upper_bound: i64) -> (Vec<Entry>, Vec<BatchHeader>) {
     }
 }
 
+/// Of all records, whoever may see them.
+fn offsets(log: &Log) -> BTreeSet<i64> {
+    let (mut offset, mut scratch, mut offsets) =
+        (log.start_offset(), Scratch::default(), BTreeSet::new());
+    while let Some(slice) = log.read(offset, 700, i64::MAX, true).unwrap().slice {
+        let bytes = slice.read().unwrap();
+        for batch in Batches::new(&bytes).map_while(std::result::Result::ok) {
+            let records = Records::new(&batch, &Limits::default(), &mut scratch).unwrap();
+            offsets.extend(records.map(|record| record.unwrap().offset));
+            offset = batch.header.last_offset() + 1;
+        }
+    }
+    offsets
+}
+
 /// All of a log without transactions.
 fn all_of(model: &Model) -> Vec<Entry> {
     read_all(&model.log, model.log.end_offset()).0
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn a_compacted_log_is_its_model(steps in prop::collection::vec(step(), 1..80)) {
-        let mut model = Model::new();
-        for step in &steps {
-            model.run(step);
-        }
-        model.log.close(true).unwrap();
-        prop_assert_eq!(model.damage(), Vec::<String>::new());
+fn run(steps: &[Step]) {
+    let mut model = Model::new();
+    for step in steps {
+        model.run(step);
     }
+    model.log.close(true).unwrap();
+    assert_eq!(model.damage(), Vec::<String>::new());
+}
+
+#[test]
+fn a_compacted_log_is_its_model() {
+    seeds::property(100, prop::collection::vec(step(), 1..80), |steps| {
+        run(&steps);
+    });
 }
 
 /// A log of several segments, of which some were cleaned before.
@@ -737,6 +871,7 @@ fn small_segments_become_one_and_readers_go_on_in_what_they_hold() {
 #[test]
 fn a_truncation_or_the_logs_end_stops_a_cleaning() {
     let model = prepared();
+    model.log.set_high_watermark(model.log.end_offset());
     let cleanable = model.log.cleanable(0).unwrap().unwrap();
     let (from, to) = (
         cleanable.first_dirty_offset,
@@ -777,12 +912,8 @@ fn what_was_cut_off_is_dirty_again() {
     model.log.set_high_watermark(model.log.end_offset());
     model.clean(1000).unwrap();
     let cleaned = model.log.cleaned_offset().unwrap();
-    model.log.truncate_to(cleaned / 2).unwrap();
+    model.truncate_to(cleaned / 2);
     assert!(model.log.cleaned_offset().unwrap() <= cleaned / 2);
-    let end = model.log.end_offset();
-    model.entries = all_of(&model);
-    model.durable = end;
-    model.sequences.clear();
     for turn in 0..20 {
         model.append(&[turn % 3], false, None, Codec::None);
     }
