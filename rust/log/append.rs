@@ -12,8 +12,10 @@ pub use super::producer_state::Origin;
 use super::rewrite::is_plain;
 use super::segment::{AppendFailure, Segment};
 use super::snapshots::end_marker;
+use super::traffic::Count;
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
+use crate::records::batch::MAGIC;
 use crate::records::{Batches, stamp};
 
 /// What became of an append.
@@ -123,16 +125,25 @@ impl Log {
         let is_quick = when != When::Now;
         let mut end_offset = self.end_offset();
         let mut rewritten;
+        let mut is_converted = false;
         let mut records = records;
         let mut checked = match prepare(records, &config, origin, now_ms, end_offset, is_quick)? {
             Prepared::Kept(checked) => checked,
             Prepared::Batch(batch, checked) => {
+                is_converted = true;
                 rewritten = batch;
                 records = &mut rewritten;
                 checked
             }
             Prepared::Messages(messages) => {
-                return self.append_messages(writer, &messages, &config, now_ms, is_quick);
+                // What came in the topic's format has got offsets, nothing else.
+                let is_same = records.len() == messages.bytes.len()
+                    && records.get(MAGIC) == messages.bytes.get(MAGIC);
+                let info = self.append_messages(writer, &messages, &config, now_ms, is_quick)?;
+                if let Some(info) = info.as_ref().filter(|_| !is_same) {
+                    self.converted(info);
+                }
+                return Ok(info);
             }
             Prepared::TooMuch => {
                 self.write_staged_by(writer);
@@ -199,8 +210,17 @@ impl Log {
         }
         self.traffic
             .appended(info.last_offset + 1 - info.base_offset, records.len());
+        if is_converted {
+            self.converted(&info);
+        }
         info.flush_due = self.is_flush_due(&config, info.last_offset + 1);
         Ok(Some(info))
+    }
+
+    fn converted(&self, info: &AppendInfo) {
+        let records = info.last_offset + 1 - info.base_offset;
+        let records = u64::try_from(records).unwrap_or(0);
+        self.traffic.add(Count::ProduceConversions, records);
     }
 
     /// Refuses what was meant for another leader epoch.

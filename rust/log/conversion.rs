@@ -4,14 +4,14 @@ use super::error::{Context, LogError, Result};
 use super::files::FileSlice;
 use super::scan::{LOOKUP_BYTES, Scan};
 use crate::records::convert::is_too_new;
-use crate::records::{Limits, Scratch, Wanted, down_convert};
+use crate::records::{DownConverted, Limits, Scratch, Wanted, down_convert};
 
 /// What to send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Converted {
     /// The stretch itself: its consumer reads every batch in it.
     Same,
-    Messages(Vec<u8>),
+    Messages(DownConverted),
     /// There is something to convert, and the caller would not have it.
     Refused,
 }

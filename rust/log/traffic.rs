@@ -24,9 +24,12 @@ pub enum Count {
     FetchRequests,
     FailedProduceRequests,
     FailedFetchRequests,
+    /// Records that were stored in another form than they came in, or sent in another than they are stored in.
+    ProduceConversions,
+    FetchConversions,
 }
 
-pub const COUNTS: usize = Count::FailedFetchRequests as usize + 1;
+pub const COUNTS: usize = Count::FetchConversions as usize + 1;
 
 #[derive(Debug, Default)]
 pub struct Traffic([AtomicU64; COUNTS]);

@@ -12,7 +12,7 @@ use super::net::Completions;
 use crate::io::IoPool;
 use crate::log::conversion::{Converted, convert};
 use crate::log::{FileSlice, LogError};
-use crate::records::Wanted;
+use crate::records::{DownConverted, Wanted};
 
 /// Messages that were made for one answer, which takes them.
 #[pyclass(frozen, module = "ottla._core")]
@@ -20,13 +20,16 @@ pub struct ConvertedRecords {
     bytes: Mutex<Vec<u8>>,
     #[pyo3(get)]
     length: usize,
+    /// How many records were converted.
+    pub records: u64,
 }
 
 impl ConvertedRecords {
-    fn new(bytes: Vec<u8>) -> Self {
+    fn new(converted: DownConverted) -> Self {
         Self {
-            length: bytes.len(),
-            bytes: Mutex::new(bytes),
+            length: converted.bytes.len(),
+            bytes: Mutex::new(converted.bytes),
+            records: converted.records,
         }
     }
 
@@ -80,7 +83,7 @@ fn answers(py: Python<'_>, made: Vec<Made>) -> PyResult<Py<PyAny>> {
     for one in made {
         match one {
             None | Some(Ok(Converted::Same)) => answers.append(py.None())?,
-            Some(Ok(Converted::Messages(bytes))) => answers.append(ConvertedRecords::new(bytes))?,
+            Some(Ok(Converted::Messages(made))) => answers.append(ConvertedRecords::new(made))?,
             Some(Ok(Converted::Refused)) => answers.append(false)?,
             Some(Err(error)) => answers.append(error.code())?,
         }

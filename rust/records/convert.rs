@@ -19,6 +19,13 @@ pub struct Wanted {
     pub bytes_max: usize,
 }
 
+/// Messages of an old format, and how many records were converted for them (one that stands in no message since there was no room counts too).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DownConverted {
+    pub bytes: Vec<u8>,
+    pub records: u64,
+}
+
 /// Whether a batch of this header has to be converted, or left out.
 pub fn is_too_new(magic: i8, wanted: i8) -> bool {
     magic > wanted
@@ -33,15 +40,19 @@ pub fn down_convert(
     wanted: &Wanted,
     limits: &Limits,
     scratch: &mut Scratch,
-) -> Result<Vec<u8>, RecordError> {
+) -> Result<DownConverted, RecordError> {
     let mut out = Vec::new();
+    let mut records = 0;
     let mut compressor = Compressor::default();
     for batch in Batches::new(buffer) {
         let start = batch.as_ref().map_or(0, |batch| batch.position);
         let converted =
             batch.and_then(|batch| convert(&batch, wanted, limits, scratch, &mut compressor));
         let messages = match converted {
-            Ok(messages) => messages,
+            Ok(converted) => {
+                records += converted.records;
+                converted.bytes
+            }
             Err(error) if error.is_incomplete() => break,
             Err(error) if out.is_empty() => return Err(error.moved_by(start)),
             Err(_) => break,
@@ -57,7 +68,10 @@ pub fn down_convert(
             break;
         }
     }
-    Ok(out)
+    Ok(DownConverted {
+        bytes: out,
+        records,
+    })
 }
 
 fn convert(
@@ -66,13 +80,16 @@ fn convert(
     limits: &Limits,
     scratch: &mut Scratch,
     compressor: &mut Compressor,
-) -> Result<Vec<u8>, RecordError> {
+) -> Result<DownConverted, RecordError> {
     let header = &batch.header;
     if header.is_control() {
-        return Ok(Vec::new());
+        return Ok(DownConverted::default());
     }
     if !is_too_new(header.magic, wanted.magic) {
-        return Ok(batch.bytes.to_vec());
+        return Ok(DownConverted {
+            bytes: batch.bytes.to_vec(),
+            records: 0,
+        });
     }
     let codec = header.compression()?;
     if codec == Codec::Zstd {
@@ -83,13 +100,18 @@ fn convert(
     super::batch::check_crc(batch.bytes, header)?;
     let append_time_ms = header.is_log_append_time().then_some(header.max_timestamp);
     let mut builder = MessageBuilder::new(wanted.magic, codec, append_time_ms)?;
+    let mut records = 0;
     for record in Records::new(batch, limits, scratch)? {
         let record = record?;
+        records += 1;
         if codec != Codec::None || record.offset >= wanted.first_offset {
             builder.append(record.offset, record.timestamp_ms, record.key, record.value)?;
         }
     }
-    Ok(builder.finish(compressor))
+    Ok(DownConverted {
+        bytes: builder.finish(compressor),
+        records,
+    })
 }
 
 /// How many bytes of `messages` are whole ones that fit into `room`.

@@ -40,7 +40,7 @@ pub use chunk::{Chunk, Selection};
 pub use columns::{ColumnDecoder, ColumnOptions, Pause, TimestampUnit};
 pub use compression::{Codec, Compressor};
 pub use control::{Marker, Outcome};
-pub use convert::{Wanted, down_convert};
+pub use convert::{DownConverted, Wanted, down_convert};
 pub use decode::{Headers, Record, Records};
 pub use encode::{BatchBuilder, BatchOptions, Header};
 pub use error::{ErrorKind, RecordError};

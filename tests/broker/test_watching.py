@@ -14,6 +14,7 @@ import pytest
 import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla import _core
 from ottla.broker.broker import Broker as InProcess
 from ottla.broker.watching.watch import watched
 from ottla.config import BrokerConfig
@@ -207,6 +208,30 @@ def test_errors_are_counted_by_api_and_code(served: tuple[Broker, int], client: 
     # A Fetch has a code of its own beside its partitions'.
     assert (grown("Fetch", "NONE"), grown("Fetch", "OFFSET_OUT_OF_RANGE")) == (3, 1)
     assert (grown("Metadata", "NONE"), grown("Metadata", "UNKNOWN_TOPIC_OR_PARTITION")) == (1, 1)
+
+
+def test_conversions_are_counted(served: tuple[Broker, int], client: Client) -> None:
+    _, port = served
+    client.create("old")
+    client.create("gzip", compression_type="gzip")
+    rows = [(1_700_000_000_000, None, b"%d" % number) for number in range(3)]
+    client.produce("old", _core.encode_messages(rows, magic=1), version=2)
+    client.produce("old", batch(b"3"))
+    client.produce("gzip", batch(b"a", b"b"))
+    client.fetch("old", version=11)
+    traffic = "kafka_server_brokertopicmetrics_"
+    seen = scrape(port)
+    assert seen(f"{traffic}producemessageconversions_total", topic="old") == 3
+    assert seen(f"{traffic}producemessageconversions_total", topic="gzip") == 2
+    assert seen(f"{traffic}fetchmessageconversions_total", topic="old") == 0
+    client.fetch("old", version=3)
+    assert scrape(port)(f"{traffic}fetchmessageconversions_total", topic="old") == 4
+    client.create("kept", message_format_version="0.10.2")
+    client.produce("kept", _core.encode_messages(rows, magic=1), version=2)
+    client.fetch("kept", version=3)
+    seen = scrape(port)
+    for name in ("produce", "fetch"):
+        assert seen(f"{traffic}{name}messageconversions_total", topic="kept") == 0
 
 
 def test_throttle_times_are_told(brokers: Brokers) -> None:

@@ -50,6 +50,8 @@ TRAFFIC: Final = (
     _traffic("totalfetchrequests", "Partitions in answers to Fetch requests."),
     _traffic("failedproducerequests", "Those in Produce requests that failed for no usual reason."),
     _traffic("failedfetchrequests", "Those in Fetch requests that failed for no usual reason."),
+    _traffic("producemessageconversions", "Records that were stored in another format or codec than they came in."),
+    _traffic("fetchmessageconversions", "Records that were sent to old consumers in another format than is stored."),
 )
 
 REQUESTS: Final = Family(

@@ -61,9 +61,10 @@ ABSENT: Final = {
     "kafka_network_acceptor_": "Kafka's acceptor thread",
     "kafka_network_processor_": "Kafka's network threads one by one",
     "kafka_network_requestchannel_": "the queues between Kafka's network and handler threads",
-    "kafka_network_requestmetrics_": "the parts of a request's time (no queues between threads here), conversions",
+    "kafka_network_requestmetrics_": "the parts of a request's time (no queues between threads here), and what "
+    "conversions took",
     "kafka_network_socketserver_": "connections ended for not authenticating again, the control plane's listener",
-    "kafka_server_brokertopicmetrics_": "replication, reassignment, conversions, and refusals by their cause",
+    "kafka_server_brokertopicmetrics_": "replication, reassignment, and refusals by their cause",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count": "a number without a meaning",
     "kafka_server_kafkaserver_": "bytes that the process read from and wrote to disks, Kafka's own number of metrics",
     "kafka_server_replicaalterlogdirsmanager_": "moves between log directories",

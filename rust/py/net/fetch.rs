@@ -203,6 +203,9 @@ pub fn encode(
             if !asked.is_replica {
                 row.add(Count::BytesOut, one.records.length());
             }
+            if let Ok(converted) = given[index].7.cast::<ConvertedRecords>() {
+                row.add(Count::FetchConversions, converted.get().records);
+            }
             if one.error_code != 0 && !EXPECTED.contains(&one.error_code) {
                 row.add(Count::FailedFetchRequests, 1);
             }

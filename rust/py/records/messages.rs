@@ -61,7 +61,7 @@ fn down_convert(
     let mut scratch = Scratch::default();
     let messages = records::down_convert(data.bytes(py), &wanted, &Limits::default(), &mut scratch);
     messages
-        .map(|messages| PyBytes::new(py, &messages))
+        .map(|messages| PyBytes::new(py, &messages.bytes))
         .map_err(|error| record_error(&error))
 }
 

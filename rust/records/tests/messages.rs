@@ -54,7 +54,7 @@ fn down(
         first_offset,
         bytes_max,
     };
-    down_convert(buffer, &wanted, &limits(), &mut Scratch::default())
+    down_convert(buffer, &wanted, &limits(), &mut Scratch::default()).map(|made| made.bytes)
 }
 
 #[test]
