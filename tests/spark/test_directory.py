@@ -129,6 +129,16 @@ def test_a_batch_larger_than_what_is_read_at_once(tmp_path: Path, monkeypatch: p
     assert offsets(tmp_path, upTo="logEnd") == list(range(2908))
 
 
+def test_a_range_in_the_middle_of_a_segment_counts_as_what_it_is(tmp_path: Path) -> None:
+    """A stream reads a live segment piece by piece; each piece is not all that follows."""
+    write_segment(tmp_path / "t-0", 0, [a_batch(number, 10) for number in range(0, 5000, 10)])
+    size = (tmp_path / "t-0" / f"{0:020}.log").stat().st_size
+    bounds = {"startingOffsets": '{"t":{"0":2000}}', "endingOffsets": '{"t":{"0":2500}}'}
+    (task,) = reader(tmp_path, upTo="logEnd", **bounds).partitions()
+    assert isinstance(task, Task)
+    assert sum(each.size_bytes for each in task.ranges) == pytest.approx(size / 10, rel=0.2)
+
+
 def test_what_compaction_took_is_no_loss(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", 0, [a_batch(0, 5), a_batch(90, 5)])
     write_segment(tmp_path / "t-0", 200, [a_batch(207, 3)])

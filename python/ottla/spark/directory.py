@@ -156,11 +156,12 @@ def _size(listed: list[Segment], start: int, end: int) -> int:
     """About how many bytes lie between two offsets, by the indexes."""
     size = 0
     for number, segment in enumerate(listed):
-        following = listed[number + 1].base_offset if number + 1 < len(listed) else end
+        following = listed[number + 1].base_offset if number + 1 < len(listed) else end + 1
         if following <= start or segment.base_offset >= end:
             continue
         first = segment.position_of(start) if segment.base_offset < start else 0
-        last = segment.position_of(end) if end < following else segment.size_bytes
+        # Without an index the position is 0.
+        last = (segment.position_of(end) if end < following else 0) or segment.size_bytes
         size += max(0, last - first)
     return max(1, size)
 
