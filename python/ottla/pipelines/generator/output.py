@@ -11,7 +11,8 @@ from ottla.pipelines.generator.lines import lines
 from ottla.pipelines.generator.settings import Settings
 
 LINGER_MS = 50
-BATCH_BYTES = 1 << 20
+# Half of what a broker takes by default: the record that fills a batch may go beyond.
+BATCH_BYTES = 512 * 1024
 
 Advance = Callable[[int], object]
 Seen = Callable[[Chunk], object]
