@@ -7,6 +7,7 @@ the smallest ones; Spark's part of it is mostly its own logs of offsets and comm
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 from contextlib import nullcontext
@@ -26,16 +27,18 @@ WARM_UPS = 3
 SIZES = ((1_000, 20), (100_000, 15), (1_000_000, 100))
 
 
-def measure(spark: "SparkSession", where: str, here: tuple[str, str], rows: int, batches: int, folder: Path) -> None:
-    end = rows * (batches + WARM_UPS) // PARTITIONS
+def measure(
+    spark: "SparkSession", where: str, here: tuple[str, str], records: int, size: tuple[int, int], folder: Path
+) -> None:
+    rows, batches = size
+    start = max(0, records - rows * (batches + WARM_UPS)) // PARTITIONS
+    starts = json.dumps({TOPIC: {str(number): start for number in range(PARTITIONS)}})
     reader = spark.readStream.format("ottla").option("subscribe", TOPIC).option(*here)
-    frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", rows).load()
+    frame = reader.option("startingOffsets", starts).option("maxOffsetsPerTrigger", rows).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / f"{where}-{rows}"))
     query = writer.trigger(availableNow=True).start()
-    while query.isActive and sum(each.numInputRows for each in query.recentProgress) < end * PARTITIONS:
-        query.awaitTermination(0.2)
+    query.awaitTermination()
     progress = [each for each in query.recentProgress if each.numInputRows >= rows * 0.9][WARM_UPS:]
-    query.stop()
     if not progress:
         print(f"{where}, {rows:9,} rows a batch: too few records")
         return
@@ -65,14 +68,14 @@ def main() -> None:
         spark = session("ottla bench", cores=arguments.cores)
         spark.sparkContext.setLogLevel("ERROR")
         print(f"Spark {spark.version}, {arguments.cores} cores, {records:,} records")
-        for rows, batches in SIZES:
-            measure(spark, "a directory", ("path", str(root)), rows, batches, folder)
+        for size in SIZES:
+            measure(spark, "a directory", ("path", str(root)), records, size, folder)
         if not arguments.no_broker:
             given = arguments.bootstrap
             with nullcontext(given) if given else broker.running(folder) as bootstrap:
                 produce(bootstrap, records)
-                for rows, batches in SIZES:
-                    measure(spark, "a broker", ("kafka.bootstrap.servers", bootstrap), rows, batches, folder)
+                for size in SIZES:
+                    measure(spark, "a broker", ("kafka.bootstrap.servers", bootstrap), records, size, folder)
         spark.stop()
 
 
