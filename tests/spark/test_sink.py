@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
 
-from ottla.client import Admin, Cluster
 from ottla.client.partitioner import keyed
 from tests.spark.committed import messages, values
 from tests.spark.texts import fill, start
@@ -27,12 +25,7 @@ DELIVERIES = ("exactly-once", "at-least-once")
 def topic(topics: Topics) -> str:
     """A new topic of three partitions."""
     name = next(_names)
-
-    async def create() -> None:
-        async with Cluster(topics.bootstrap) as cluster:
-            await Admin(cluster).create_topic(name, 3, 1)
-
-    trio.run(create)
+    topics.make(name, [0, 0, 0])
     return name
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import trio
 
-from ottla.client import Admin, Cluster, TransactionAdmin
+from ottla.client import Cluster, TransactionAdmin
 from tests.peers.processes import Server
 from tests.spark.committed import values
 from tests.spark.stops import Stops
@@ -33,12 +33,7 @@ _names = (f"sink-kills-{number}" for number in itertools.count())
 def topic(topics: Topics) -> str:
     """A new topic of three partitions, whose name is also the prefix of its query's transactional ids."""
     name = next(_names)
-
-    async def create() -> None:
-        async with Cluster(topics.bootstrap) as cluster:
-            await Admin(cluster).create_topic(name, 3, 1)
-
-    trio.run(create)
+    topics.make(name, [0, 0, 0])
     return name
 
 

@@ -4,13 +4,13 @@ Spark gives options in a dictionary with lower-case keys. What Spark's Kafka sou
 words; what it silently ignores, a misspelled option above all, is refused too, with the nearest name.
 """
 
-import difflib
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import TopicPartition
+from ottla.spark.given import choice, flag, number, refuse_unknown
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,6 @@ REFUSED_SETTINGS = {
     "enable.auto.commit": "this source commits no offsets",
     "interceptor.classes": "there is no Java consumer here to intercept",
 }
-PLAINTEXT = "PLAINTEXT"
 
 # How long the driver waits for brokers, fetchOffset.numRetries times over.
 API_TIMEOUT_MS = 20_000
@@ -114,7 +113,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         ValueError: an unknown option, a value out of its range, or options that contradict each other.
     """
     options = {key.lower(): value for key, value in given.items()}
-    _refuse_unknown(options)
+    refuse_unknown(options, OPTIONS, REFUSED_SETTINGS)
     path, servers = options.get("path"), options.get("kafka.bootstrap.servers")
     if (path is None) == (servers is None):
         raise ValueError(
@@ -127,8 +126,8 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         raise ValueError("upTo belongs to reads from a data directory (option path)")
     if "corruptreport" in options and options.get("corruptbatches", "").strip().lower() != "skip":
         raise ValueError("corruptReport says where to note batches that are skipped; it needs corruptBatches=skip")
-    most = _number(options, "maxOffsetsPerTrigger", None, 1)
-    least = _number(options, "minOffsetsPerTrigger", None, 1)
+    most = number(options, "maxOffsetsPerTrigger", None, 1)
+    least = number(options, "minOffsetsPerTrigger", None, 1)
     if most is not None and least is not None and least > most:
         raise ValueError(f"the value of minOffsetsPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})")
     for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
@@ -142,46 +141,29 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         ending=parse_limit(options, "ending", use),
         bootstrap_servers=servers,
         path=path,
-        up_to_log_end=_choice(options, "upTo", ("highWatermark", "logEnd")) == "logEnd",
-        latest_if_no_timestamp=_choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
-        fail_on_data_loss=_choice(options, "failOnDataLoss", ("true", "false")) == "true",
-        partitions_min=_number(options, "minPartitions", None, 1),
-        records_per_partition_max=_number(options, "maxRecordsPerPartition", None, 1),
-        include_headers=_choice(options, "includeHeaders", ("false", "true")) == "true",
+        up_to_log_end=choice(options, "upTo", ("highWatermark", "logEnd")) == "logEnd",
+        latest_if_no_timestamp=choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        fail_on_data_loss=flag(options, "failOnDataLoss", default=True),
+        partitions_min=number(options, "minPartitions", None, 1),
+        records_per_partition_max=number(options, "maxRecordsPerPartition", None, 1),
+        include_headers=flag(options, "includeHeaders"),
         read_committed=_read_committed(options),
         client_id=options.get("kafka.client.id", "ottla-spark"),
-        poll_timeout_ms=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1) or 0,
-        api_timeout_ms=_number(options, "kafka.default.api.timeout.ms", API_TIMEOUT_MS, 1) or 0,
-        fetch_bytes_max=_number(options, "kafka.fetch.max.bytes", None, 1),
-        fetch_wait_ms_max=_number(options, "kafka.fetch.max.wait.ms", None, 0),
-        offset_attempts=_number(options, "fetchOffset.numRetries", 3, 1) or 0,
-        offset_retry_ms=_number(options, "fetchOffset.retryIntervalMs", 1000, 0) or 0,
+        poll_timeout_ms=number(options, "kafkaConsumer.pollTimeoutMs", 120_000, 1),
+        api_timeout_ms=number(options, "kafka.default.api.timeout.ms", API_TIMEOUT_MS, 1),
+        fetch_bytes_max=number(options, "kafka.fetch.max.bytes", None, 1),
+        fetch_wait_ms_max=number(options, "kafka.fetch.max.wait.ms", None, 0),
+        offset_attempts=number(options, "fetchOffset.numRetries", 3, 1),
+        offset_retry_ms=number(options, "fetchOffset.retryIntervalMs", 1000, 0),
         offsets_per_trigger_max=most,
         offsets_per_trigger_min=least,
         trigger_delay_ms=_duration(options, "maxTriggerDelay", "15m"),
-        pushdown=_choice(options, "pushdown", ("false", "true")) == "true",
-        skip_corrupt=_choice(options, "corruptBatches", ("fail", "skip")) == "skip",
+        pushdown=flag(options, "pushdown"),
+        skip_corrupt=choice(options, "corruptBatches", ("fail", "skip")) == "skip",
         corrupt_report=options.get("corruptreport"),
-        verify_crc=_choice(options, "verifyCrc", ("true", "false")) == "true",
+        verify_crc=flag(options, "verifyCrc", default=True),
         commit_group=options.get("commitgroup"),
     )
-
-
-def _refuse_unknown(options: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in OPTIONS}
-    for key in options:
-        if key.startswith("kafka."):
-            setting = key.removeprefix("kafka.")
-            if setting in REFUSED_SETTINGS:
-                raise ValueError(f"Kafka option '{setting}' is not supported: {REFUSED_SETTINGS[setting]}")
-            if setting.startswith(("sasl.", "ssl.")):
-                raise ValueError(f"Kafka option '{setting}' is not supported: connections are not encrypted yet")
-        elif key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
-    protocol = options.get("kafka.security.protocol", PLAINTEXT)
-    if protocol.upper() != PLAINTEXT:
-        raise ValueError(f"kafka.security.protocol is {protocol}; only {PLAINTEXT} is supported")
 
 
 def _topics(options: Mapping[str, str]) -> Topics:
@@ -218,29 +200,10 @@ def _topics(options: Mapping[str, str]) -> Topics:
 
 def _read_committed(options: Mapping[str, str]) -> bool:
     names = [name for name in ("isolation.level", "kafka.isolation.level") if name in options]
-    levels = {_choice(options, name, ("read_uncommitted", "read_committed")) for name in names}
+    levels = {choice(options, name, ("read_uncommitted", "read_committed")) for name in names}
     if len(levels) > 1:
         raise ValueError("isolation.level and kafka.isolation.level contradict each other: one of them is enough")
     return levels == {"read_committed"}
-
-
-def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """The first of the choices is the default."""
-    value = options.get(name.lower(), choices[0])
-    for choice in choices:
-        if value.strip().lower() == choice.lower():
-            return choice
-    raise ValueError(f"{name} is '{value}'; it is one of {', '.join(choices)}")
-
-
-def _number(options: Mapping[str, str], name: str, default: int | None, lowest: int) -> int | None:
-    value = options.get(name.lower())
-    if value is None:
-        return default
-    if not value.strip().isdecimal() or int(value) < lowest:
-        must = " and must be positive" if lowest == 1 else ""
-        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} up{must}")
-    return int(value)
 
 
 def _duration(options: Mapping[str, str], name: str, default: str) -> int:

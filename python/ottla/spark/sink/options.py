@@ -5,15 +5,15 @@ Settings of Kafka's producer are given as `kafka.*`. Those that mean something h
 the Java client's inner life are accepted, and those that would be wrong are refused by name.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ottla.spark.given import choice, flag, number, refuse_unknown
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131_072, 23)}
-PLAINTEXT = "PLAINTEXT"
 INT_MAX = 2**31 - 1
 
 # checkpointLocation is Spark's own; the asynchronous ones are looked at to be refused.
@@ -65,68 +65,51 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
         ValueError: an unknown option, a value out of its range, or options that contradict each other.
     """
     options = {key.lower(): value.strip() for key, value in given.items()}
-    _refuse(options)
+    refuse_unknown(options, OPTIONS, REFUSED_SETTINGS)
     servers = options.get("kafka.bootstrap.servers")
     if not servers:
         raise ValueError(
             "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer: HOST:PORT of brokers"
         )
-    exactly_once = _choice(options, "delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE
-    if exactly_once and _flag(options, "asyncProgressTrackingEnabled"):
+    exactly_once = choice(options, "delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE
+    if exactly_once and flag(options, "asyncProgressTrackingEnabled"):
         raise ValueError(
             "asyncProgressTrackingEnabled=true does not go with delivery=exactly-once: Spark may replay batches that "
             "it did not keep in order. Leave it out, or say delivery=at-least-once"
         )
-    acks = ACKS[_choice(options, "kafka.acks", ("all", "-1", "0", "1"))]
-    idempotent = acks == -1 and _flag(options, "kafka.enable.idempotence", default=True)
+    acks = ACKS[choice(options, "kafka.acks", ("all", "-1", "0", "1"))]
+    idempotent = acks == -1 and flag(options, "kafka.enable.idempotence", default=True)
     if exactly_once and not idempotent:
         raise ValueError(
             "delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true, which are the defaults"
         )
-    if _number(options, "kafka.retries", INT_MAX, 0) == 0:
+    if number(options, "kafka.retries", INT_MAX, 0, INT_MAX) == 0:
         raise ValueError(
             "kafka.retries=0 loses rows when a leader moves; how long to try is said with kafka.delivery.timeout.ms"
         )
-    compression = _choice(options, "kafka.compression.type", CODECS)
+    compression = choice(options, "kafka.compression.type", CODECS)
     topic = options.get("topic")
     if topic == "":
         raise ValueError("the option topic is empty; leave it out to take the column topic")
-    request_bytes_max = _number(options, "kafka.max.request.size", 1024 * 1024, 1)
+    request_bytes_max = number(options, "kafka.max.request.size", 1024 * 1024, 1, INT_MAX)
     return WriteOptions(
         bootstrap_servers=servers,
         topic=topic,
         exactly_once=exactly_once,
         prefix=options.get("transactionalidprefix") or "ottla-sink",
-        include_timestamp=_flag(options, "includeTimestamp"),
+        include_timestamp=flag(options, "includeTimestamp"),
         acks=acks,
         idempotent=idempotent,
         compression=compression,
         level=_level(options, compression),
-        batch_bytes=min(_number(options, "kafka.batch.size", 256 * 1024, 0), request_bytes_max),
+        batch_bytes=min(number(options, "kafka.batch.size", 256 * 1024, 0, INT_MAX), request_bytes_max),
         request_bytes_max=request_bytes_max,
-        memory_bytes=_number(options, "kafka.buffer.memory", 32 * 1024 * 1024, 1),
-        delivery_timeout_ms=_number(options, "kafka.delivery.timeout.ms", 120_000, 1),
-        block_ms_max=_number(options, "kafka.max.block.ms", 60_000, 1),
-        transaction_timeout_ms=_number(options, "kafka.transaction.timeout.ms", 300_000, 1),
+        memory_bytes=number(options, "kafka.buffer.memory", 32 * 1024 * 1024, 1, INT_MAX),
+        delivery_timeout_ms=number(options, "kafka.delivery.timeout.ms", 120_000, 1, INT_MAX),
+        block_ms_max=number(options, "kafka.max.block.ms", 60_000, 1, INT_MAX),
+        transaction_timeout_ms=number(options, "kafka.transaction.timeout.ms", 300_000, 1, INT_MAX),
         client_id=options.get("kafka.client.id", "ottla-spark-sink"),
     )
-
-
-def _refuse(options: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in OPTIONS}
-    for key in options:
-        if key.startswith("kafka."):
-            setting = key.removeprefix("kafka.")
-            if setting in REFUSED_SETTINGS:
-                raise ValueError(f"Kafka option '{setting}' is not supported: {REFUSED_SETTINGS[setting]}")
-            if setting.startswith(("sasl.", "ssl.")):
-                raise ValueError(f"Kafka option '{setting}' is not supported: connections are not encrypted yet")
-        elif key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
-    protocol = options.get("kafka.security.protocol", PLAINTEXT)
-    if protocol.upper() != PLAINTEXT:
-        raise ValueError(f"kafka.security.protocol is {protocol}; only {PLAINTEXT} is supported")
 
 
 def _level(options: Mapping[str, str], compression: str) -> int | None:
@@ -142,25 +125,3 @@ def _level(options: Mapping[str, str], compression: str) -> int | None:
         what = f"from {known[0]} to {known[-1]}" if known else "not for this codec"
         raise ValueError(f"{name} is '{options[name]}'; levels are {what}")
     return level
-
-
-def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """The first of the choices is the default."""
-    value = options.get(name.lower(), choices[0])
-    for choice in choices:
-        if value.lower() == choice:
-            return choice
-    raise ValueError(f"{name} is '{value}'; it is one of {', '.join(choices)}")
-
-
-def _flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    return _choice(options, name, ("true", "false") if default else ("false", "true")) == "true"
-
-
-def _number(options: Mapping[str, str], name: str, default: int, lowest: int) -> int:
-    value = options.get(name.lower())
-    if value is None:
-        return default
-    if not value.isdecimal() or not lowest <= int(value) <= INT_MAX:
-        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} to {INT_MAX}")
-    return int(value)

@@ -1,0 +1,67 @@
+"""What somebody gave as options, checked: of the source and of the sink. Keys are lower case, as Spark gives them."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import overload
+
+PLAINTEXT = "PLAINTEXT"
+
+
+def refuse_unknown(options: Mapping[str, str], names: Iterable[str], refused: Mapping[str, str]) -> None:
+    """Lets pass the options of these `names`, and Kafka's settings but those of `refused`, which says why not.
+
+    Raises:
+        ValueError: it names the option.
+    """
+    known = {name.lower(): name for name in names}
+    for key in options:
+        if key.startswith("kafka."):
+            setting = key.removeprefix("kafka.")
+            if setting in refused:
+                raise ValueError(f"Kafka option '{setting}' is not supported: {refused[setting]}")
+            if setting.startswith(("sasl.", "ssl.")):
+                raise ValueError(f"Kafka option '{setting}' is not supported: connections are not encrypted yet")
+        elif key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
+    protocol = options.get("kafka.security.protocol", PLAINTEXT)
+    if protocol.upper() != PLAINTEXT:
+        raise ValueError(f"kafka.security.protocol is {protocol}; only {PLAINTEXT} is supported")
+
+
+def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """One of the choices; the first is the default. Raises ValueError: it is another word."""
+    value = options.get(name.lower(), choices[0])
+    for each in choices:
+        if value.strip().lower() == each.lower():
+            return each
+    raise ValueError(f"{name} is '{value}'; it is one of {', '.join(choices)}")
+
+
+def flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """True or false. Raises ValueError: it is another word."""
+    return choice(options, name, ("true", "false") if default else ("false", "true")) == "true"
+
+
+@overload
+def number(options: Mapping[str, str], name: str, default: int, lowest: int, highest: int | None = None) -> int: ...
+
+
+@overload
+def number(
+    options: Mapping[str, str], name: str, default: None, lowest: int, highest: int | None = None
+) -> int | None: ...
+
+
+def number(
+    options: Mapping[str, str], name: str, default: int | None, lowest: int, highest: int | None = None
+) -> int | None:
+    """A whole number. Raises ValueError: it is something else, or not between these two."""
+    value = options.get(name.lower())
+    if value is None:
+        return default
+    if not value.strip().isdecimal() or int(value) < lowest or (highest is not None and int(value) > highest):
+        must = " and must be positive" if lowest == 1 else ""
+        upto = "up" if highest is None else f"to {highest}"
+        raise ValueError(f"{name} is '{value}'; it is a whole number from {lowest} {upto}{must}")
+    return int(value)
