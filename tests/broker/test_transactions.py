@@ -265,23 +265,28 @@ def test_a_restart_takes_nothing_away(tmp_path: Path, name: str) -> None:
 
 
 def test_ids_expire_and_may_come_again(tmp_path: Path, name: str) -> None:
-    settings = SETTINGS | {
+    """The broker that expires them after a millisecond starts with both: an id in no transaction goes at any moment."""
+    expiring = SETTINGS | {
         "transactional.id.expiration.ms": 1,
         "transaction.remove.expired.transaction.cleanup.interval.ms": 20,
     }
     with Brokers(tmp_path) as brokers:
-        broker = brokers(settings=settings)
+        broker = brokers(settings=SETTINGS)
         with connect(broker) as client:
             client.create(TOPIC, 3)
             held = begun(client, name, 0)
+            first = begun(client, "short")
+        broker.stop()
+        broker = brokers.restart(broker, settings=expiring)
+        with connect(broker) as client:
+            find(client, name)
             find(client, "short")
-            first = init(client, "short")
             while describe(client, "short").error_code != TransactionalIdNotFound.code:
                 pass
-            assert describe(client, name).transaction_state == "Ongoing", "it is in use"
-            again = init(client, "short")
-            assert (again.error_code, again.producer_epoch) == (0, 0)
-            assert again.producer_id != first.producer_id
+            assert again(lambda: describe(client, name)).transaction_state == "Ongoing", "it is in use"
+            new = init(client, "short")
+            assert (new.error_code, new.producer_epoch) == (0, 0)
+            assert new.producer_id != first.producer_id
             assert end(client, name, held) == 0
         broker.stop()
         broker = brokers.restart(broker, settings=SETTINGS)

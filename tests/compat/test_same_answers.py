@@ -13,6 +13,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "group.max.size": 3,
     "group.min.session.timeout.ms": 100,
+    "log.retention.ms": -1,  # conversations write records of 1970, and a slow one would see them deleted
     "num.partitions": 2,
     "offset.metadata.max.bytes": 100,
     "offsets.topic.num.partitions": 1,
