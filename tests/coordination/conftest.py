@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_trio import trio_fixture
 from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
 from ottla.coordination.tree import Tree
 from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.peers.apache import Apache
 
 
 class Trees:
@@ -78,12 +80,25 @@ def end_session(servers: str, client_id: tuple[int, bytes]) -> None:
     thief.close()
 
 
+@pytest.fixture(scope="session")
+def old_zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a ZooKeeper 3.5, Kafka 2.7's own, which reads nodes only one by one."""
+    with Apache(tmp_path_factory.mktemp("zookeeper-3.5")) as apache:
+        yield apache.zookeeper("2.7.2")
+
+
+_chroots = itertools.count()
+
+
+@pytest.fixture
+def old_zookeeper(old_zookeeper_server: str) -> str:
+    return f"{old_zookeeper_server}/test-{next(_chroots)}"
+
+
 @trio_fixture
 async def trees(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Trees]:
     kind = getattr(request, "param", "embedded")
-    opener = (
-        EmbeddedTrees(tmp_path / "tree") if kind == "embedded" else ZooKeeperTrees(request.getfixturevalue("zookeeper"))
-    )
+    opener = EmbeddedTrees(tmp_path / "tree") if kind == "embedded" else ZooKeeperTrees(request.getfixturevalue(kind))
     yield opener
     await opener.aclose()
 
@@ -95,5 +110,5 @@ async def tree(trees: Trees) -> Tree:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "trees" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_contract"):
-        real = pytest.param("zookeeper", marks=pytest.mark.zookeeper)
-        metafunc.parametrize("trees", ["embedded", real], indirect=True)
+        real = [pytest.param(name, marks=pytest.mark.zookeeper) for name in ("zookeeper", "old_zookeeper")]
+        metafunc.parametrize("trees", ["embedded", *real], indirect=True)

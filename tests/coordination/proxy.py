@@ -18,7 +18,7 @@ class LossyProxy:
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+        self.target = target
         self.deaf = False
         self.refuse = False
         self.lost_bytes = 0
@@ -93,7 +93,7 @@ class LossyProxy:
             client.close()
             return
         try:
-            server = socket.create_connection(self._target)
+            server = socket.create_connection(self.target)
         except OSError:  # between its death and its next start
             client.close()
             return

@@ -1,16 +1,18 @@
 """The coordination tree in a ZooKeeper ensemble, through kazoo.
 
 kazoo is made for threads; here its connection thread does nothing but hand things over. Three kinds of things come from
-it: answers, watch events and changes of the session. kazoo would pass them through three queues with a thread each,
-which loses their order: a watch could then arrive after the answer that already shows the change. `_Handler` replaces
-those threads by one queue that the loop empties (`run_sync_soon`), so the order is that of the bytes from the server.
+it: answers, watch events and changes of the session. They come through one queue that the loop empties
+(`run_sync_soon`), in the order of the bytes from the server (`kazoo_handler`).
 
 What else is done here because kazoo does not:
 
 - **A window.** kazoo wakes its thread with a byte through a blocking socket pair; a few hundred calls while the
-  ensemble is
-  away would block our loop. At most `WINDOW` requests are with kazoo; the others wait here, also while the session is
-  suspended, so that a write that was never sent is not reported as unknown.
+  ensemble is away would block our loop. At most `WINDOW` requests are with kazoo; the others wait here, also while
+  the session is suspended, so that a write that was never sent is not reported as unknown.
+- **Many reads are one request** (`multi_read`) where the server knows it. Whether it does is asked on each connection
+  with nothing else under way, since a server that does not (before 3.6) ends the connection. `connect` asks before
+  anybody has used the tree; a server that says no later, to a session that moved there, costs what any lost connection
+  costs. After one no, nodes are read one by one as long as this tree lives.
 - **Reads are repeated** after a lost connection. Writes are not: they raise ConnectionLoss, whose outcome is unknown.
 - **No data is null.** Kafka makes its parent nodes with null; where it reads data it tells null from an empty string.
 - **The chroot** is made if it is not there, as a Kafka broker does.
@@ -22,9 +24,10 @@ change.
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import functools
 import logging
-import select
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,12 +36,14 @@ import outcome
 import trio
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.serialization import Create as KazooCreate
+from kazoo.protocol.serialization import GetData
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from ottla.coordination.kazoo_handler import Handler
+from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
 from ottla.coordination.tree import (
     BadVersion,
     Check,
@@ -70,6 +75,9 @@ logger = logging.getLogger(__name__)
 WINDOW = 100
 """Requests that are with kazoo at once: enough to keep a connection busy, fewer than its wake-up socket holds."""
 
+MULTI_READS = WINDOW // NODES_MAX
+"""How many of them carry many reads: so many that there are no more nodes under way than if each were a request."""
+
 SESSION_TIMEOUT_MS = 18_000
 """Kafka's default for `zookeeper.session.timeout.ms` since 2.5."""
 
@@ -84,6 +92,7 @@ _ERRORS: dict[type[Exception], type[TreeError]] = {
     kazoo_errors.OperationTimeoutError: ConnectionLoss,
     kazoo_errors.ConnectionClosedError: Unavailable,
 }
+_REFUSALS = (kazoo_errors.UnimplementedError, kazoo_errors.MarshallingError)
 _KINDS = {
     EventType.CREATED: EventKind.CREATED,
     EventType.DELETED: EventKind.DELETED,
@@ -104,99 +113,35 @@ def _error(error: BaseException, path: str, index: int | None = None) -> BaseExc
     return ours
 
 
-class _Result(AsyncResult):  # type: ignore[misc]
-    """kazoo's promise, whose callbacks run where it is kept: on the connection's thread."""
-
-    def _do_callbacks(self) -> None:
-        for callback in self._callbacks:
-            callback(self)
+class _Kind(enum.Enum):
+    READ = enum.auto()
+    MULTI_READ = enum.auto()
+    WRITE = enum.auto()
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's way to run things, without its threads for answers and watches, and with fewer system calls: a controller
-    reads a hundred thousand nodes when it starts.
-    """
+class _MultiReads(enum.Enum):
+    """Whether the server knows them."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._connection: _Buffered | None = None
-        #: Called on the connection's thread when all that had come was read.
-        self.all_read: Callable[[], None] = lambda: None
-
-    def has_more(self) -> bool:
-        """Whether something that came is still to be read; `all_read` follows."""
-        return self._connection is not None and self._connection.pending() > 0
-
-    def async_result(self) -> Any:
-        return _Result(self)
-
-    def dispatch_callback(self, callback: Any) -> None:
-        callback.func(*callback.args)
-
-    def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        self._connection = _Buffered(super().create_connection(*arguments, **options))
-        return self._connection
-
-    def select(self, reading: Sequence[Any], writing: Sequence[Any], _: Any, timeout: float | None = None) -> Any:
-        """As select.select, for any file descriptor. kazoo's own makes an epoll object each time, several times for
-        each request.
-        """
-        buffered = [each for each in reading if isinstance(each, _Buffered) and each.pending()]
-        if reading and not buffered:
-            self.all_read()
-        poll = select.poll()
-        for sockets, events in (reading, select.POLLIN), (writing, select.POLLOUT):
-            for each in sockets:
-                poll.register(each, events)
-        ready = {fd for fd, _ in poll.poll(0 if buffered else None if timeout is None else timeout * 1000)}
-        ready.update(each.fileno() for each in buffered)
-        return tuple([each for each in sockets if each.fileno() in ready] for sockets in (reading, writing, ()))
-
-    def start(self) -> None:
-        with self._state_change:
-            self._running = True
-
-    def stop(self) -> None:
-        with self._state_change:
-            self._running = False
+    UNKNOWN = enum.auto()
+    KNOWN = enum.auto()
+    REFUSED = enum.auto()
 
 
-class _Buffered:
-    """A connected socket that takes what has come in one call; kazoo reads each answer in two. It asks `pending`, which
-    is meant for TLS, before it waits.
-    """
-
-    def __init__(self, wrapped: Any) -> None:
-        self._wrapped = wrapped
-        self._bytes = b""
-        self._at = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._wrapped, name)
-
-    def pending(self) -> int:
-        inner = getattr(self._wrapped, "pending", None)
-        return len(self._bytes) - self._at or (0 if inner is None else inner())
-
-    def recv(self, count: int) -> bytes:
-        if self._at == len(self._bytes):
-            self._bytes, self._at = self._wrapped.recv(max(count, 65536)), 0
-        taken = self._bytes[self._at : self._at + count]
-        self._at += len(taken)
-        return taken
+class _Refused(Exception):
+    """The server does not know many reads in one request; nothing was read."""
 
 
 class _Request:
     """One request: how to make it, and the task that waits for its answer."""
 
-    __slots__ = ("batch", "index", "is_read", "path", "submit")
+    __slots__ = ("batch", "index", "kind", "path", "submit")
 
-    def __init__(self, batch: _Batch, index: int, path: str, submit: Callable[[], Any], *, is_read: bool) -> None:
+    def __init__(self, batch: _Batch, index: int, path: str, submit: Callable[[], Any], kind: _Kind) -> None:
         self.batch = batch
         self.index = index
         self.path = path
         self.submit = submit
-        self.is_read = is_read
+        self.kind = kind
 
 
 class _Batch:
@@ -245,7 +190,7 @@ class _Watcher:
 class ZooKeeperTree(Tree):
     """A session with a ZooKeeper ensemble. Make one with `connect`."""
 
-    def __init__(self, client: KazooClient, handler: _Handler) -> None:
+    def __init__(self, client: KazooClient, handler: Handler) -> None:
         self._client = client
         self._handler = handler
         handler.all_read = self._on_all_read
@@ -257,6 +202,8 @@ class ZooKeeperTree(Tree):
         self._arrived: deque[Callable[[], None]] = deque()
         self._waiting: deque[_Request] = deque()
         self._in_flight: dict[_Request, None] = {}
+        self._multi_reads = _MultiReads.UNKNOWN
+        self._multi_reads_in_flight = 0
         client.add_listener(self._on_kazoo_state)
 
     @classmethod
@@ -273,7 +220,7 @@ class ZooKeeperTree(Tree):
         Raises Unavailable if no server answered in time, and NoNode if the chroot is missing and is not to be made.
         """
         hosts, slash, chroot = servers.partition("/")
-        handler = _Handler()
+        handler = Handler()
         client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -286,6 +233,7 @@ class ZooKeeperTree(Tree):
             await trio.to_thread.run_sync(client.start_async)
             with trio.move_on_after(connect_timeout_ms / 1000) as scope:
                 await tree.wait_connected()
+                await tree._ask_for_multi_reads()
             if scope.cancelled_caught:
                 raise Unavailable("/", f"no ZooKeeper server at {hosts} answered within {connect_timeout_ms} ms")
             if chroot.strip("/"):
@@ -311,17 +259,19 @@ class ZooKeeperTree(Tree):
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         check_path(path)
         watcher = None if watch is None else _Watcher(self, path, watch, children=False)
-        data, stat = await self._one(path, lambda: self._client.get_async(path, watch=watcher), is_read=True)
+        data, stat = await self._one(path, lambda: self._client.get_async(path, watch=watcher))
         return Node(data or b"", _stat(stat))
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         for path in paths:
             check_path(path)
-        results = await self._all(
-            [(path, functools.partial(self._client.get_async, path), True) for path in paths],
-        )
+        if len(paths) > 1 and self._multi_reads is not _MultiReads.REFUSED:
+            try:
+                return await self._get_in_pieces(paths)
+            except _Refused:
+                pass
         nodes: list[Node | None] = []
-        for result in results:
+        for result in await self._all([(path, functools.partial(self._read_one, path)) for path in paths]):
             try:
                 data, stat = result.unwrap()
             except NoNode:
@@ -330,16 +280,48 @@ class ZooKeeperTree(Tree):
                 nodes.append(Node(data or b"", _stat(stat)))
         return nodes
 
+    async def _get_in_pieces(self, paths: Sequence[str]) -> list[Node | None]:
+        calls = [(piece[0], functools.partial(self._multi_read, piece)) for piece in in_pieces(paths)]
+        found = [each for result in await self._all(calls, _Kind.MULTI_READ) for each in result.unwrap()]
+        for at, each in enumerate(found):
+            if isinstance(each, kazoo_errors.NoNodeError):
+                found[at] = None
+            elif isinstance(each, Exception):
+                raise _error(each, paths[at])
+        return found
+
+    def _multi_read(self, paths: Sequence[str]) -> Any:
+        return self._submit(MultiRead([self._whole(path) for path in paths]))
+
+    def _read_one(self, path: str) -> Any:
+        return self._submit(GetData(self._whole(path), None))
+
+    def _whole(self, path: str) -> str:
+        chroot: str = self._client.chroot
+        return path if not chroot else chroot if path == "/" else chroot + path
+
+    def _submit(self, request: Any) -> Any:
+        """As kazoo's own methods for requests end; they take the path apart and together again before."""
+        result = self._handler.async_result()
+        self._client._call(request, result)
+        return result
+
+    async def _ask_for_multi_reads(self) -> None:
+        """Do one, so that the answer is known before anything would suffer from a lost connection."""
+        with contextlib.suppress(_Refused, SessionExpired):
+            await self._one("/", functools.partial(self._multi_read, ["/"]), _Kind.MULTI_READ)
+        await self.wait_connected()
+
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         check_path(path)
         watcher = None if watch is None else _Watcher(self, path, watch, children=False)
-        stat = await self._one(path, lambda: self._client.exists_async(path, watch=watcher), is_read=True)
+        stat = await self._one(path, lambda: self._client.exists_async(path, watch=watcher))
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)
         watcher = None if watch is None else _Watcher(self, path, watch, children=True)
-        names = await self._one(path, lambda: self._client.get_children_async(path, watch=watcher), is_read=True)
+        names = await self._one(path, lambda: self._client.get_children_async(path, watch=watcher))
         return sorted(names)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Any]:
@@ -347,7 +329,7 @@ class ZooKeeperTree(Tree):
             return []
         for operation in operations:
             check_path(operation.path + "0" if getattr(operation, "sequential", False) else operation.path)
-        results = await self._one("/", lambda: self._transaction(operations), is_read=False)
+        results = await self._one("/", lambda: self._transaction(operations), _Kind.WRITE)
         for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
             # The operations before the one that failed answer "rolled back", those after it "inconsistent".
             if isinstance(result, Exception) and not isinstance(result, kazoo_errors.RolledBackError):
@@ -380,16 +362,16 @@ class ZooKeeperTree(Tree):
         make = functools.partial(
             self._client.create_async, path, data or None, ephemeral=ephemeral, sequence=sequential
         )
-        made: str = await self._one(path, make, is_read=False)
+        made: str = await self._one(path, make, _Kind.WRITE)
         return made
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
         check_path(path)
-        return _stat(await self._one(path, lambda: self._client.set_async(path, data, version), is_read=False))
+        return _stat(await self._one(path, lambda: self._client.set_async(path, data, version), _Kind.WRITE))
 
     async def delete(self, path: str, version: int = -1) -> None:
         check_path(path)
-        await self._one(path, lambda: self._client.delete_async(path, version), is_read=False)
+        await self._one(path, lambda: self._client.delete_async(path, version), _Kind.WRITE)
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
         key = object()
@@ -411,17 +393,19 @@ class ZooKeeperTree(Tree):
 
     # Requests, on the loop.
 
-    async def _one(self, path: str, submit: Callable[[], Any], *, is_read: bool) -> Any:
-        return (await self._all([(path, submit, is_read)]))[0].unwrap()
+    async def _one(self, path: str, submit: Callable[[], Any], kind: _Kind = _Kind.READ) -> Any:
+        return (await self._all([(path, submit)], kind))[0].unwrap()
 
-    async def _all(self, calls: Sequence[tuple[str, Callable[[], Any], bool]]) -> list[outcome.Outcome[Any]]:
+    async def _all(
+        self, calls: Sequence[tuple[str, Callable[[], Any]]], kind: _Kind = _Kind.READ
+    ) -> list[outcome.Outcome[Any]]:
         if self._state is SessionState.CLOSED:
             raise Unavailable("/", "the tree is closed")
         await trio.lowlevel.checkpoint_if_cancelled()
         if not calls:
             return []
         batch = _Batch(len(calls))
-        requests = [_Request(batch, i, path, submit, is_read=read) for i, (path, submit, read) in enumerate(calls)]
+        requests = [_Request(batch, i, path, submit, kind) for i, (path, submit) in enumerate(calls)]
         self._waiting.extend(requests)
         batch.task = trio.lowlevel.current_task()
         self._pump()
@@ -438,8 +422,13 @@ class ZooKeeperTree(Tree):
         return batch.results
 
     def _pump(self) -> None:
-        while self._waiting and len(self._in_flight) < WINDOW and self._state is SessionState.CONNECTED:
+        while self._waiting and self._may_send(self._waiting[0]):
             request = self._waiting.popleft()
+            if request.kind is _Kind.MULTI_READ:
+                if self._multi_reads is _MultiReads.REFUSED:
+                    request.batch.finish(request.index, outcome.Error(_Refused()))
+                    continue
+                self._multi_reads_in_flight += 1
             self._in_flight[request] = None
             try:
                 result = request.submit()
@@ -448,21 +437,42 @@ class ZooKeeperTree(Tree):
             else:
                 result.rawlink(functools.partial(self._on_kazoo_result, request))
 
+    def _may_send(self, request: _Request) -> bool:
+        if self._state is not SessionState.CONNECTED or len(self._in_flight) >= WINDOW:
+            return False
+        if self._multi_reads is _MultiReads.UNKNOWN and self._multi_reads_in_flight:
+            return False  # the first on a connection is under way, alone
+        if request.kind is not _Kind.MULTI_READ or self._multi_reads is _MultiReads.REFUSED:
+            return True
+        at_once_max = MULTI_READS if self._multi_reads is _MultiReads.KNOWN else 1
+        if self._multi_reads is _MultiReads.UNKNOWN and self._in_flight:
+            return False
+        return self._multi_reads_in_flight < at_once_max
+
     def _finish(self, request: _Request, result: outcome.Outcome[Any]) -> None:
-        # A request that was already failed because its session ended is not in flight any more.
-        if request in self._in_flight:
-            del self._in_flight[request]
+        if self._took_back(request):
             request.batch.finish(request.index, result)
+
+    def _took_back(self, request: _Request) -> bool:
+        """Whether it was in flight. A request that was already failed because its session ended is not any more."""
+        if request not in self._in_flight:
+            return False
+        del self._in_flight[request]
+        self._multi_reads_in_flight -= request.kind is _Kind.MULTI_READ
+        return True
 
     def _fail_all(self, error: TreeError) -> None:
         for request in [*self._in_flight, *self._waiting]:
             request.batch.finish(request.index, outcome.Error(error))
         self._in_flight.clear()
+        self._multi_reads_in_flight = 0
         self._waiting.clear()
 
     # From kazoo's connection thread: only hand over.
 
     def _on_kazoo_result(self, request: _Request, result: Any) -> None:
+        if request.kind is _Kind.MULTI_READ and isinstance(result.exception, _REFUSALS):
+            self._handler.drop()  # as the server is about to do: nothing more may be sent on it
         self._arrived.append(functools.partial(self._answered, request, result))
         # Answers that came together wake the loop together.
         if not self._handler.has_more():
@@ -508,14 +518,21 @@ class ZooKeeperTree(Tree):
             # be.
             logger.error("kazoo failed: %r", error)
             error = kazoo_errors.ConnectionLoss()
-        if isinstance(error, kazoo_errors.ConnectionLoss) and self._state is SessionState.CONNECTED:
+        is_refused = request.kind is _Kind.MULTI_READ and isinstance(error, _REFUSALS)
+        is_lost = is_refused or isinstance(error, kazoo_errors.ConnectionLoss)
+        if is_lost and self._state is SessionState.CONNECTED:
             # kazoo fails what was under way before it says that the connection is gone; nobody may see it that way
             # round.
             self._change_state(SessionState.SUSPENDED)
         if error is None:
+            if request.kind is _Kind.MULTI_READ:
+                self._multi_reads = _MultiReads.KNOWN
             self._finish(request, outcome.Value(result.value))
-        elif request.is_read and isinstance(error, kazoo_errors.ConnectionLoss) and request in self._in_flight:
-            del self._in_flight[request]
+        elif is_refused:
+            logger.info("this ZooKeeper (before 3.6) reads nodes only one by one")
+            self._multi_reads = _MultiReads.REFUSED
+            self._finish(request, outcome.Error(_Refused()))
+        elif is_lost and request.kind is not _Kind.WRITE and self._took_back(request):
             self._waiting.appendleft(request)
         else:
             self._finish(request, outcome.Error(_error(error, request.path)))
@@ -526,6 +543,8 @@ class ZooKeeperTree(Tree):
             return
         if state == KazooState.CONNECTED:
             self._session_id = session_id
+            if self._multi_reads is _MultiReads.KNOWN:
+                self._multi_reads = _MultiReads.UNKNOWN  # this server may be an older one
             self._change_state(SessionState.CONNECTED)
             self._pump()
         elif state == KazooState.SUSPENDED:
