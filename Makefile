@@ -120,7 +120,7 @@ $(STAMPS)/jars: tests/peers/pom.xml
 clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/jars
 
 test-python: $(STAMPS)/test-tools clients-tools
-	$(BIN)/pytest -m 'not soak'
+	$(BIN)/pytest -m 'not soak' -n 2
 
 clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, and their table in docs/clients.md
 	OTTLA_WRITE_TABLE=1 $(BIN)/pytest tests/compat/test_clients.py tests/compat/test_tools.py

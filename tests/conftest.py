@@ -3,6 +3,7 @@
 Servers of a failed test are shown with the end of their output; the whole is kept in pytest's temporary folder.
 """
 
+import functools
 import itertools
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.spark.stops import Stops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["require"]
 
@@ -29,6 +31,31 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell without job control starts what it puts into the background with SIGINT ignored; children inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "LoadScopeScheduling":
+    """Two processes run the tests (`-n 2`): what tests share stays in one of them, a file's servers and the one Spark
+    session of a run, which comes first since its tests take longest.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return "spark" if _has_session(config.rootpath / file) else file
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not _has_session(item.path))
+
+
+@functools.cache
+def _has_session(file: Path) -> bool:
+    """Whether a file's tests take the fixture `spark`, whose type they name."""
+    return 'spark: "SparkSession"' in file.read_text()
 
 
 @pytest.fixture

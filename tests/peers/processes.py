@@ -6,6 +6,7 @@ Nothing here sleeps for a guessed time: readiness is a question asked of the ser
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ STARTED: list["Server"] = []  # in the order of their start; conftest shows thei
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
+_RANDOM = random.SystemRandom()  # the global one is set back by tests with seeds
 
 
 def die_with_parent() -> Callable[[], None] | None:
@@ -33,11 +35,21 @@ def die_with_parent() -> Callable[[], None] | None:
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port on 127.0.0.1 that was free a moment ago, of those that no outgoing connection is given: a server that
+    takes seconds to start, beside tests with thousands of connections, finds it free still.
+    """
+    while True:
+        port = _RANDOM.randrange(10_000, _first_of_outgoing())
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+
+
+def _first_of_outgoing() -> int:
+    try:
+        return max(int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]), 20_000)
+    except OSError:
+        return 49_152  # RFC 6335
 
 
 def ask(port: int, question: bytes, timeout_s: float = 2.0) -> bytes:
