@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from benches.suite import plots, report
+from benches.suite.figures import Result
 from benches.suite.generators import COMMANDS, ROOT, Load
+from benches.suite.lives import Lives
 from benches.suite.machine import facts
+from benches.suite.plan import Part, plan, stored
 from benches.suite.runner import Scenario, Size, run_scenario
 from benches.suite.scenarios import SCENARIOS
 from benches.suite.servers import contestants
 from ottla._core import DEBUG_BUILD
 
 PAGE = ROOT / "docs" / "benchmarks"
+ORDER = [scenario.name for scenario in SCENARIOS]
 
 
 @click.command()
@@ -24,11 +32,13 @@ PAGE = ROOT / "docs" / "benchmarks"
 @click.option("--only", multiple=True, metavar="NAME", help="Scenarios; may be repeated, or separated by commas.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--seconds", type=click.FloatRange(0.1), help="Of each case; default 1.5, in full runs 5.")
-@click.option("--full", is_flag=True, help="Whole sweeps, and scenarios that take long.")
+@click.option("--full", is_flag=True, help="Whole sweeps, all contestants everywhere, scenarios that take long.")
 @click.option("--quick", is_flag=True, help="Tiny sizes and one round, to see that it works; no figures.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default: docs/benchmarks.")
 @click.option("--load", "binary", type=click.Path(path_type=Path, exists=True), help="A generator built before.")
+@click.option("--continue", "goes_on", is_flag=True, help="Leave out what this commit has measured in as many rounds.")
 @click.option("--list", "only_list", is_flag=True, help="Show the scenarios.")
+@click.option("--plan", "only_plan", is_flag=True, help="Show who is measured in which, and the seconds it takes.")
 def main(
     against: str,
     only: tuple[str, ...],
@@ -38,7 +48,9 @@ def main(
     quick: bool,
     out: Path | None,
     binary: Path | None,
+    goes_on: bool,
     only_list: bool,
+    only_plan: bool,
 ) -> None:
     """Measures this broker beside Apache Kafka in the same run, on this machine."""
     console = Console()
@@ -46,33 +58,86 @@ def main(
         for scenario in SCENARIOS:
             console.print(f"{scenario.name:24}{scenario.title}{' (--full)' if scenario.is_long else ''}", markup=False)
         return
-    if DEBUG_BUILD and not quick:
-        raise click.ClickException("the native module is a debug build: make build")
-    chosen = _chosen(only, full)
-    size = Size(seconds or (5.0 if full else 1.5), 8.0 if full else 4.0, 1.0, full)
+    size = Size(seconds or (5.0 if full else 1.5), 60.0 if full else 30.0, 1.0, full)
     if quick:
-        size, rounds = Size(seconds or 0.3, 0.3, 0.005, full), 1
+        size, rounds = Size(seconds or 0.3, 0.5, 0.005, full), 1
         out = out or Path(tempfile.mkdtemp(prefix="ottla-quick-"))
     out = out or PAGE
-    load = Load(binary)
-    results = []
-    bad = 0
-    for scenario in chosen:
-        COMMANDS.clear()
-        machine = facts()
-        with console.status(scenario.name) as status:
-            result = run_scenario(scenario, contestants(against), rounds, load, size, status.update)
-        report.show(result, console)
+    parts = plan(_chosen(only, full), SCENARIOS, contestants(against), every=full or bool(only))
+    if goes_on:
+        parts = [part for part in parts if not _is_measured(part, rounds, out)]
+    if only_plan:
+        _show_plan(parts, rounds, out, console)
+        return
+    if DEBUG_BUILD and not quick:
+        raise click.ClickException("the native module is a debug build: make build")
+    # Brokers of scenarios end as they do after an interruption from the keyboard.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begin = time.perf_counter()
+    lives = Lives(Load(binary), 0.1 if quick else 1.5, size.warm_up_s)
+    results: list[Result] = []
+    try:
+        with console.status("") as status:
+            for number, part in enumerate(parts, 1):
+                results.append(_measure(part, rounds, lives, size, out, status.update))
+                report.show(results[-1], console)
+                console.print(f"{number} of {len(parts)}, {time.perf_counter() - begin:.0f} s", style="dim")
+    except KeyboardInterrupt:
+        console.print(f"interrupted after {len(results)} of {len(parts)}; --continue measures the others", style="red")
+    finally:
+        lives.end()
+        _write(out)
+    report.show_targets([report.load(path)[0] for path in _files(out)], console)
+    console.print(f"{time.perf_counter() - begin:.0f} s; written to {out}", soft_wrap=True)
+    if len(results) < len(parts):
+        raise click.Abort
+    if bad := sum(len(result.problems) for result in results):
+        raise click.ClickException(f"{bad} runs have no figure")
+
+
+def _measure(part: Part, rounds: int, lives: Lives, size: Size, out: Path, say: Callable[[str], None]) -> Result:
+    """One scenario, measured and kept; one that has no figure at all leaves what was measured before as it is."""
+    COMMANDS.clear()
+    machine = facts()
+    result = run_scenario(part.scenario, part.contestants, rounds, lives, size, say)
+    if result.rows or not (out / f"{result.name}.json").exists():
         report.save(result, machine, list(COMMANDS), out)
         plots.draw(result, out)
-        results.append(result)
-        bad += len(result.problems)
-    order = [scenario.name for scenario in SCENARIOS]
-    plots.draw_goals([report.load(path)[0] for path in sorted(out.glob("*.json")) if path.stem in order], out)
-    report.write_page(out, order)
-    console.print(f"{sum(result.seconds for result in results):.0f} s; written to {out}", soft_wrap=True)
-    if bad:
-        raise click.ClickException(f"{bad} runs have no figure")
+    return result
+
+
+def _write(out: Path) -> None:
+    """The page and the picture of the targets, from all results that are there."""
+    out.mkdir(parents=True, exist_ok=True)
+    plots.draw_goals([report.load(path)[0] for path in _files(out)], out)
+    report.write_page(out, ORDER)
+
+
+def _files(out: Path) -> list[Path]:
+    return [path for path in sorted(out.glob("*.json")) if path.stem in ORDER]
+
+
+def _is_measured(part: Part, rounds: int, out: Path) -> bool:
+    found = stored(out, part.scenario.name)
+    if found is None:
+        return False
+    result, machine = found
+    names = {contestant.name for contestant in part.contestants}
+    most = max(map(len, result.spent.values()), default=0)
+    return machine["commit"] == facts()["commit"] and names <= set(result.spent) and most >= rounds
+
+
+def _show_plan(parts: list[Part], rounds: int, out: Path, console: Console) -> None:
+    table = Table("scenario", "contestants", "expected, s")
+    total = 0.0
+    for part in parts:
+        found = stored(out, part.scenario.name)
+        seconds = part.seconds(rounds, found[0] if found else None)
+        total += seconds
+        names = ", ".join(contestant.name for contestant in part.contestants)
+        table.add_row(part.scenario.name, f"{names}{' in turns' * part.scenario.takes_turns}", f"{seconds:.0f}")
+    table.add_row("all", f"{rounds} rounds", f"{total:.0f} ({total / 60:.0f} minutes)")
+    console.print(table)
 
 
 def _chosen(only: tuple[str, ...], full: bool) -> list[Scenario]:

@@ -6,8 +6,9 @@ import re
 import statistics
 from pathlib import Path
 
-from benches.suite.figures import GOALS, Result, more_is_better, ratios
-from benches.suite.report import OURS, columns_of
+from benches.suite.figures import Result, measured
+from benches.suite.report import columns_of
+from benches.suite.targets import TARGETS
 
 COLOURS = ("#1b6ca8", "#d1495b", "#edae49", "#66a182")
 UNITS = {"B": 1, "KiB": 1 << 10, "MB": 10**6, "MiB": 1 << 20, "GB": 10**9}
@@ -65,7 +66,7 @@ def _sweeps(result: Result) -> dict[str, dict[str, list[tuple[float, float]]]]:
         at = float(match[1].replace(",", "")) * UNITS.get(match[2] or "", 1)
         for figure, row in figures.items():
             for name, values in row.items():
-                found.setdefault(figure, {}).setdefault(name, []).append((at, statistics.median(values)))
+                found.setdefault(figure, {}).setdefault(name, []).append((at, statistics.median(measured(values))))
     return {
         figure: lines for figure, lines in found.items() if all(len({x for x, _ in one}) > 2 for one in lines.values())
     }
@@ -78,16 +79,9 @@ def draw_goals(results: list[Result], folder: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    bars = []
-    for result in results:
-        for case, figures in result.rows.items():
-            for figure, row in figures.items():
-                goal, found = GOALS.get((result.name, case, figure)), ratios(figure, row, OURS)
-                if goal and found:
-                    ratio = statistics.median(found)
-                    bars.append(
-                        (f"{result.name}: {case}, {figure}", goal / ratio if more_is_better(figure) else ratio / goal)
-                    )
+    named = {result.name: result for result in results}
+    rows = [(target, target.found(named)) for target in TARGETS]
+    bars = [(target.text, target.part(statistics.median(values))) for target, values in rows if values]
     if not bars:
         return
     drawing, place = pyplot.subplots(figsize=(10, 0.32 * len(bars) + 1.2))

@@ -1,5 +1,5 @@
 """What a run leaves: a table on the terminal, and for each scenario a JSON file with every round's value, a picture and
-its part of the page docs/benchmarks/README.md.
+its part of the page docs/benchmarks/README.md, which begins with the targets.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benches.suite.figures import GOALS, Result, is_reached, ratios, spread
-
-OURS = "Ottla"
+from benches.suite.figures import Result, ratios, spread
+from benches.suite.targets import GOALS, OURS, table
+from benches.suite.warmup import WarmUp
 
 
 def rows_of(result: Result, columns: list[str]) -> list[list[str]]:
@@ -28,9 +28,9 @@ def rows_of(result: Result, columns: list[str]) -> list[list[str]]:
             goal = GOALS.get((result.name, case, figure))
             verdict = ""
             if goal is not None:
-                verdict = f"{goal:g}"
+                verdict = goal.wanted
                 if found:
-                    verdict += " reached" if is_reached(figure, statistics.median(found), goal) else " missed"
+                    verdict += " met" if goal.is_met(statistics.median(found)) else " missed"
             rows.append([case, figure, *cells, spread(found) if found else "", verdict])
     return rows
 
@@ -53,8 +53,24 @@ def show(result: Result, console: Console) -> None:
     console.print(table)
     for case, text in result.published.items():
         console.print(f"  published, {case}: {text}")
+    for text in warm_ups_of(result):
+        console.print(f"  warmed: {text}", markup=False)
     for problem in result.problems:
         console.print(f"  no figure: {problem}", style="red", markup=False)
+
+
+def warm_ups_of(result: Result) -> list[str]:
+    return [str(WarmUp(**one)) for one in result.warm_ups]
+
+
+def show_targets(results: list[Result], console: Console) -> None:
+    """The last table."""
+    shown = Table(title="targets: ours to the best Kafka of a round; (own): our own figure", title_justify="left")
+    for name in ("target", "wanted", "measured", "verdict"):
+        shown.add_column(name)
+    for row in table(results):
+        shown.add_row(*row, style={"missed": "red", "not measured": "dim"}.get(row[-1]))
+    console.print(shown)
 
 
 def save(result: Result, machine: dict[str, str], commands: list[str], folder: Path) -> None:
@@ -73,12 +89,23 @@ def load(path: Path) -> tuple[Result, dict[str, Any]]:
 def write_page(folder: Path, order: list[str]) -> None:
     """docs/benchmarks/README.md anew from all results in the folder: those of single runs replace only their own."""
     found = {path.stem: load(path) for path in folder.glob("*.json") if path.stem in order}
+    targets = table([result for result, _ in found.values()])
+    rows = [dict(zip(("target", "wanted", "measured", "verdict"), row, strict=True)) for row in targets]
+    (folder / "targets.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     lines = [
         "# Beside Apache Kafka",
         "",
         "Written by `benches/compare.py`; [../benchmarks.md](../benchmarks.md) says how to read and repeat it. Median",
         "[least, greatest] of the rounds. A ratio is ours to the better Kafka's in the same round.",
+        "",
+        "## Targets",
+        "",
+        "| target | wanted | measured | |",
+        "|---|---|---|---|",
+        *("| " + " | ".join(row) + " |" for row in targets),
     ]
+    if (folder / "goals.png").exists():
+        lines += ["", "![targets](goals.png)"]
     for name in order:
         if name not in found:
             continue
@@ -91,6 +118,7 @@ def write_page(folder: Path, order: list[str]) -> None:
         lines += ["| " + " | ".join(row) + " |" for row in rows_of(result, columns)]
         lines += ["", *(f"Published, {case}: {text}  " for case, text in result.published.items())]
         lines += [f"Without a figure: {problem}  " for problem in result.problems]
+        lines += ["", *(f"Warmed: {text}  " for text in warm_ups_of(result))]
         if (folder / f"{name}.png").exists():
             lines += ["", f"![{name}]({name}.png)", ""]
         facts = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "command")

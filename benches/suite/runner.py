@@ -1,11 +1,14 @@
-"""Rounds: each contestant in turn, on a fresh directory, then the next round.
+"""Rounds: each contestant in turn, then the next round: A B A B.
 
-A round is: start the broker, let a virtual machine of Java compile what runs often, measure the cases, compare what
-was sent with what is there, stop. Peak memory and the time to start are taken of every life.
+The brokers of all contestants live at the same time and through several scenarios (lives), so that a round begins with
+a warm one. Before the first round of a scenario the scenario itself is rehearsed with each broker, with shorter cases,
+until its cost stands still. A round is: measure the cases, compare what was sent with what is there, delete the topics.
+Scenarios about starts and stops have brokers of their own in each round (`owns_life`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 import time
@@ -16,10 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from benches.suite import figures as f
-from benches.suite.frames import fetch_frame, produce_frame, values
+from benches.suite.frames import values
 from benches.suite.generators import Load
+from benches.suite.lives import Life, Lives
 from benches.suite.proof import NotEqual
-from benches.suite.servers import Contestant, Running, Settings, create_topic, memory_mb, seconds_until_served
+from benches.suite.servers import Contestant, Running, Settings, clear, memory_mb, reset_peak
+from benches.suite.warmup import cost, warm_up
+
+REHEARSAL_S = 0.7
+# Of the numbers of records and bytes.
+REHEARSAL_PART = 0.25
 
 
 @dataclass(frozen=True)
@@ -32,8 +41,14 @@ class Scenario:
     measure: Callable[[Run], f.Figures]
     settings: Settings = field(default_factory=dict)
     owns_life: bool = False
+    is_fresh: bool = False
+    """Begins with new brokers: the memory of a life is one of its figures."""
+    takes_turns: bool = False
+    """In each round there is one Kafka, another one each time: a round takes long."""
     is_long: bool = False
     """Only in full runs."""
+    expected_s: float = 60.0
+    """Of three rounds with two Kafkas on two slow cores, for `--plan`."""
     published: dict[str, str] = field(default_factory=dict)
 
 
@@ -42,9 +57,15 @@ class Size:
     """How long a run is: `seconds` of each case, and a factor for numbers of records, partitions and bytes."""
 
     seconds: float = 2.0
-    warm_up_s: float = 5.0
+    warm_up_s: float = 40.0
+    """The longest warming of one broker for one scenario."""
     factor: float = 1.0
     is_full: bool = False
+    is_rehearsal: bool = False
+
+    def rehearsal(self) -> Size:
+        seconds, factor = min(self.seconds, REHEARSAL_S), self.factor * REHEARSAL_PART
+        return dataclasses.replace(self, seconds=seconds, factor=factor, is_rehearsal=True)
 
     def count(self, number: int, least: int = 1) -> int:
         return max(least, int(number * self.factor))
@@ -71,13 +92,14 @@ class Run:
 
     @server.setter
     def server(self, server: Running) -> None:
+        """One that lives on when the run ends."""
         self._server = server
-        self._started.append(server)
 
     def start(self, name: str = "broker", *, port: int | None = None, wait: bool = True, **settings: object) -> Running:
         """A broker in a folder of that name; settings with _ for dots."""
         named = {key.replace("_", "."): value for key, value in settings.items()}
         self.server = self.contestant.start(self.folder / name, {**self._settings, **named}, port, wait=wait)
+        self._started.append(self.server)
         return self.server
 
     def end(self) -> None:
@@ -111,53 +133,109 @@ class Run:
             found[name] = row
 
 
-def warm_up(run: Run) -> None:
-    """Small and large Produce and Fetch, so that Java has compiled them."""
-    seconds = run.size.warm_up_s / 3
-    create_topic(run.server, "warm-up", 4)
-    small = [str(produce_frame(run.folder, "warm-up", 100, partition=index).path) for index in range(4)]
-    large = str(produce_frame(run.folder, "warm-up", 100, 150, partition=0, acks=-1).path)
-    fetch = str(fetch_frame(run.folder, "warm-up", 1 << 20, 4))
-    for frames, connections in ((small, 20), ([large], 4), ([fetch], 2)):
-        run.drive(frames=frames, connections=connections, seconds=seconds, warm_up_s=0)
-
-
 def run_scenario(
-    scenario: Scenario, contestants: list[Contestant], rounds: int, load: Load, size: Size, say: Callable[[str], None]
+    scenario: Scenario,
+    contestants: list[Contestant],
+    rounds: int,
+    lives: Lives,
+    size: Size,
+    say: Callable[[str], None],
 ) -> f.Result:
     """All rounds of a scenario."""
     result = f.Result(scenario.name, scenario.title, scenario.generator, published=dict(scenario.published))
     begin = time.perf_counter()
+    if scenario.is_fresh or scenario.owns_life:
+        lives.end()
     for number in range(1, rounds + 1):
-        for contestant in contestants:
-            say(f"{scenario.name}: round {number} of {rounds}, {contestant.name}")
-            with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
-                run = Run(contestant, scenario, Path(folder), load, size)
-                try:
-                    found = _life(run, scenario)
-                except (NotEqual, AssertionError, RuntimeError, OSError) as problem:
-                    run.problems.append(f"{type(problem).__name__}: {problem}")
-                    found = {}
-                finally:
-                    run.end()
-                result.add(contestant.name, found)
-                result.problems += [f"{contestant.name}, round {number}: {problem}" for problem in run.problems]
-                for case, curve in run.curves.items():
-                    result.curves.setdefault(case, {})[contestant.name] = curve
-                shutil.rmtree(Path(folder) / "broker", ignore_errors=True)
+        for contestant in of_round(scenario, contestants, number):
+            where = f"{scenario.name}: round {number} of {rounds}, {contestant.name}"
+            say(where)
+            started = time.perf_counter()
+
+            def say_more(what: str, where: str = where) -> None:
+                say(f"{where}: {what}")
+
+            one = _Round(scenario, contestant, lives, size, result, say_more)
+            one.measure(number)
+            result.spent.setdefault(contestant.name, []).append(time.perf_counter() - started)
     result.seconds = time.perf_counter() - begin
     return result
 
 
-def _life(run: Run, scenario: Scenario) -> f.Figures:
-    if scenario.owns_life:
-        return scenario.measure(run)
-    begin = time.perf_counter()
-    run.start()
-    seconds_until_served(run.server)
-    started = time.perf_counter() - begin
-    if run.contestant.needs_warm_up:
-        warm_up(run)
-    found = scenario.measure(run)
-    found["whole run"] = {f.START: started, f.PEAK: memory_mb(run.server, peak=True)}
-    return found
+def of_round(scenario: Scenario, contestants: list[Contestant], number: int) -> list[Contestant]:
+    """Who takes part in a round, ours first."""
+    others = contestants[1:]
+    return [contestants[0], others[(number - 1) % len(others)]] if scenario.takes_turns and others else contestants
+
+
+class _Round:
+    """One contestant in one round; whatever goes wrong in it is a problem of the result and no more."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        contestant: Contestant,
+        lives: Lives,
+        size: Size,
+        result: f.Result,
+        say: Callable[[str], None],
+    ) -> None:
+        self.scenario, self.contestant, self.lives, self.size, self.result = scenario, contestant, lives, size, result
+        self._say = say
+
+    def measure(self, number: int) -> None:
+        life = None
+        try:
+            if not self.scenario.owns_life:
+                life, warm_ups = self.lives.get(self.contestant, self.scenario.settings, self._say)
+                self.result.warm_ups += map(dataclasses.asdict, warm_ups)
+                self._rehearse(life)
+            run, found = self._play(life, self.size)
+        except Exception as problem:  # of any kind: the other brokers and scenarios are measured all the same
+            self._note(number, [f"{type(problem).__name__}: {problem}"])
+            # Nobody knows what state it is in.
+            self.lives.end(self.contestant.name)
+            return
+        self._note(number, run.problems)
+        self.result.add(self.contestant.name, number, found)
+        for case, curve in run.curves.items():
+            self.result.curves.setdefault(case, {})[self.contestant.name] = curve
+
+    def _note(self, number: int, problems: list[str]) -> None:
+        self.result.problems += [f"{self.contestant.name}, round {number}: {problem}" for problem in problems]
+
+    def _rehearse(self, life: Life) -> None:
+        if self.scenario.name in life.warm_for:
+            return
+        self._say("rehearses")
+        # A window of a scenario is all of its cases.
+        found = warm_up(
+            self.contestant.name,
+            "rehearsals",
+            lambda: cost(self._play(life, self.size.rehearsal())[1]),
+            self.size.warm_up_s,
+        )
+        self.result.warm_ups.append(dataclasses.asdict(found))
+        life.warm_for.add(self.scenario.name)
+
+    def _play(self, life: Life | None, size: Size) -> tuple[Run, f.Figures]:
+        """The scenario once."""
+        with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
+            run = Run(self.contestant, self.scenario, Path(folder), self.lives.load, size)
+            try:
+                if life is None:
+                    return run, self.scenario.measure(run)
+                run.server = life.server
+                return run, self._measure_shared(run)
+            finally:
+                run.end()
+                shutil.rmtree(Path(folder) / "broker", ignore_errors=True)
+
+    def _measure_shared(self, run: Run) -> f.Figures:
+        reset_peak(run.server)
+        others, begin = self.lives.others_cpu_s(self.contestant.name), time.perf_counter()
+        found = self.scenario.measure(run)
+        others, seconds = self.lives.others_cpu_s(self.contestant.name) - others, time.perf_counter() - begin
+        found["whole run"] = {f.PEAK: memory_mb(run.server, peak=True), f.OTHERS: others * 1e3 / seconds}
+        clear(run.server)
+        return found

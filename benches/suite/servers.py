@@ -12,6 +12,7 @@ from ottla.client.blocking import BlockingConnection
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.peers.apache import SCRIPT, fetch, has_controller
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import Server, free_port
@@ -50,8 +51,8 @@ class Contestant(Protocol):
     """Who takes part. `name` is the column of the table."""
 
     name: str
-    #: Its processor time falls while it runs: it compiles what runs often.
-    needs_warm_up: bool
+    #: A controller gives a broker that was killed no partitions before its session is over.
+    session_s: float
 
     def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Running:
         """A broker whose data are in `folder`; the same folder and port again is a restart."""
@@ -62,7 +63,7 @@ class Ottla:
     """`ottla serve`."""
 
     name = "Ottla"
-    needs_warm_up = False
+    session_s = 0.0
 
     def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Broker:
         brokers = Brokers(folder)
@@ -85,7 +86,7 @@ class Apache(Server):
 class Kafka:
     """A release of Apache Kafka."""
 
-    needs_warm_up = True
+    session_s = 9.0
 
     def __init__(self, version: str) -> None:
         fetch(version)
@@ -137,6 +138,24 @@ def _has_leaders(connection: BlockingConnection, topic: str, partitions: int) ->
     return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
 
 
+def clear(server: Running, timeout_s: float = 60.0) -> None:
+    """Deletes all topics that are not the broker's own, and waits until their files are gone."""
+    with connect(server) as connection:
+        topics = connection.call(METADATA, MetadataRequest(topics=None), version=1).topics
+        names = [topic.name for topic in topics if not topic.name.startswith("__")]
+        if not names:
+            return
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=60_000)
+        errors = {row.name: row.error_code for row in connection.call(DELETE_TOPICS, request, version=3).responses}
+    if any(errors.values()):
+        raise RuntimeError(f"topics could not be deleted: {errors}")
+    end = time.monotonic() + timeout_s
+    while left := [path.name for path in server.data.iterdir() if path.is_dir() and path.name.startswith(tuple(names))]:
+        if time.monotonic() > end:
+            raise RuntimeError(f"deleted topics have files after {timeout_s:.0f} s: {left[:5]}")
+        time.sleep(0.02)
+
+
 def seconds_until_served(server: Running, topic: str | None = None, partitions: int = 0) -> float:
     """Seconds until a broker that was just started answers Metadata (and serves all partitions of a topic)."""
     begin = time.perf_counter()
@@ -164,6 +183,11 @@ def memory_mb(server: Running, *, peak: bool = False) -> float:
     name = "VmHWM:" if peak else "VmRSS:"
     lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
+
+
+def reset_peak(server: Running) -> None:
+    """From now on the peak is that of what comes."""
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")
 
 
 def evict(server: Running) -> None:

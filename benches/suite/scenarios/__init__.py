@@ -20,8 +20,9 @@ from benches.suite.scenarios import (
 
 SCENARIOS: list[Scenario] = [
     *start.SCENARIOS,
-    *small.SCENARIOS,
+    # Its first one begins the lives that the next ones share.
     *produce.SCENARIOS,
+    *small.SCENARIOS,
     *sequences.SCENARIOS,
     *durable.SCENARIOS,
     *consume.SCENARIOS,

@@ -60,7 +60,7 @@ def sizes(run: Run) -> f.Figures:
 def acks(run: Run) -> f.Figures:
     found: f.Figures = {}
     for name in SIZES if run.size.is_full else ("100 B", "1 KiB"):
-        for word, number in (("0", 0), ("1", 1), ("all", -1)):
+        for word, number in (("0", 0), ("1", 1), ("all", -1)) if run.size.is_full else (("0", 0), ("all", -1)):
             driven(run, found, f"acks={word}, {name}", f"acks-{word}-{SIZES[name]}", SIZES[name], acks=number)
     return found
 
@@ -68,7 +68,7 @@ def acks(run: Run) -> f.Figures:
 def codecs(run: Run) -> f.Figures:
     found: f.Figures = {}
     for name in SIZES if run.size.is_full else ("100 B",):
-        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        for codec in (*(("none",) if run.size.is_full else ()), "gzip", "snappy", "lz4", "zstd"):
             driven(run, found, f"{codec}, {name}", f"{codec}-{SIZES[name]}", SIZES[name], compression=codec)
     return found
 
@@ -82,7 +82,9 @@ def spread_out(run: Run) -> f.Figures:
 
 def large_batches(run: Run) -> f.Figures:
     found: f.Figures = {}
-    for name, batch_bytes in (("16 KiB", 16 << 10), ("64 KiB", 64 << 10), ("256 KiB", 256 << 10), ("1 MB", 1_000_000)):
+    batches = {"16 KiB": 16 << 10, "64 KiB": 64 << 10, "256 KiB": 256 << 10, "1 MB": 1_000_000}
+    for name in batches if run.size.is_full else ("64 KiB", "1 MB"):
+        batch_bytes = batches[name]
         driven(run, found, name, f"batch-{batch_bytes}", 100, batch_bytes=batch_bytes)
     return found
 
@@ -189,12 +191,16 @@ def librdkafka_tuned(run: Run) -> f.Figures:
 LOAD = "load drive, 16 KiB batches, 5 in flight on a connection"
 SCENARIOS = [
     Scenario(
-        "default-batches", "Java's producer with its defaults, acks=1", "kafka-producer-perf-test", default_batches
+        "default-batches",
+        "Java's producer with its defaults, acks=1",
+        "kafka-producer-perf-test",
+        default_batches,
+        is_fresh=True,
     ),
     Scenario("large-batches", "Batches of 100-byte records by size, acks=1", "load drive, 5 in flight", large_batches),
     Scenario("produce-sizes", "Records by size, acks=1", LOAD, sizes),
-    Scenario("produce-acks", "Records by acks", LOAD, acks),
-    Scenario("produce-codecs", "Records by codec, acks=1", LOAD, codecs),
+    Scenario("produce-acks", "Records by acks (1: produce-sizes)", LOAD, acks),
+    Scenario("produce-codecs", "Records by codec, acks=1 (none: produce-sizes)", LOAD, codecs),
     Scenario(
         "produce-partitions",
         "100-byte records over many partitions, acks=1",

@@ -11,10 +11,10 @@ LARGE = {"queue_buffering_max_messages": 1_000_000, "batch_size": 65536, "linger
 
 def sequences(run: Run) -> f.Figures:
     found: f.Figures = {}
-    rdkafka(run, found, "neither", "plain", 100, 2_000_000, **LARGE)
-    rdkafka(run, found, "idempotent", "idempotent", 100, 2_000_000, **LARGE, enable_idempotence="true")
+    rdkafka(run, found, "neither", "plain", 100, 1_000_000, **LARGE)
+    rdkafka(run, found, "idempotent", "idempotent", 100, 1_000_000, **LARGE, enable_idempotence="true")
     transactional = {**LARGE, "transactional_id": "bench"}
-    rdkafka(run, found, "transactions of 20,000", "large", 100, 1_000_000, **transactional, per_transaction=20_000)
+    rdkafka(run, found, "transactions of 20,000", "large", 100, 500_000, **transactional, per_transaction=20_000)
     if run.size.is_full:
         rdkafka(run, found, "transactions of 1,000", "small", 100, 200_000, **transactional, per_transaction=1_000)
     return found

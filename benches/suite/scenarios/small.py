@@ -8,6 +8,7 @@ from benches.suite.proof import check_frames
 from benches.suite.runner import Run, Scenario
 from benches.suite.scenarios.hub import bare_hub
 from benches.suite.servers import create_topic, memory_mb
+from benches.suite.targets import OURS
 
 
 def request_figures(found: dict) -> dict[str, float]:
@@ -35,7 +36,7 @@ def small_requests(run: Run) -> f.Figures:
             out = run.drive(name, frames=[str(frame.path)], **options)
             check_frames(run.load, run.server, topic, [(frame, out["sent"][0])])
             row.update(request_figures(out), **{"resident, MB": memory_mb(run.server)})
-    if run.contestant.name == "Ottla":
+    if run.contestant.name == OURS and not run.size.is_rehearsal:
         with bare_hub(run.folder) as (bootstrap, pid):
             options = {"connections": 50, "seconds": run.size.seconds, "warm_up_s": run.size.seconds / 4}
             frames = [str(echo_frame(run.folder))]

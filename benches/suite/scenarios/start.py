@@ -19,7 +19,7 @@ def cold_start(run: Run) -> f.Figures:
     seconds_until_served(run.server)
     seconds, used = time.perf_counter() - begin, cpu_s(run.server)
     time.sleep(1)
-    row = {"seconds": seconds, "CPU until then, s": used, f.IDLE: memory_mb(run.server)}
+    row = {f.SECONDS: seconds, "CPU until then, s": used, f.IDLE: memory_mb(run.server)}
     return {"first Metadata answer": row}
 
 

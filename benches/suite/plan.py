@@ -1,0 +1,68 @@
+"""Who is measured in which scenario, and how long that will take."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from benches.suite import report
+from benches.suite.figures import Result
+from benches.suite.runner import Scenario, of_round
+from benches.suite.servers import Contestant
+from benches.suite.targets import TARGETS
+
+ROUNDS = 3
+RIVALS = {target.scenario for target in TARGETS if not target.own}
+"""Scenarios whose targets are ratios to the best Kafka."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A scenario and who takes part."""
+
+    scenario: Scenario
+    contestants: list[Contestant]
+
+    def seconds(self, rounds: int, stored: Result | None) -> float:
+        """What it took when it was measured last with the same contestants, else what is expected."""
+        names = [contestant.name for contestant in self.contestants]
+        if stored is not None and set(names) == set(stored.spent):
+            return sum(_again(times, self._rounds(name, rounds)) for name, times in stored.spent.items())
+        return self.scenario.expected_s * rounds / ROUNDS
+
+    def _rounds(self, name: str, rounds: int) -> int:
+        """In how many this one takes part."""
+        found = (of_round(self.scenario, self.contestants, number) for number in range(1, rounds + 1))
+        return sum(name in [one.name for one in round_] for round_ in found)
+
+
+def _again(times: list[float], rounds: int) -> float:
+    """The first round has the warming in it."""
+    return times[0] + (rounds - 1) * statistics.median(times[1:] or times)
+
+
+def plan(
+    scenarios: list[Scenario], all_scenarios: list[Scenario], contestants: list[Contestant], every: bool
+) -> list[Part]:
+    """Each scenario with its contestants. Where no target is a ratio to the best Kafka there is one Kafka, in turns;
+    with `every` all of them everywhere.
+    """
+    others = contestants[1:]
+    single = [scenario.name for scenario in all_scenarios if scenario.name not in RIVALS]
+    parts = []
+    for scenario in scenarios:
+        if every or scenario.name in RIVALS or not others:
+            parts.append(Part(scenario, contestants))
+        else:
+            parts.append(Part(scenario, [contestants[0], others[single.index(scenario.name) % len(others)]]))
+    return parts
+
+
+def stored(folder: Path, name: str) -> tuple[Result, dict[str, str]] | None:
+    """The result of a scenario that is there already, and the machine's facts."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    result, content = report.load(path)
+    return result, content["machine"]

@@ -1,0 +1,90 @@
+"""What is to be reached, and whether it is: the last table of a run.
+
+A target is a ratio to the best Kafka of the same round: at least it where more is better, else at most. Those that are
+`own` are a figure of ours alone: a floor, so that a slow machine does not hide a slow design.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from benches.suite import figures as f
+
+OURS = "Ottla"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A row: `goal` for a figure of a case of a scenario."""
+
+    scenario: str
+    case: str
+    figure: str
+    goal: float
+    own: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.scenario}: {self.case}, {self.figure}"
+
+    def found(self, results: dict[str, f.Result]) -> list[float]:
+        """The ratio (or our own figure) in each round that has one."""
+        result = results.get(self.scenario)
+        row = result.rows.get(self.case, {}).get(self.figure, {}) if result else {}
+        return f.measured(row.get(OURS, [])) if self.own else f.ratios(self.figure, row, OURS)
+
+    def is_met(self, value: float) -> bool:
+        return value >= self.goal if f.more_is_better(self.figure) else value <= self.goal
+
+    def part(self, value: float) -> float:
+        """Of the goal: over 1 where it is missed."""
+        return self.goal / value if f.more_is_better(self.figure) else value / self.goal
+
+    @property
+    def wanted(self) -> str:
+        return f"{'>=' if f.more_is_better(self.figure) else '<='} {self.goal:g}{' (own)' if self.own else ''}"
+
+
+BUSY, FIRST = "50 + 200 idle connections", "first Metadata answer"
+TARGETS = (
+    Target("small-requests", BUSY, f.CPU_REQUEST, 0.4),
+    Target("small-requests", BUSY, f.REQUESTS, 2.0),
+    Target("small-requests", "one in flight", f.P50, 0.8),
+    Target("default-batches", "100 B", f.CPU_RECORD, 0.45),
+    Target("large-batches", "64 KiB", f.CPU_RECORD, 0.8),
+    Target("large-batches", "1 MB", f.CPU_RECORD, 1.0),
+    *(
+        Target("end-to-end", f"{acks}, 1,000 a second", figure, goal)
+        for acks in ("acks=1", "acks=all", "acks=all, flushed")
+        for figure, goal in ((f.P50, 0.8), (f.P99, 0.6), (f.P999, 0.3))
+    ),
+    Target("cold-reader", "beside a cold reader", f.P99_BESIDE, 2.0, own=True),
+    Target("fetch", "4 MiB, cached", f.CPU_MB, 1.0),
+    Target("java-consumer", "100 B", f.CPU_MB, 0.7),
+    Target("durable", "librdkafka, 1 KiB, 64 KiB batches", f.RECORDS, 5.0),
+    Target("cold-start", FIRST, f.SECONDS, 0.25),
+    Target("cold-start", FIRST, f.IDLE, 0.18),
+    Target("default-batches", "whole run", f.PEAK, 0.12),
+    Target("partitions", "5,000", "clean stop, s", 0.1),
+    Target("partitions", "5,000", "restart, s", 0.2),
+    Target("partitions", "5,000", f.KILLED, 0.2),
+    Target("partitions", "5,000", f.KILLED_AWAKE, 0.2),
+    Target("small-requests", BUSY, f.CPU_REQUEST, 10.0, own=True),
+    Target("cold-start", FIRST, f.SECONDS, 0.4, own=True),
+    Target("cold-start", FIRST, f.IDLE, 60.0, own=True),
+)
+# (scenario, case, figure) -> the target of the ratio
+GOALS = {(one.scenario, one.case, one.figure): one for one in TARGETS if not one.own}
+AIMED = {one.scenario for one in TARGETS}
+
+
+def table(results: list[f.Result]) -> list[list[str]]:
+    """Target, wanted, measured, verdict."""
+    named = {result.name: result for result in results}
+    rows = []
+    for target in TARGETS:
+        values = target.found(named)
+        verdict = ("met" if target.is_met(statistics.median(values)) else "missed") if values else "not measured"
+        rows.append([target.text, target.wanted, f.spread(values) if values else "", verdict])
+    return rows
