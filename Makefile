@@ -135,7 +135,7 @@ soak: $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousan
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)
 
-# AGAINST=none measures this broker alone; ARGS="--only small-requests" some of it.
+# AGAINST=none measures this broker alone; ARGS="--only small-requests" some of it, ARGS=--continue what is missing.
 AGAINST ?= 3.9.2,4.3.1
 ARGS ?=
 bench: $(STAMPS)/bench-tools ## this broker beside Apache Kafka, into docs/benchmarks/: AGAINST=3.9.2,4.3.1 ARGS="--only NAME"
@@ -148,7 +148,7 @@ bench-limits: $(STAMPS)/bench-tools ## this broker beside what the machine can d
 	$(BIN)/python benches/limits.py $(ARGS)
 
 # Needs valgrind. The baseline is benches/guard.json; ARGS=--save writes it anew.
-bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions and of requests: fails where one costs 10 % more than it did
+bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (10 %), CPU of requests (35 %): fails where one costs so much more than it did
 	$(BIN)/python benches/guard.py $(ARGS)
 
 bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's source alone, on this machine
