@@ -17,7 +17,7 @@ from benches.suite.figures import Result
 from benches.suite.generators import COMMANDS, ROOT, Load
 from benches.suite.lives import Lives
 from benches.suite.machine import facts
-from benches.suite.plan import Part, plan, stored
+from benches.suite.plan import Part, is_measured, plan, stored
 from benches.suite.runner import Scenario, Size, run_scenario
 from benches.suite.scenarios import SCENARIOS
 from benches.suite.servers import contestants
@@ -65,7 +65,7 @@ def main(
     out = out or PAGE
     parts = plan(_chosen(only, full), SCENARIOS, contestants(against), every=full or bool(only))
     if goes_on:
-        parts = [part for part in parts if not _is_measured(part, rounds, out)]
+        parts = [part for part in parts if not is_measured(part, rounds, out, facts()["commit"])]
     if only_plan:
         _show_plan(parts, rounds, out, console)
         return
@@ -115,16 +115,6 @@ def _write(out: Path) -> None:
 
 def _files(out: Path) -> list[Path]:
     return [path for path in sorted(out.glob("*.json")) if path.stem in ORDER]
-
-
-def _is_measured(part: Part, rounds: int, out: Path) -> bool:
-    found = stored(out, part.scenario.name)
-    if found is None:
-        return False
-    result, machine = found
-    names = {contestant.name for contestant in part.contestants}
-    most = max(map(len, result.spent.values()), default=0)
-    return machine["commit"] == facts()["commit"] and names <= set(result.spent) and most >= rounds
 
 
 def _show_plan(parts: list[Part], rounds: int, out: Path, console: Console) -> None:

@@ -18,7 +18,7 @@ from benches.suite.servers import Contestant, Running, Settings, clear, cpu_s, c
 from benches.suite.warmup import WarmUp, warm_up
 
 # A topic's files go soon after the topic, before the next case: else they would go in the middle of it.
-SHARED = {"log.segment.delete.delay.ms": 1000}
+SHARED = {"log.segment.delete.delay.ms": 200}
 
 
 @dataclass

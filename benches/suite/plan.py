@@ -66,3 +66,14 @@ def stored(folder: Path, name: str) -> tuple[Result, dict[str, str]] | None:
         return None
     result, content = report.load(path)
     return result, content["machine"]
+
+
+def is_measured(part: Part, rounds: int, folder: Path, commit: str) -> bool:
+    """Whether this commit has measured it in so many rounds, with all who take part."""
+    found = stored(folder, part.scenario.name)
+    if found is None:
+        return False
+    result, machine = found
+    names = {contestant.name for contestant in part.contestants}
+    most = max(map(len, result.spent.values()), default=0)
+    return machine["commit"] == commit and names <= set(result.spent) and most >= rounds

@@ -38,11 +38,6 @@ def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: P
     assert targets["small-requests: 50 + 200 idle connections, requests a second"] == "not measured"
     assert "10 (own)" in done.stdout
 
-    # Going on leaves out what is there, and what is there as it is.
-    done = subprocess.run([*command, *options, "--continue"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads((tmp_path / "small-requests.json").read_text()) == result
-
 
 def test_a_run_that_does_not_compare_is_noticed(load: Load, broker: Broker, tmp_path: Path) -> None:
     create_topic(broker, "t", 2)

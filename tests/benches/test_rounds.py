@@ -1,0 +1,142 @@
+"""Rounds and what is made of their figures, with brokers and measures of this file's own."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benches.suite import figures as f
+from benches.suite import report
+from benches.suite.figures import Result
+from benches.suite.generators import Load
+from benches.suite.lives import Lives
+from benches.suite.plan import Part, is_measured, plan
+from benches.suite.proof import NotEqual
+from benches.suite.runner import Run, Scenario, Size, of_round, run_scenario
+from benches.suite.servers import Kafka
+from benches.suite.targets import GOALS, Target, table
+from benches.suite.warmup import cost, is_still, warm_up
+
+
+class Named(Kafka):
+    """A release without its jars."""
+
+    def __init__(self, name: str) -> None:
+        self.version = self.name = name
+
+
+US, A, B = Named("Ottla"), Named("Kafka 3.9.2"), Named("Kafka 4.3.1")
+
+
+@pytest.mark.parametrize(
+    ("costs", "still"),
+    [
+        ([10, 10], False),
+        ([100, 10, 10.2, 10.4], True),
+        ([100, 90, 81], False),
+        # A virtual machine that still compiles, however noisy.
+        ([160, 150, 130, 125, 110, 100], False),
+        # A noisy machine that compiles nothing.
+        ([10, 12, 11, 12, 10, 11.5], True),
+    ],
+)
+def test_warm_is_who_costs_the_same_again(costs: list[float], still: bool) -> None:
+    assert is_still(costs) is still
+
+
+def test_a_broker_that_falls_all_the_time_is_reported_as_not_settled() -> None:
+    falling: Iterator[float] = (1000 * 0.9**number for number in itertools.count())
+    found = warm_up("Kafka", "small Produce", lambda: next(falling), limit_s=0.001)
+    assert not found.is_still
+    assert "NOT SETTLED" in str(found)
+    costs = iter([30.0, 20.0, 10.0, 10.0, 10.0, 99.0])
+    found = warm_up("Kafka", "small Produce", lambda: next(costs), limit_s=60)
+    assert found.costs == [30, 20, 10, 10, 10]
+    assert "NOT SETTLED" not in str(found)
+
+
+def test_the_cost_of_a_scenario_is_of_all_its_cases() -> None:
+    assert cost({"a": {f.CPU_REQUEST: 2.0, f.CPU_MB: 50.0}, "b": {f.CPU_MB: 8.0}, "the disk": {f.MB: 7.0}}) == 4
+    assert cost({"the disk": {f.MB: 7.0}}) == 0
+
+
+def test_ratios_are_of_neighbours_in_a_round() -> None:
+    result = Result("s", "", "")
+    for number, (us, a, b) in enumerate([(1.0, 2.0, 4.0), (3.0, None, 2.0), (5.0, None, None), (1.0, 10.0, None)], 1):
+        for name, value in (("Ottla", us), ("Kafka 3.9.2", a), ("Kafka 4.3.1", b)):
+            result.add(name, number, {"case": {f.CPU_RECORD: value}} if value is not None else {})
+    row = result.rows["case"][f.CPU_RECORD]
+    assert row["Kafka 3.9.2"] == [2.0, None, None, 10.0]
+    assert f.ratios(f.CPU_RECORD, row, "Ottla") == [0.5, 1.5, 0.1]
+    assert f.ratios(f.RECORDS, row, "Ottla") == [0.25, 1.5, 0.1]
+
+
+def test_what_has_no_target_is_measured_beside_one_kafka_in_turns() -> None:
+    scenarios = [Scenario(name, "", "", lambda run: {}) for name in ("small-requests", "one", "two", "three")]
+    parts = plan(scenarios, scenarios, [US, A, B], every=False)
+    assert [part.contestants for part in parts] == [[US, A, B], [US, A], [US, B], [US, A]]
+    # Whichever are chosen, a scenario's opponent is the same.
+    assert plan(scenarios[2:3], scenarios, [US, A, B], every=False)[0].contestants == [US, B]
+    assert plan(scenarios[2:3], scenarios, [US, A, B], every=True)[0].contestants == [US, A, B]
+    turns = Scenario("partitions", "", "", lambda run: {}, takes_turns=True)
+    assert [of_round(turns, [US, A, B], number) for number in (1, 2, 3)] == [[US, A], [US, B], [US, A]]
+
+
+def test_targets_say_met_missed_or_not_measured(tmp_path: Path) -> None:
+    small = Result("small-requests", "", "load")
+    for value in (4.0, 5.0, 30.0):
+        small.add("Ottla", 1 + int(value != 4.0) + int(value == 30.0), {"one in flight": {f.P50: value}})
+    for number in (1, 2, 3):
+        small.add("Kafka 3.9.2", number, {"one in flight": {f.P50: 10.0}})
+    verdicts = {row[0]: row[1:] for row in table([small])}
+    assert verdicts["small-requests: one in flight, p50, µs"] == ["<= 0.8", "0.5 [0.4, 3]", "met"]
+    assert verdicts["fetch: 4 MiB, cached, CPU a MB, ms"] == ["<= 1", "", "not measured"]
+    report.save(small, {"command": "", "commit": ""}, [], tmp_path)
+    report.write_page(tmp_path, ["small-requests"])
+    page = (tmp_path / "README.md").read_text()
+    assert "| small-requests: one in flight, p50, µs | <= 0.8 | 0.5 [0.4, 3] | met |" in page
+    more = Target("s", "c", f.REQUESTS, 2.0)
+    assert (more.is_met(2.1), more.is_met(1.9), more.part(4.0)) == (True, False, 0.5)
+    assert ("small-requests", "one in flight", f.P50) in GOALS
+
+
+def test_a_round_that_fails_costs_its_own_figure_and_no_other() -> None:
+    rounds: list[str] = []
+
+    def measure(run: Run) -> f.Figures:
+        rounds.append(run.contestant.name)
+        found: f.Figures = {"one": {f.RECORDS: 1.0}}
+        if rounds == ["Ottla", "Kafka 3.9.2"]:
+            raise KeyError("an answer without a field")
+        with run.case("two", found) as row:
+            row[f.RECORDS] = 100.0
+            if len(rounds) == 3:
+                raise NotEqual("1 record is there of 2")
+        return found
+
+    scenario = Scenario("s", "", "", measure, owns_life=True)
+    lives = Lives(Load(Path("no generator is needed")), 1, 1)
+    result = run_scenario(scenario, [US, A], 3, lives, Size(), lambda text: None)
+    assert rounds == ["Ottla", "Kafka 3.9.2"] * 3
+    assert result.rows["one"][f.RECORDS] == {"Ottla": [1, 1, 1], "Kafka 3.9.2": [None, 1, 1]}
+    assert result.rows["two"][f.RECORDS] == {"Ottla": [100, None, 100], "Kafka 3.9.2": [None, 100, 100]}
+    assert result.problems == [
+        "Kafka 3.9.2, round 1: KeyError: 'an answer without a field'",
+        "Ottla, round 2: two: 1 record is there of 2",
+    ]
+
+
+def test_going_on_leaves_out_what_this_commit_has_measured(tmp_path: Path) -> None:
+    scenario = Scenario("s", "", "", lambda run: {}, expected_s=90)
+    part = Part(scenario, [US, A])
+    assert not is_measured(part, 2, tmp_path, "abc")
+    result = Result("s", "", "", spent={"Ottla": [9.0, 3.0], "Kafka 3.9.2": [20.0, 4.0]})
+    report.save(result, {"commit": "abc"}, [], tmp_path)
+    assert is_measured(part, 2, tmp_path, "abc")
+    assert not is_measured(part, 3, tmp_path, "abc")
+    assert not is_measured(part, 2, tmp_path, "def")
+    assert not is_measured(Part(scenario, [US, A, B]), 2, tmp_path, "abc")
+    # What it took the last time: the warming once, the rounds as often as there are rounds.
+    assert part.seconds(3, result) == 9 + 2 * 3 + 20 + 2 * 4
+    assert part.seconds(1, None) == 30
