@@ -5,6 +5,7 @@ import pytest
 
 from ottla.client import TopicPartition
 from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Offsets, Timestamp, Timestamps, Use
+from ottla.spark.given import SINK_TOPIC
 from ottla.spark.options import Topics, parse
 from ottla.spark.schema import COLUMNS, ddl, names
 
@@ -40,6 +41,13 @@ def test_topics(given: dict[str, str], topics: Topics) -> None:
 def test_a_pattern_matches_whole_names() -> None:
     topics = Topics(pattern="web")
     assert [name for name in ("web", "webs", "aweb") if topics.matches(name)] == ["web"]
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", SINK_TOPIC])
+def test_internal_topics_are_meant_by_name_only(name: str) -> None:
+    assert Topics(names=(name,)).matches(name)
+    assert not Topics(pattern=".*").matches(name)
+    assert Topics(pattern=".*").matches("__other")
 
 
 @pytest.mark.parametrize(

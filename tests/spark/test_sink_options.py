@@ -64,6 +64,14 @@ def make(columns: dict[str, str], options: dict[str, str], *, overwrite: bool = 
             {"topic": "t", "kafka.compression.type": "gzip", "kafka.compression.gzip.level": "10"},
             "levels are from 1 to 9",
         ),
+        ("value", {"topic": "t", "txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ("value", {"topic": "t", "txnVersion": "1"}, "txnAppId and txnVersion go together"),
+        ("value", {"topic": "t", "txnAppId": "a", "txnVersion": "-1"}, "txnVersion is '-1'"),
+        (
+            "value",
+            {"topic": "t", "txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"},
+            "need delivery=exactly-once",
+        ),
         ("value", {"topic": "t", "kafka.security.protocol": "SASL"}, "kafka.security.protocol is SASL"),
     ],
 )
@@ -80,6 +88,10 @@ def test_what_spark_takes_is_taken() -> None:
     make(columns, taken)
     make(columns, {**taken, "asyncProgressTrackingEnabled": "true", "delivery": "at-least-once"}, stream=True)
     make({"value": "string", "topic": "int"}, {"topic": "the option wins"})
+    once = {"txnAppId": "a", "txnVersion": str(2**40)}
+    make(columns, once)
+    with pytest.raises(ValueError, match=r"are for df\.write"):
+        make(columns, once, stream=True)
     with pytest.raises(ValueError, match="Save mode Overwrite not allowed"):
         make(columns, {}, overwrite=True)
 

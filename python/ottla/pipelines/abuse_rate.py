@@ -18,7 +18,7 @@ From 0.5 the verdict is "crawler", from 0.3 "suspect", below "normal". All go to
 to a topic too, with the client as key. A verdict falls when its hour is over and late events can no longer change it;
 `window_s` can be smaller than an hour where that is too late (`limits.per_hour` is then that of the window).
 
-The table is exactly-once; a batch that is repeated after a crash repeats its verdicts in the topic.
+Table and topic are exactly-once, the topic for readers of committed records.
 """
 
 from dataclasses import dataclass
@@ -30,11 +30,10 @@ import msgspec
 from ottla.pipelines.frame import streaming
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
-from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Format, Stream
+from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Batch, Format, Stream
 from ottla.pipelines.frame.topic import Topic
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from ottla.pipelines.tables.results import Results
@@ -158,11 +157,16 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     read = streaming.activity if config.format == "activity" else streaming.requests
     found = scored(rates(read(values, config.stream.late_s), config.window_s), config.limits)
 
-    def tell(_: int, rows: "pa.Table") -> None:
-        if config.verdicts is not None:
-            told = [row for row in rows.to_pylist() if row["verdict"] != "normal"]
-            config.verdicts.produce([(row["client"], {**row, "start": int(row["start"].timestamp())}) for row in told])
+    def tell(batch: Batch) -> None:
+        from pyspark.sql import functions as f
 
+        if config.verdicts is not None:
+            told = batch.frame().where("verdict != 'normal'").withColumn("start", f.unix_timestamp("start"))
+            rows = told.select(f.col("client").alias("key"), f.to_json(f.struct("*")).alias("value"))
+            config.verdicts.write(rows, batch.query_id, batch.number)
+
+    if config.verdicts is not None:
+        config.verdicts.create()
     table = streaming.run(found, config.stream, Path(config.table), progress or Progress("abuse_rate"), tell)
     if config.picture is not None:
         draw(table, Path(config.picture))

@@ -14,8 +14,7 @@ percentile of latencies (exact up to 10,000 requests a window). An alert is rais
 Input is JSON of `ottla generate`, or status snapshots of NGINX Plus, whose counters only grow: what is counted is the
 difference between a window's first and last snapshot of each server zone; a counter that fell has begun anew at 0.
 
-Windows and alerts are exactly-once tables; alerts also go to a topic, where a batch that is repeated after a crash
-repeats its own.
+Windows and alerts are exactly-once tables; alerts also go to a topic, each once for readers of committed records.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,12 +29,11 @@ import msgspec
 from ottla.pipelines.frame import streaming
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
-from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Stream
+from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Batch, Stream
 from ottla.pipelines.frame.topic import Topic
 from ottla.pipelines.tables.results import Results
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 EXAMPLE = f"""\
@@ -235,16 +233,22 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     utc = pa.timestamp("us", tz="UTC")
     schema = pa.schema([("service", pa.string()), ("start", utc), ("kind", pa.string()), ("value", pa.float64())])
 
-    def watch(batch: int, rows: "pa.Table") -> None:
-        earlier = Results(table, checkpoint).read(before=batch)
+    def watch(batch: Batch) -> None:
+        earlier = Results(table, checkpoint).read(before=batch.number)
         before = [] if earlier is None else earlier.select(columns).to_pylist()
-        new = alerts(rows.to_pylist(), before, config.limits, config.window_s)
+        new = alerts(batch.rows.to_pylist(), before, config.limits, config.window_s)
         if not new:
             return
         if config.alerts is not None:
-            config.alerts.produce([(alert.service, msgspec.to_builtins(alert)) for alert in new])
-        raised.commit(batch, pa.Table.from_pylist([msgspec.structs.asdict(alert) for alert in new], schema=schema))
+            told = pa.table(
+                {"key": [each.service for each in new], "value": [msgspec.json.encode(each) for each in new]}
+            )
+            config.alerts.write(batch.spark.createDataFrame(told), batch.query_id, batch.number)
+        rows = pa.Table.from_pylist([msgspec.structs.asdict(alert) for alert in new], schema=schema)
+        raised.commit(batch.number, rows)
 
+    if config.alerts is not None:
+        config.alerts.create()
     written = streaming.run(found, config.stream, table, progress or Progress("ops_monitoring"), watch)
     if config.picture is not None:
         draw(written, raised, Path(config.picture))

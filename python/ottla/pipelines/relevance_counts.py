@@ -12,10 +12,10 @@ It is a join of two streams and an aggregation, both in Spark's JVM. A window is
 more: `click_s` and `stream.late_s` after its end. Rows go to a table, and to a compacted topic that has the newest rate
 of each item under its number.
 
-The table is exactly-once; a batch that is repeated after a crash repeats its rates in the topic, as they were.
+Table and topic are exactly-once, the topic for readers of committed records.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,11 +24,10 @@ import msgspec
 from ottla.pipelines.frame import streaming
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
-from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Stream
+from ottla.pipelines.frame.streaming import STREAM_EXAMPLE, Batch, Stream
 from ottla.pipelines.frame.topic import Topic
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ottla.pipelines.tables.results import Results
@@ -112,11 +111,18 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     found = counts(sides[0], sides[1], config.window_s, config.click_s)
     rates = smoothed(found, config.prior_clicks, config.prior_impressions)
 
-    def tell(_: int, rows: "pa.Table") -> None:
-        if config.rates is not None:
-            told = [{**row, "start": int(row["start"].timestamp())} for row in rows.sort_by("start").to_pylist()]
-            config.rates.produce([(str(row["item"]), row) for row in told], COMPACTED)
+    def tell(batch: Batch) -> None:
+        from pyspark.sql import functions as f
 
+        if config.rates is not None:
+            # The newest window of an item last, since the last record of a key is what compaction keeps.
+            in_order = replace(batch, rows=batch.rows.sort_by("start")).frame()
+            told = in_order.withColumn("start", f.unix_timestamp("start"))
+            rows = told.select(f.col("item").cast("string").alias("key"), f.to_json(f.struct("*")).alias("value"))
+            config.rates.write(rows, batch.query_id, batch.number)
+
+    if config.rates is not None:
+        config.rates.create(COMPACTED)
     table = streaming.run(rates, config.stream, Path(config.table), progress or Progress("relevance_counts"), tell)
     if config.picture is not None:
         draw(table, Path(config.picture))

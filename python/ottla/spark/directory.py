@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +130,7 @@ def _folders(root: Path, options: ReadOptions) -> dict[TopicPartition, Path]:
         if not dash or not number.isdecimal() or not folder.is_dir():
             continue
         partition = TopicPartition(topic, int(number))
-        hidden = topics.pattern is not None and topic in INTERNAL_TOPICS
-        chosen = partition in topics.partitions if topics.partitions is not None else topics.matches(topic)
-        if chosen and not hidden:
+        if partition in topics.partitions if topics.partitions is not None else topics.matches(topic):
             found[partition] = folder
     named: set[object] = set(topics.partitions or topics.names or ())
     missing = named - (set(found) if topics.partitions is not None else {each.topic for each in found})

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import overload
 
 PLAINTEXT = "PLAINTEXT"
+SINK_TOPIC = "__ottla_sink"
+"""Where the sink keeps its decisions; brokers know nothing of it."""
 
 
 def refuse_unknown(options: Mapping[str, str], names: Iterable[str], refused: Mapping[str, str]) -> None:

@@ -2,11 +2,16 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+EARLY = Path(__file__).with_name("early")
 
 
 def session(
@@ -15,6 +20,9 @@ def session(
     """The running session, or a new one on this machine.
 
     `cores` is all unless given, `memory` the driver's heap in Java's form, `settings` any Spark settings, which win.
+
+    Python processes of streams connect to Spark before they import anything (`early/sitecustomize.py`), since Spark
+    gives them ten seconds, too few on a busy machine.
 
     Without PYSPARK_PYTHON Spark's workers run whatever `python3` is in the path, where neither pyarrow nor this
     package may be; it is set to the Python that runs now. Spark listens on 127.0.0.1 alone, and its web interface is
@@ -39,4 +47,19 @@ def session(
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with _python_path(EARLY):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _python_path(folder: Path) -> Iterator[None]:
+    """A folder at the front of PYTHONPATH for the JVM, which hands its own on to its Python processes."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder), before)))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import TopicPartition
-from ottla.spark.given import choice, flag, number, refuse_unknown
+from ottla.spark.given import SINK_TOPIC, choice, flag, number, refuse_unknown
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ JAVA_ONLY = (
 )
 
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", SINK_TOPIC})
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """Which partitions are meant: of exactly one of the three kinds the value is not None."""
@@ -64,11 +67,13 @@ class Topics:
     partitions: frozenset[TopicPartition] | None = None
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is among them; a pattern must match the whole name, as in Java's `matches()`."""
+        """Whether the topic is among them; a pattern must match the whole name, as in Java's `matches()`, and never means
+        internal topics, as in Spark's source.
+        """
         if self.names is not None:
             return topic in self.names
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            return topic not in INTERNAL_TOPICS and re.fullmatch(self.pattern, topic) is not None
         assert self.partitions is not None
         return any(partition.topic == topic for partition in self.partitions)
 

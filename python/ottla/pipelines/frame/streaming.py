@@ -1,6 +1,7 @@
 """What streaming pipelines share: events out of a topic, and results into a table, batch by batch."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,7 +9,7 @@ import msgspec
 
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
-from ottla.pipelines.tables.results import Results
+from ottla.pipelines.tables.results import Results, query_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,20 @@ TOO_SLOW = "Python worker failed to connect back"
 STARTS_MAX = 5
 
 Format = Literal["activity", "access_log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The results of one micro-batch, which are few. Repeated after a crash it has the same number and rows."""
+
+    spark: "SparkSession"
+    query_id: str
+    number: int
+    rows: "pa.Table"
+
+    def frame(self) -> "DataFrame":
+        """The rows, for Spark."""
+        return self.spark.createDataFrame(self.rows)
 
 
 class Stream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,12 +113,12 @@ def run(
     stream: Stream,
     table: Path,
     progress: Progress,
-    also: Callable[[int, "pa.Table"], object] | None = None,
+    also: Callable[[Batch], object] | None = None,
 ) -> Results:
     """Runs a stream until all is read, or for ever with `every_s`. Each batch's rows go to the table once.
 
-    `also` is given each batch's number and rows before they are in the table, and again if the batch is repeated:
-    what it does must bear that.
+    `also` is given each batch before its rows are in the table, and again if it is repeated: what it does must bear
+    that, as `Topic.write` does.
     """
     progress.unit = "results"
     checkpoint = Path(stream.checkpoint).resolve()
@@ -114,7 +129,7 @@ def run(
         rows = frame.toArrow()
         if rows.num_rows and not written.has(batch):
             if also is not None:
-                also(batch, rows)
+                also(Batch(frame.sparkSession, query_id(checkpoint), batch, rows))
             written.commit(batch, rows)
         progress.done(batch + 1, rows.num_rows)
 

@@ -16,6 +16,12 @@ from ottla.pipelines.frame.config import PipelineError
 WRITER = "_query.json"
 
 
+def query_id(checkpoint: Path) -> str:
+    """The id of the streaming query whose checkpoint this is: the same in all its runs."""
+    found: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    return found
+
+
 class Results:
     """The folder `location`. It belongs to one streaming query, the one whose checkpoint is in `checkpoint`.
 
@@ -60,7 +66,7 @@ class Results:
     def _check(self) -> None:
         if self._is_checked:
             return
-        query = json.loads((self._checkpoint / "metadata").read_text())["id"]
+        query = query_id(self._checkpoint)
         mark = self.location / WRITER
         if mark.exists():
             if (written := json.loads(mark.read_text())["id"]) != query:

@@ -15,10 +15,11 @@ ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131_072, 23)}
 INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
 
 # checkpointLocation is Spark's own; the asynchronous ones are looked at to be refused.
 OPTIONS = (
-    "topic", "delivery", "transactionalIdPrefix", "includeTimestamp", "checkpointLocation",
+    "topic", "delivery", "transactionalIdPrefix", "includeTimestamp", "checkpointLocation", "txnAppId", "txnVersion",
     "asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs",
     "_asyncProgressTrackingOverrideSinkSupportCheck",
 )  # fmt: skip
@@ -56,6 +57,8 @@ class WriteOptions:
     """How long metadata and coordinators are waited for."""
     transaction_timeout_ms: int
     client_id: str
+    once: tuple[str, int] | None
+    """Of a batch write: the name and the number under which it is done once; the numbers of a name only grow."""
 
 
 def parse(given: Mapping[str, str]) -> WriteOptions:
@@ -109,7 +112,19 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
         block_ms_max=number(options, "kafka.max.block.ms", 60_000, 1, INT_MAX),
         transaction_timeout_ms=number(options, "kafka.transaction.timeout.ms", 300_000, 1, INT_MAX),
         client_id=options.get("kafka.client.id", "ottla-spark-sink"),
+        once=_once(options, exactly_once),
     )
+
+
+def _once(options: Mapping[str, str], exactly_once: bool) -> tuple[str, int] | None:
+    name, version = options.get("txnappid"), options.get("txnversion")
+    if name is None and version is None:
+        return None
+    if not name or version is None:
+        raise ValueError("txnAppId and txnVersion go together: the name of an output, and the number of its batch")
+    if not exactly_once:
+        raise ValueError("txnAppId and txnVersion need delivery=exactly-once, which is the default")
+    return name, number(options, "txnVersion", 0, 0, LONG_MAX)
 
 
 def _level(options: Mapping[str, str], compression: str) -> int | None:

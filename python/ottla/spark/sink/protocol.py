@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.client import TopicPartition
+from ottla.spark.given import SINK_TOPIC
 from ottla.spark.sink.task import Transaction
 
-TOPIC = "__ottla_sink"
+TOPIC = SINK_TOPIC
 ATTEMPTS = 8192
 RUN_DIGITS = 8
 VERSION = 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -69,6 +69,34 @@ class BatchWriter(DataSourceArrowWriter):
             trio.run(commit.abort_job, self.options, self.names, _reports(messages))
 
 
+class OnceWriter(DataSourceArrowWriter):
+    """One `df.write` that has a name and a number, such as that of a micro-batch in `foreachBatch`: repeated with the
+    same ones, it changes nothing, by the rules of a stream's batches.
+    """
+
+    def __init__(self, options: WriteOptions, name: str, version: int) -> None:
+        self.options = options
+        self.version = version
+        self.names = Names(options.prefix, name, uuid.uuid4().hex)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        """One task's rows; if the batch is decided already, they are read and dropped."""
+        context = _context()
+        names = self.names
+        if context.getLocalProperty(QUERY_ID) is not None:
+            # In foreachBatch: one run for all its batches, so that transactional ids are few.
+            names = replace(names, run_id=_property(context, RUN_ID))
+        return _write(self.options, iterator, names, self.version, context)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Decides the batch and makes its rows visible."""
+        _end(commit.commit, self.options, messages, self.version)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drops the rows unless they are decided."""
+        _end(commit.abort, self.options, messages, self.version)
+
+
 class StreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch of a query."""
 
@@ -82,29 +110,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return Message(None, Report(False, None))
         context = _context()
         names = Names(self.options.prefix, _property(context, QUERY_ID), _property(context, RUN_ID))
-        if is_decided(_decision_at_start(self.options, names), int(_property(context, BATCH_ID))):
-            # To the end: states of operators before this one are stored only then.
-            for _ in iterator:
-                pass
-            return Message(names, Report(True, None))
-        written = write(self.options, iterator, names.of_attempt(context.taskAttemptId()))
-        return Message(names, Report(False, written.transaction))
+        return _write(self.options, iterator, names, int(_property(context, BATCH_ID)), context)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Decides the batch and makes its rows visible."""
-        self._end(commit.commit, messages, batchId)
+        _end(commit.commit, self.options, messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Drops the batch's rows unless it is decided."""
-        self._end(commit.abort, messages, batchId)
-
-    def _end(self, end: Callable[..., Any], messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        names = next((each.names for each in messages if isinstance(each, Message) and each.names), None)
-        if names is not None:
-            trio.run(end, self.options, names, batch_id, _reports(messages))
+        _end(commit.abort, self.options, messages, batchId)
 
 
-def batch_writer(given: Any, schema: StructType, overwrite: bool) -> BatchWriter:
+def batch_writer(given: Any, schema: StructType, overwrite: bool) -> BatchWriter | OnceWriter:
     """For `df.write`.
 
     Raises:
@@ -114,7 +131,7 @@ def batch_writer(given: Any, schema: StructType, overwrite: bool) -> BatchWriter
         raise ValueError('Save mode Overwrite not allowed for Kafka topics: rows are appended, use mode("append")')
     options = parse(given)
     rows.check(schema, options)
-    return BatchWriter(options)
+    return BatchWriter(options) if options.once is None else OnceWriter(options, *options.once)
 
 
 def stream_writer(given: Any, schema: StructType) -> StreamWriter:
@@ -124,8 +141,31 @@ def stream_writer(given: Any, schema: StructType) -> StreamWriter:
         ValueError: an option or a column is wrong.
     """
     options = parse(given)
+    if options.once is not None:
+        raise ValueError("txnAppId and txnVersion are for df.write; a stream knows its query and its batches itself")
     rows.check(schema, options)
     return StreamWriter(options)
+
+
+def _write(
+    options: WriteOptions, iterator: Iterator[pa.RecordBatch], names: Names, batch_id: int, context: TaskContext
+) -> Message:
+    """One task's rows, in a transaction that is left open; of a batch that is decided already, they are dropped."""
+    if is_decided(_decision_at_start(options, names), batch_id):
+        # To the end: states of operators before this one are stored only then.
+        for _ in iterator:
+            pass
+        return Message(names, Report(True, None))
+    written = write(options, iterator, names.of_attempt(context.taskAttemptId()))
+    return Message(names, Report(False, written.transaction))
+
+
+def _end(
+    end: Callable[..., Any], options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch_id: int
+) -> None:
+    names = next((each.names for each in messages if isinstance(each, Message) and each.names), None)
+    if names is not None:
+        trio.run(end, options, names, batch_id, _reports(messages))
 
 
 _decisions: dict[tuple[str, str, str], Decision | None] = {}
