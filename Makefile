@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench bench-full bench-limits bench-guard bench-parts lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench bench-full bench-limits bench-guard bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -159,6 +159,9 @@ bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's 
 	$(BIN)/python benches/net_hub.py
 	$(BIN)/python benches/spark_read.py
 	$(BIN)/python benches/spark_stream.py
+
+bench-spark: $(STAMPS)/bench-tools ## Spark with Ottla beside Spark's own Kafka connector: ARGS="--only broker,write"
+	$(BIN)/python benches/spark.py $(ARGS)
 
 # The suite uses the tests' clients and Kafka's jars, and draws.
 $(STAMPS)/bench-tools: $(STAMPS)/test-tools clients-tools

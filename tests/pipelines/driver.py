@@ -2,8 +2,7 @@
 
     python driver.py NAME CONFIG NAME CONFIG ...
 
-What their progress says goes to stdout, a line each. Each starts when the one before is in its first batch: Spark gives
-a stream's new Python process ten seconds to say hello, which is not enough for many at once on a busy machine.
+What their progress says goes to stdout, a line each.
 """
 
 import sys
@@ -17,46 +16,38 @@ from ottla.spark import session
 
 # Without Hadoop's file contexts, which start processes to learn about users: half the time of a small batch.
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-
-
-class Begun(Progress):
-    """Progress that others can wait for: `first` is set by the first batch."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, sys.stdout)
-        self.first = threading.Event()
-
-    def begins(self, batch: int, records: int | None, left: int | None = None) -> None:
-        super().begins(batch, records, left)
-        self.first.set()
+SETTINGS = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
+    # Few rows, many batches: a state store less for each operator, and a compiler that is done sooner.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+}
 
 
 def main(arguments: list[str]) -> int:
     """Returns how many failed."""
-    settings = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS}
-    spark = session("killed", cores=2, memory="1g", settings=settings)
+    spark = session("killed", cores=2, memory="1g", settings=SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     failed = []
 
-    def run(name: str, file: Path, progress: Begun) -> None:
-        try:
-            pipeline = find(name)
-            result = pipeline.run(spark, load(file, pipeline.Config), progress)
-            print(f"{file.stem}: finished: {result}", flush=True)
-        except Exception as problem:
-            print(f"{file.stem}: failed: {problem!r}", flush=True)
-            failed.append(name)
-            raise
-        finally:
-            progress.first.set()
+    def run(name: str, file: Path) -> None:
+        # One for each thread: then a line is one write.
+        with open(sys.stdout.fileno(), "w", buffering=1, closefd=False) as out:
+            try:
+                pipeline = find(name)
+                result = pipeline.run(spark, load(file, pipeline.Config), Progress(file.stem, out))
+                print(f"{file.stem}: finished: {result}", file=out)
+            except Exception as problem:
+                text = str(problem).partition("\n")[0]
+                print(f"{file.stem}: failed: {type(problem).__name__}: {text}", file=out)
+                failed.append(name)
+                raise
 
-    threads = []
-    for name, file in zip(arguments[::2], map(Path, arguments[1::2]), strict=True):
-        progress = Begun(file.stem)
-        thread = threading.Thread(target=run, args=(name, file, progress))
+    pairs = zip(arguments[::2], map(Path, arguments[1::2]), strict=True)
+    threads = [threading.Thread(target=run, args=pair) for pair in pairs]
+    for thread in threads:
         thread.start()
-        threads.append(thread)
-        progress.first.wait()
     for thread in threads:
         thread.join()
     spark.stop()

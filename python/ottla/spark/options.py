@@ -67,8 +67,8 @@ class Topics:
     partitions: frozenset[TopicPartition] | None = None
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is among them; a pattern must match the whole name, as in Java's `matches()`, and never means
-        internal topics, as in Spark's source.
+        """Whether the topic is among them; a pattern must match the whole name, as in Java's `matches()`, and never
+        means internal topics, as in Spark's source.
         """
         if self.names is not None:
             return topic in self.names
