@@ -352,7 +352,7 @@ pub(super) struct Rebuilt {
     pub times: Vec<TimestampOffset>,
     pub largest: TimestampOffset,
     pub first_ms: Option<i64>,
-    next_offset: i64,
+    pub next_offset: i64,
     pub unindexed_bytes: u64,
 }
 

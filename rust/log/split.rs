@@ -2,7 +2,7 @@
 //!
 //! Indexes count offsets from a segment's first in 31 bits. Cleaners of old brokers (before 0.10.2.2 and 0.11.0.1, KAFKA-5413) joined segments without
 //! minding that, and their directories are still about. Kafka splits such a segment when it meets it (KAFKA-6264), and so does opening a log
-//! here, so that whatever comes later, cleaning too, finds none.
+//! here. Cleaning, should it meet one all the same, writes it as several (`cleaner/cleaned.rs`).
 //!
 //! | | files | a crash here leaves |
 //! |---:|---|---|

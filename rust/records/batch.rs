@@ -24,6 +24,7 @@
 use super::compression::Codec;
 use super::error::{ErrorKind, RecordError};
 use super::message_set;
+use super::walk::RawRecord;
 use crate::checksum::crc32c;
 
 const BASE_OFFSET: usize = 0;
@@ -168,6 +169,19 @@ impl BatchHeader {
     pub fn last_offset(&self) -> i64 {
         self.base_offset
             .wrapping_add(i64::from(self.last_offset_delta.max(0)))
+    }
+
+    /// The offset of a record of this batch.
+    #[inline(always)]
+    pub fn offset_of(&self, record: &RawRecord) -> i64 {
+        self.base_offset
+            .wrapping_add(i64::from(record.offset_delta))
+    }
+
+    /// The timestamp that the record itself has, whatever kind of time the batch's is.
+    #[inline(always)]
+    pub fn timestamp_of(&self, record: &RawRecord) -> i64 {
+        self.base_timestamp.wrapping_add(record.timestamp_delta)
     }
 
     /// A message of format 0 or 1.

@@ -251,7 +251,7 @@ impl ColumnDecoder {
                 };
                 error.of_record(open.next_index as u32)
             })?;
-            let offset = header.base_offset.wrapping_add(i64::from(raw.offset_delta));
+            let offset = header.offset_of(&raw);
             if offset >= options.end_offset {
                 self.next_offset = options.end_offset;
                 return Ok(Some(Pause::End));
@@ -271,7 +271,7 @@ impl ColumnDecoder {
                         RecordError::new(ErrorKind::TooLarge, "headers", open.start, problem);
                     return Err(error.of_record(open.next_index as u32));
                 }
-                let own_ms = header.base_timestamp.wrapping_add(raw.timestamp_delta);
+                let own_ms = header.timestamp_of(&raw);
                 let timestamp_ms = if is_append_time {
                     header.max_timestamp
                 } else {

@@ -81,9 +81,9 @@ impl<'a> Iterator for Records<'a> {
                 self.at = raw.end;
                 self.next_index += 1;
                 let header = &self.header;
-                let own_ms = header.base_timestamp.wrapping_add(raw.timestamp_delta);
+                let own_ms = header.timestamp_of(&raw);
                 Some(Ok(Record {
-                    offset: header.base_offset.wrapping_add(i64::from(raw.offset_delta)),
+                    offset: header.offset_of(&raw),
                     timestamp_ms: if header.is_log_append_time() {
                         header.max_timestamp
                     } else {

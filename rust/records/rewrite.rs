@@ -47,10 +47,8 @@ pub fn rewrite_messages(
     while at < records.len() {
         let record = walk::read(records, at)?;
         builder.append(
-            header
-                .base_offset
-                .wrapping_add(i64::from(record.offset_delta)),
-            header.base_timestamp.wrapping_add(record.timestamp_delta),
+            header.offset_of(&record),
+            header.timestamp_of(&record),
             record.key.of(records),
             record.value.of(records),
         )?;

@@ -1,9 +1,11 @@
 //! One batch after the other: its keys into the map, or its records against the map.
 //!
 //! Both walk over the records where they lie and hash some keys ahead of using the map, so that the memory of several searches is fetched
-//! at once: a large map is in no cache, and one access after the other would cost more than everything else together.
+//! at once: a large map is in no cache, and one access after the other would cost more than everything else together. Of records that the map
+//! was made of it says without a search whether they are the last.
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use super::offset_map::{KeyHash, OffsetMap};
 use crate::records::batch::NO_TIMESTAMP;
@@ -33,6 +35,8 @@ pub struct Filter {
     noted: Noted,
     kept: Vec<u8>,
     rewritten: Vec<u8>,
+    /// Records without key were among what was indexed.
+    has_noted_keyless: bool,
     pub counts: Counts,
 }
 
@@ -104,6 +108,48 @@ impl Noted {
     }
 }
 
+/// What stays of a batch's records, in their order.
+struct Keeping<'a> {
+    records: &'a [u8],
+    kept: &'a mut Vec<u8>,
+    /// Records that follow each other are copied at once, and none before the first that goes.
+    run: Range<usize>,
+    count: i32,
+    max_timestamp_ms: i64,
+}
+
+impl<'a> Keeping<'a> {
+    fn new(records: &'a [u8], kept: &'a mut Vec<u8>) -> Self {
+        kept.clear();
+        Self {
+            records,
+            kept,
+            run: 0..0,
+            count: 0,
+            max_timestamp_ms: NO_TIMESTAMP,
+        }
+    }
+
+    #[inline(always)]
+    fn keep(&mut self, record: Range<usize>, timestamp_ms: i64) {
+        if self.run.end != record.start {
+            self.kept.extend_from_slice(&self.records[self.run.clone()]);
+            self.run.start = record.start;
+        }
+        self.run.end = record.end;
+        self.count += 1;
+        self.max_timestamp_ms = self.max_timestamp_ms.max(timestamp_ms);
+    }
+
+    fn finish(self) -> &'a [u8] {
+        if self.kept.is_empty() {
+            return &self.records[self.run];
+        }
+        self.kept.extend_from_slice(&self.records[self.run]);
+        self.kept
+    }
+}
+
 /// Up to [`AHEAD`] records from `at` on, their keys hashed and the map touched.
 #[inline(always)]
 fn look_ahead(
@@ -122,10 +168,8 @@ fn look_ahead(
         *seen = Seen {
             start: *at,
             end: record.end,
-            offset: header
-                .base_offset
-                .wrapping_add(i64::from(record.offset_delta)),
-            timestamp_ms: header.base_timestamp.wrapping_add(record.timestamp_delta),
+            offset: header.offset_of(&record),
+            timestamp_ms: header.timestamp_of(&record),
             hash,
             has_key: key.is_some(),
             has_value: record.value.length >= 0,
@@ -157,13 +201,12 @@ impl Filter {
         for _ in 0..header.record_count {
             let record = walk::read(records, at)?;
             at = record.end;
-            let offset = header
-                .base_offset
-                .wrapping_add(i64::from(record.offset_delta));
-            if let Some(key) = record.key.of(records)
-                && offset >= start_offset
-                && !self.noted.add(map.hash(key), offset, map)
-            {
+            let offset = header.offset_of(&record);
+            let Some(key) = record.key.of(records) else {
+                self.has_noted_keyless = true;
+                continue;
+            };
+            if offset >= start_offset && !self.noted.add(map.hash(key), offset, map) {
                 return Ok(false);
             }
         }
@@ -184,33 +227,52 @@ impl Filter {
         map: &OffsetMap,
         keeps_tombstones: bool,
     ) -> Result<Kept, RecordError> {
+        if let Some(kept) = self.whole(outer, map, keeps_tombstones) {
+            self.counts.records_read += outer.record_count as u64;
+            if kept == Kept::All {
+                self.counts.records_kept += outer.record_count as u64;
+            }
+            return Ok(kept);
+        }
         let opened = self.scratch.open(bytes, outer, &Limits::default())?;
         let (records, header) = (opened.records, &opened.header);
-        let (mut at, mut left, seen) = (0, header.record_count, &mut self.seen.0);
-        let (mut kept_count, mut keyless) = (0, 0);
-        let mut max_timestamp_ms = NO_TIMESTAMP;
-        // Records that follow each other are copied at once, and none before the first that goes.
-        let (mut run, mut copied) = (0..0, false);
-        self.kept.clear();
-        while left > 0 {
-            let count = look_ahead(records, header, &mut at, &mut left, map, seen)?;
-            for seen in &seen[..count] {
-                keyless += u64::from(!seen.has_key);
-                let is_last = || map.get(seen.hash).is_none_or(|last| seen.offset >= last);
-                let stays = seen.offset > map.latest_offset()
-                    || seen.has_key && (seen.has_value || keeps_tombstones) && is_last();
+        let mut keeping = Keeping::new(records, &mut self.kept);
+        let latest_offset = map.latest_offset();
+        let (mut at, mut left, mut keyless) = (0, header.record_count, 0);
+        if map
+            .superseded()
+            .has(header.base_offset..=header.last_offset())
+        {
+            for _ in 0..left {
+                let record = walk::read(records, at)?;
+                let offset = header.offset_of(&record);
+                let has_key = record.key.length >= 0;
+                keyless += u64::from(!has_key);
+                let stays = offset > latest_offset
+                    || has_key
+                        && (record.value.length >= 0 || keeps_tombstones)
+                        && !map.superseded().contains(offset);
                 if stays {
-                    if run.end != seen.start {
-                        self.kept.extend_from_slice(&records[run]);
-                        copied = true;
-                        run = seen.start..seen.start;
+                    keeping.keep(at..record.end, header.timestamp_of(&record));
+                }
+                at = record.end;
+            }
+        } else {
+            let seen = &mut self.seen.0;
+            while left > 0 {
+                let count = look_ahead(records, header, &mut at, &mut left, map, seen)?;
+                for seen in &seen[..count] {
+                    keyless += u64::from(!seen.has_key);
+                    let is_last = || map.get(seen.hash).is_none_or(|last| seen.offset >= last);
+                    let stays = seen.offset > latest_offset
+                        || seen.has_key && (seen.has_value || keeps_tombstones) && is_last();
+                    if stays {
+                        keeping.keep(seen.start..seen.end, seen.timestamp_ms);
                     }
-                    run.end = seen.end;
-                    kept_count += 1;
-                    max_timestamp_ms = max_timestamp_ms.max(seen.timestamp_ms);
                 }
             }
         }
+        let (kept_count, max_timestamp_ms) = (keeping.count, keeping.max_timestamp_ms);
         self.counts.records_read += header.record_count as u64;
         self.counts.records_kept += kept_count as u64;
         self.counts.records_keyless += keyless;
@@ -220,12 +282,7 @@ impl Filter {
         if kept_count == header.record_count {
             return Ok(Kept::All);
         }
-        let kept = if copied {
-            self.kept.extend_from_slice(&records[run]);
-            &self.kept[..]
-        } else {
-            &records[run]
-        };
+        let kept = keeping.finish();
         if outer.is_message() {
             self.rewritten = rewrite_messages(outer, header, kept, &mut self.compressor)?;
         } else {
@@ -239,6 +296,25 @@ impl Filter {
             )?;
         }
         Ok(Kept::Some)
+    }
+
+    /// What becomes of a batch of which the map knows so much that nobody has to look into it.
+    fn whole(&self, batch: &BatchHeader, map: &OffsetMap, keeps_tombstones: bool) -> Option<Kept> {
+        let (first, last) = (batch.base_offset, batch.last_offset());
+        // A message says less of what is in it.
+        if batch.is_message()
+            || self.has_noted_keyless
+            || last > map.latest_offset()
+            || !map.superseded().has(first..=last)
+        {
+            return None;
+        }
+        let superseded = map.superseded().count(first..=last);
+        if superseded == 0 && keeps_tombstones && batch.record_count > 0 {
+            return Some(Kept::All);
+        }
+        let offsets = last.abs_diff(first) + 1;
+        (superseded == offsets && superseded == batch.record_count as u64).then_some(Kept::Nothing)
     }
 
     /// The batch that the last `Kept::Some` was about.

@@ -24,6 +24,7 @@ mod groups;
 pub mod offset_map;
 mod run;
 mod state;
+mod superseded;
 mod swap;
 pub mod throttle;
 pub mod transactions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::cleaned::CleanedSegment;
+use super::cleaned::CleanedSegments;
 use super::filter::{Filter, Kept};
 use super::groups::group;
 use super::offset_map::OffsetMap;
@@ -330,13 +330,19 @@ impl Run<'_> {
         };
         self.go_on()?;
         let last_batches = self.last_batches();
-        let mut cleaned = CleanedSegment::create(
-            &self.log.home,
-            &self.log.folder,
+        let segments = self.log.segments();
+        let after = segments.partition_point(|other| other.base_offset <= last.base_offset);
+        let Some(next) = segments.get(after) else {
+            return Err(LogError::CleaningStopped("its segments changed"));
+        };
+        let mut cleaned = CleanedSegments::create(
+            self.log,
             first.base_offset,
-            &self.log.config(),
+            next.base_offset,
+            last.modified_ms()?,
             self.cleaner.io_bytes(),
         )?;
+        drop(segments);
         let mut last_marker = None;
         let mut write = || {
             for segment in &group {
@@ -351,21 +357,21 @@ impl Run<'_> {
                 self.clean_segment(segment, &mut into, transactions)?;
             }
             self.go_on()?;
-            cleaned.finish(last.modified_ms()?)
+            cleaned.finish()
         };
         let written = write();
-        let swapped = written.and_then(|segment| {
+        let swapped = written.and_then(|segments| {
+            self.report.segments_written += segments.len();
             if let Some(offset) = last_marker {
                 self.log.remove_snapshots_to(offset)?;
             }
-            self.log.swap(&segment, &group, self.truncations)
+            self.log.swap(&segments, &group, self.truncations)
         });
         if swapped.is_err() {
             cleaned.discard();
         }
         swapped?;
         self.report.segments_read += group.len();
-        self.report.segments_written += 1;
         self.report.bytes_written += cleaned.bytes();
         Ok(())
     }
@@ -373,7 +379,7 @@ impl Run<'_> {
     fn clean_segment(
         &mut self,
         segment: &Arc<Segment>,
-        into: &mut Into<'_>,
+        into: &mut Into<'_, '_>,
         transactions: &mut Transactions,
     ) -> Result<()> {
         let size = segment.size_bytes();
@@ -395,14 +401,15 @@ impl Run<'_> {
         &mut self,
         bytes: &[u8],
         header: &BatchHeader,
-        into: &mut Into<'_>,
+        into: &mut Into<'_, '_>,
         transactions: &mut Transactions,
     ) -> Result<()> {
         let kept = if header.is_control() {
             let outcome = end_marker(bytes, header).map(|marker| marker.outcome);
             let fate = transactions.marker(header, outcome, header.record_count == 0);
             if let Some(aborted) = fate.aborted {
-                into.cleaned.push_aborted(aborted);
+                into.cleaned.push(bytes, header)?;
+                return into.cleaned.push_aborted(aborted);
             }
             if fate.needless && !into.keeps_tombstones {
                 *into.last_marker = Some(header.last_offset());
@@ -445,8 +452,8 @@ impl Run<'_> {
 }
 
 /// Where batches go, and by what rules.
-struct Into<'a> {
-    cleaned: &'a mut CleanedSegment,
+struct Into<'a, 'l> {
+    cleaned: &'a mut CleanedSegments<'l>,
     map: &'a OffsetMap,
     keeps_tombstones: bool,
     last_batches: &'a LastBatches,

@@ -1,4 +1,4 @@
-//! Putting a cleaned segment in the place of those that it was made of.
+//! Putting a cleaned segment in the place of those that it was made of; or several in the place of one whose offsets reach too far.
 //!
 //! | | files | a crash here leaves |
 //! |---:|---|---|
@@ -9,7 +9,7 @@
 //! | 5 | `.deleted` files go after `file.delete.delay.ms` | the next opening removes them |
 //!
 //! These are Kafka's names and rules, so each of us finishes what the other began. In Kafka's eyes a `.swap` that has a `.cleaned` before it is
-//! half of a split and is dropped, so no `.cleaned` of an earlier attempt may lie around at step 2.
+//! half of a split and is dropped, so no `.cleaned` of an earlier attempt may lie around at step 2; and of several the first gets its `.swap` last.
 //!
 //! Readers see the old list or the new. Those that hold an old segment go on in its files, which they open under whatever name they
 //! have. The lock that appends need is held only while the list is replaced; renames happen under `layout`, which serialises
@@ -47,10 +47,10 @@ impl Log {
         Ok(())
     }
 
-    /// Puts `cleaned` in the place of `old`. Nothing is changed if the log is closed, was truncated since, or lost one of the old segments.
+    /// Puts `cleaned`, of which the first begins where `old` does, in the place of `old`. Nothing is changed if the log is closed, was truncated since, or lost one of the old segments.
     pub(super) fn swap(
         &self,
-        cleaned: &Arc<Segment>,
+        cleaned: &[Arc<Segment>],
         old: &[Arc<Segment>],
         truncations: u64,
     ) -> Result<()> {
@@ -59,7 +59,17 @@ impl Log {
         if self.truncations() != truncations || self.position_of(old).is_none() {
             return Err(LogError::CleaningStopped("its segments changed"));
         }
-        cleaned.set_suffix(Suffix::Swap)?;
+        if let Some((first, others)) = cleaned.split_first() {
+            if !others.is_empty() {
+                self.folder.sync()?;
+                for part in others.iter().rev() {
+                    part.set_suffix(Suffix::Swap)?;
+                }
+                // Whatever of this a power cut takes, no part is without one before it that says that it does not count.
+                self.folder.sync()?;
+            }
+            first.set_suffix(Suffix::Swap)?;
+        }
         self.folder.sync()?;
         // From here on there is no way back: what fails now is finished at the next opening.
         let result = self.replace(cleaned, old);
@@ -84,7 +94,7 @@ impl Log {
             .then_some(at)
     }
 
-    fn replace(&self, cleaned: &Arc<Segment>, old: &[Arc<Segment>]) -> Result<()> {
+    fn replace(&self, cleaned: &[Arc<Segment>], old: &[Arc<Segment>]) -> Result<()> {
         {
             // Appends may start segments meanwhile.
             let _writer = self.writer.lock();
@@ -92,7 +102,7 @@ impl Log {
             let Some(at) = self.position_of(old) else {
                 return Err(LogError::CleaningStopped("its segments changed"));
             };
-            segments.splice(at..at + old.len(), [Arc::clone(cleaned)]);
+            segments.splice(at..at + old.len(), cleaned.iter().cloned());
             self.segments.store(Arc::new(segments));
             self.recount();
         }
@@ -101,10 +111,12 @@ impl Log {
             let _ = segment.file.pin();
             segment.set_suffix(Suffix::Deleted)?;
         }
-        cleaned.set_suffix(Suffix::None)?;
+        for part in cleaned {
+            part.set_suffix(Suffix::None)?;
+        }
         self.folder.sync()?;
         self.remove_swapped(old);
-        self.remove_snapshots_between(cleaned.base_offset, old)
+        self.remove_snapshots_between(old)
     }
 
     /// Removes the old files later. By name: holding the segments would hold their descriptors.
@@ -144,12 +156,12 @@ impl Log {
     }
 
     /// Segments that are no more need no snapshot to be recovered from.
-    fn remove_snapshots_between(&self, base_offset: i64, old: &[Arc<Segment>]) -> Result<()> {
-        let Some(last) = old.last().filter(|last| last.base_offset > base_offset) else {
+    fn remove_snapshots_between(&self, old: &[Arc<Segment>]) -> Result<()> {
+        let [first, .., last] = old else {
             return Ok(());
         };
         for snapshot in snapshots(&self.folder)? {
-            if (base_offset + 1..=last.base_offset).contains(&snapshot) {
+            if (first.base_offset + 1..=last.base_offset).contains(&snapshot) {
                 self.remove_snapshot(snapshot)?;
             }
         }

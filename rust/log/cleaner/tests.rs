@@ -273,8 +273,8 @@ impl Model {
             return Ok(None);
         };
         let cleaner = Cleaner::new(CleanerSettings {
-            // As many keys as asked for, and the room behind the end of the table.
-            map_bytes: 20 * (keys_max as u64 + 1024),
+            // As many keys as asked for, and the room behind the end of the table; a byte of each is bits for offsets.
+            map_bytes: 21 * (keys_max as u64 + 1024),
             map_load_factor: 1.0,
             ..settings()
         });

@@ -12,8 +12,9 @@ use crate::log::error::Result;
 use crate::log::log::OpenMode;
 use crate::log::offset_index::fits;
 use crate::log::opening::Hints;
+use crate::log::transaction_index::AbortedEntry;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, Origin};
+use crate::log::{Home, Log, LogConfig, LogError, Origin};
 use crate::records::batch::stamp;
 use crate::records::{BatchBuilder, BatchOptions, Marker, Outcome};
 use crate::storage::{FaultyStorage, Mode, Storage};
@@ -150,13 +151,24 @@ fn expected(case: Case) -> Vec<Entry> {
     entries
 }
 
-fn check(storage: &FaultyStorage, log: &Arc<Log>, case: Case, expected: &[Entry]) {
+/// Each segment holds what it can, and nothing of the work is left.
+fn check_parts(storage: &FaultyStorage, log: &Arc<Log>) {
     let segments = log.segments();
     let ends = segments.iter().skip(1).map(|next| next.base_offset);
     for (segment, end) in segments.iter().zip(ends.chain([log.end_offset()])) {
         let next = segment.next_offset().unwrap();
         assert!(fits(segment.base_offset, (next - 1).max(segment.base_offset)) && next <= end);
     }
+    let dynamic: Arc<dyn Storage> = Arc::new(storage.clone());
+    assert_eq!(verify(&dynamic, Path::new(FOLDER)).unwrap().damage, []);
+    let entries = storage.list(Path::new(FOLDER)).unwrap();
+    let left = |name: &str| name.ends_with(".cleaned") || name.ends_with(".swap");
+    assert!(!entries.iter().any(|entry| left(&entry.name)));
+}
+
+fn check(storage: &FaultyStorage, log: &Arc<Log>, case: Case, expected: &[Entry]) {
+    check_parts(storage, log);
+    let segments = log.segments();
     assert_eq!(segments.len(), 4 + usize::from(!case.is_last));
     assert_eq!(read_all(log, 0), expected);
     for entry in expected.iter().step_by(5) {
@@ -165,11 +177,6 @@ fn check(storage: &FaultyStorage, log: &Arc<Log>, case: Case, expected: &[Entry]
         let is_aborted = (10..=BEYOND + 50).contains(&entry.offset);
         assert_eq!(!aborted.is_empty(), is_aborted, "at {}", entry.offset);
     }
-    let dynamic: Arc<dyn Storage> = Arc::new(storage.clone());
-    assert_eq!(verify(&dynamic, Path::new(FOLDER)).unwrap().damage, []);
-    let entries = storage.list(Path::new(FOLDER)).unwrap();
-    let left = |name: &str| name.ends_with(".cleaned") || name.ends_with(".swap");
-    assert!(!entries.iter().any(|entry| left(&entry.name)));
 }
 
 #[test]
@@ -185,19 +192,112 @@ fn it_is_split() {
         let appended = log.append(&mut next, 1, Origin::Client, 1_000_100).unwrap();
         assert_eq!(appended.base_offset, end);
         log.roll().unwrap();
-        let cleaner = Cleaner::new(CleanerSettings {
-            map_bytes: 1 << 20,
-            map_load_factor: 0.9,
-            io_bytes: 1 << 16,
-            bytes_per_second: f64::INFINITY,
-        });
         log.set_high_watermark(log.end_offset());
-        log.clean(&cleaner, 0, log.end_offset()).unwrap();
+        log.clean(&cleaner(), 0, log.end_offset()).unwrap();
         let kept = read_all(&log, 0);
         let of_transaction = |entry: &&Entry| entry.producer.is_some_and(|(id, _)| id == 10);
         assert_eq!(kept.iter().filter(of_transaction).count(), 0);
         assert_eq!(kept.len(), expected.len() + 3 - 2);
     }
+}
+
+fn cleaner() -> Cleaner {
+    Cleaner::new(CleanerSettings {
+        map_bytes: 1 << 20,
+        map_load_factor: 0.9,
+        io_bytes: 1 << 16,
+        bytes_per_second: f64::INFINITY,
+    })
+}
+
+/// A log whose closed segment reaches too far, although its opening found nothing: somebody joined segments below it.
+fn joined_while_open() -> (FaultyStorage, Arc<Log>) {
+    let storage = FaultyStorage::new();
+    storage.create_directory(Path::new(ROOT)).unwrap();
+    storage.create_directory(Path::new(FOLDER)).unwrap();
+    create(&storage, 0, &[batch(3, 3, None)]);
+    create(&storage, 9_000_000_100, &[batch(9_000_000_100, 4, None)]);
+    let storage = storage.copy();
+    let log = open(&storage, Hints::default()).unwrap();
+    let path = Path::new(FOLDER).join("00000000000000000000.log");
+    let file = storage.open(&path, Mode::Write).unwrap();
+    let bytes = overflowed().concat();
+    file.write_at(&bytes, 0).unwrap();
+    file.sync_data().unwrap();
+    let segment = &log.segments()[0];
+    segment.set_size_bytes(bytes.len() as u64);
+    let (one, last) = (IN_TRANSACTIONS, BEYOND + 50);
+    let aborted = AbortedEntry {
+        producer_id: one,
+        first_offset: 10,
+        last_offset: last,
+        last_stable_offset: 10,
+    };
+    segment.transaction_index.replace(&[aborted]).unwrap();
+    segment.transaction_index.sync().unwrap();
+    log.set_high_watermark(log.end_offset());
+    (storage, log)
+}
+
+fn kept(log: &Log) -> Vec<Entry> {
+    let mut entries = read_all(log, 0);
+    // Records of the aborted transaction, and what an interrupted cleaning had not come to.
+    entries.retain(|entry| entry.producer.is_none_or(|(id, _)| id != IN_TRANSACTIONS));
+    entries
+}
+
+/// Cleaning splits it too, and no power cut in the middle of that takes anything.
+#[test]
+fn a_cleaning_splits_it() {
+    let case = Case {
+        is_last: false,
+        hints: Hints::default(),
+    };
+    let mut expected = expected(case);
+    expected.retain(|entry| entry.producer.is_none_or(|(id, _)| id != IN_TRANSACTIONS));
+    let (storage, log) = joined_while_open();
+    let before = storage.changes();
+    let report = log.clean(&cleaner(), 0, 9_000_000_100).unwrap();
+    assert_eq!((report.segments_read, report.segments_written), (1, 4));
+    let changes_total = storage.changes() - before;
+    check_parts(&storage, &log);
+    assert_eq!(kept(&log), expected);
+    seeds::each(2, |seed| {
+        for changes in 0..changes_total {
+            let mut choice = choices(seed.wrapping_mul(1_000_003).wrapping_add(changes));
+            let (storage, log) = joined_while_open();
+            storage.lose_power_after(changes);
+            let _ = log.clean(&cleaner(), 0, 9_000_000_100);
+            drop(log);
+            storage.repair();
+            storage.power_cut(&mut choice);
+            // Whether by the cleaning or by this.
+            let hints = Hints {
+                recovery_point: 9_000_000_100,
+                ..Hints::default()
+            };
+            let log = open(&storage, hints).unwrap();
+            check_parts(&storage, &log);
+            assert_eq!(kept(&log), expected, "after {changes} changes");
+        }
+    });
+}
+
+/// Of what reaches too far, nothing but damage is left alone: an offset with a bit too many, which the next segment does not confirm.
+#[test]
+fn a_cleaning_does_not_split_at_damage() {
+    let (storage, log) = joined_while_open();
+    let path = Path::new(FOLDER).join("00000000000000000000.log");
+    let file = storage.open(&path, Mode::Write).unwrap();
+    let mut last = batch(9_000_000_000, 2, Some(2));
+    let position = log.segments()[0].size_bytes() - last.len() as u64;
+    last[1] ^= 1;
+    file.write_at(&last, position).unwrap();
+    let error = log.clean(&cleaner(), 0, 9_000_000_100).unwrap_err();
+    assert!(matches!(error, LogError::Corrupt { .. }), "{error}");
+    assert_eq!(log.segments().len(), 2);
+    let entries = storage.list(Path::new(FOLDER)).unwrap();
+    assert!(!entries.iter().any(|entry| entry.name.ends_with(".cleaned")));
 }
 
 /// Whatever the power or the process leaves, the next opening has everything; also when that is interrupted too.

@@ -34,6 +34,8 @@ const DESCRIPTOR: [u8; 2] = [0x60, 0x40];
 const CHECKSUM: u8 = 0x82;
 const CHECKSUM_V0: u8 = 0x1a;
 const BLOCK_BYTES: usize = 64 << 10;
+/// A block of this size needs memory of its own: clients write smaller ones.
+const BLOCK_BYTES_KEPT_MAX: usize = 1 << 20;
 const STORED: u32 = 1 << 31;
 /// A byte of a match length adds at most 255.
 const RATIO_MAX: usize = 255;
@@ -46,79 +48,96 @@ pub(super) enum Checksum {
     Any,
 }
 
-pub(super) fn read(
-    packed: &[u8],
-    output: &mut Output<'_>,
-    checksum: Checksum,
-) -> Result<(), RecordError> {
-    let mut input = Input { packed, at: 0 };
-    let frame = Frame::read(&mut input, checksum)?;
-    let start = output.out.len();
-    loop {
-        let at = input.at;
-        let word = u32::from_le_bytes(input.take()?);
-        if word == 0 {
-            break;
+/// Keeps the memory that blocks are unpacked in. Appended from there they cost one copy; unpacked where they belong, they would need zeros in as
+/// much room as a block can take, which is far more than most have.
+#[derive(Default)]
+pub(super) struct Reader {
+    block: Vec<u8>,
+}
+
+impl Reader {
+    pub fn read(
+        &mut self,
+        packed: &[u8],
+        output: &mut Output<'_>,
+        checksum: Checksum,
+    ) -> Result<(), RecordError> {
+        let mut input = Input { packed, at: 0 };
+        let frame = Frame::read(&mut input, checksum)?;
+        let start = output.out.len();
+        loop {
+            let at = input.at;
+            let word = u32::from_le_bytes(input.take()?);
+            if word == 0 {
+                break;
+            }
+            let length = (word & !STORED) as usize;
+            if length > frame.block_bytes_max {
+                let problem = format_args!(
+                    "a block of {length} bytes, the greatest is {}",
+                    frame.block_bytes_max
+                );
+                return Err(damaged(Codec::Lz4, at, problem));
+            }
+            let block = input.slice(length)?;
+            if word & STORED != 0 {
+                output.append(block)?;
+            } else {
+                self.read_block(block, at, frame.block_bytes_max, output)?;
+            }
+            if frame.block_checksums
+                && u32::from_le_bytes(input.take()?) != XxHash32::oneshot(0, block)
+            {
+                return Err(damaged(
+                    Codec::Lz4,
+                    at,
+                    "the checksum of the block is wrong",
+                ));
+            }
         }
-        let length = (word & !STORED) as usize;
-        if length > frame.block_bytes_max {
-            let problem = format_args!(
-                "a block of {length} bytes, the greatest is {}",
-                frame.block_bytes_max
-            );
-            return Err(damaged(Codec::Lz4, at, problem));
+        let content = &output.out[start..];
+        if frame
+            .content_bytes
+            .is_some_and(|bytes| bytes != content.len() as u64)
+        {
+            return Err(damaged(Codec::Lz4, input.at, "the content size is wrong"));
         }
-        let block = input.slice(length)?;
-        if word & STORED != 0 {
-            output.append(block)?;
-        } else {
-            read_block(block, at, frame.block_bytes_max, output)?;
-        }
-        if frame.block_checksums && u32::from_le_bytes(input.take()?) != XxHash32::oneshot(0, block)
+        if frame.content_checksum
+            && u32::from_le_bytes(input.take()?) != XxHash32::oneshot(0, content)
         {
             return Err(damaged(
                 Codec::Lz4,
-                at,
-                "the checksum of the block is wrong",
+                input.at,
+                "the checksum of the content is wrong",
             ));
         }
+        Ok(())
     }
-    let content = &output.out[start..];
-    if frame
-        .content_bytes
-        .is_some_and(|bytes| bytes != content.len() as u64)
-    {
-        return Err(damaged(Codec::Lz4, input.at, "the content size is wrong"));
-    }
-    if frame.content_checksum && u32::from_le_bytes(input.take()?) != XxHash32::oneshot(0, content)
-    {
-        return Err(damaged(
-            Codec::Lz4,
-            input.at,
-            "the checksum of the content is wrong",
-        ));
-    }
-    Ok(())
-}
 
-fn read_block(
-    block: &[u8],
-    at: usize,
-    block_bytes_max: usize,
-    output: &mut Output<'_>,
-) -> Result<(), RecordError> {
-    let greatest = block_bytes_max.min(block.len().saturating_mul(RATIO_MAX));
-    let room = greatest.min(output.room());
-    let start = output.out.len();
-    output.extend_by(room);
-    let unpacked = decompress_into(block, &mut output.out[start..]);
-    output
-        .out
-        .truncate(start + unpacked.as_ref().map_or(0, |length| *length));
-    match unpacked {
-        Ok(_) => Ok(()),
-        Err(DecompressError::OutputTooSmall { .. }) if room < greatest => Err(output.too_large()),
-        Err(error) => Err(damaged(Codec::Lz4, at, error)),
+    fn read_block(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        block_bytes_max: usize,
+        output: &mut Output<'_>,
+    ) -> Result<(), RecordError> {
+        let greatest = block_bytes_max.min(block.len().saturating_mul(RATIO_MAX));
+        let room = greatest.min(output.room());
+        if self.block.len() < room {
+            self.block.resize(room, 0);
+        }
+        let unpacked = decompress_into(block, &mut self.block[..room]);
+        let appended = match unpacked {
+            Ok(length) => output.append(&self.block[..length]),
+            Err(DecompressError::OutputTooSmall { .. }) if room < greatest => {
+                Err(output.too_large())
+            }
+            Err(error) => Err(damaged(Codec::Lz4, at, error)),
+        };
+        if self.block.len() > BLOCK_BYTES_KEPT_MAX {
+            self.block = Vec::new();
+        }
+        appended
     }
 }
 

@@ -66,6 +66,7 @@ impl Codec {
 #[derive(Default)]
 pub struct Decompressor {
     gzip: Option<gzip::Reader>,
+    lz4: lz4::Reader,
     zstd: Option<zstd::Reader>,
     snappy: snappy::Reader,
 }
@@ -89,7 +90,7 @@ impl Decompressor {
             Codec::None => output.append(packed),
             Codec::Gzip => self.gzip.get_or_insert_default().read(packed, &mut output),
             Codec::Snappy => self.snappy.read(packed, &mut output),
-            Codec::Lz4 => lz4::read(packed, &mut output, lz4::Checksum::Right),
+            Codec::Lz4 => self.lz4.read(packed, &mut output, lz4::Checksum::Right),
             Codec::Zstd => zstd::read(&mut self.zstd, packed, &mut output),
         }
     }
@@ -111,7 +112,7 @@ impl Decompressor {
             out,
             bytes_max,
         };
-        lz4::read(packed, &mut output, lz4::Checksum::Any)
+        self.lz4.read(packed, &mut output, lz4::Checksum::Any)
     }
 }
 
