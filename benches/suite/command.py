@@ -17,7 +17,7 @@ from benches.suite.figures import Result
 from benches.suite.generators import COMMANDS, ROOT, Load
 from benches.suite.lives import Lives
 from benches.suite.machine import facts
-from benches.suite.plan import Part, is_measured, plan, stored
+from benches.suite.plan import Part, is_measured, plan, rounds_that_fit, stored
 from benches.suite.runner import Scenario, Size, run_scenario
 from benches.suite.scenarios import SCENARIOS
 from benches.suite.servers import contestants
@@ -36,6 +36,7 @@ ORDER = [scenario.name for scenario in SCENARIOS]
 @click.option("--quick", is_flag=True, help="Tiny sizes and one round, to see that it works; no figures.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Default: docs/benchmarks.")
 @click.option("--load", "binary", type=click.Path(path_type=Path, exists=True), help="A generator built before.")
+@click.option("--minutes", type=click.FloatRange(1), help="At most: fewer rounds of what is left, if it must be.")
 @click.option("--continue", "goes_on", is_flag=True, help="Leave out what this commit has measured in as many rounds.")
 @click.option("--list", "only_list", is_flag=True, help="Show the scenarios.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show who is measured in which, and the seconds it takes.")
@@ -48,6 +49,7 @@ def main(
     quick: bool,
     out: Path | None,
     binary: Path | None,
+    minutes: float | None,
     goes_on: bool,
     only_list: bool,
     only_plan: bool,
@@ -79,7 +81,9 @@ def main(
     try:
         with console.status("") as status:
             for number, part in enumerate(parts, 1):
-                results.append(_measure(part, rounds, lives, size, out, status.update))
+                left_s = 60 * minutes - (time.perf_counter() - begin) if minutes else None
+                fitting = rounds if left_s is None else rounds_that_fit(parts[number - 1 :], rounds, left_s)
+                results.append(_measure(part, fitting, lives, size, out, status.update))
                 report.show(results[-1], console)
                 console.print(f"{number} of {len(parts)}, {time.perf_counter() - begin:.0f} s", style="dim")
     except KeyboardInterrupt:

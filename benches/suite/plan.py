@@ -77,3 +77,9 @@ def is_measured(part: Part, rounds: int, folder: Path, commit: str) -> bool:
     names = {contestant.name for contestant in part.contestants}
     most = max(map(len, result.spent.values()), default=0)
     return machine["commit"] == commit and names <= set(result.spent) and most >= rounds
+
+
+def rounds_that_fit(parts: list[Part], rounds: int, left_s: float) -> int:
+    """How many rounds of the first of these, so that all of them end in the time that is left."""
+    expected_s = sum(part.seconds(rounds, None) for part in parts)
+    return rounds if expected_s <= left_s else max(1, int(rounds * left_s / expected_s))

@@ -122,6 +122,7 @@ def write_page(folder: Path, order: list[str]) -> None:
         if (folder / f"{name}.png").exists():
             lines += ["", f"![{name}]({name}.png)", ""]
         facts = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "command")
-        lines += [f"`{machine['command']}`, {result.seconds:.0f} s; {facts}.", ""]
+        rounds = max(map(len, result.spent.values()), default=0)
+        lines += [f"`{machine['command']}`, {rounds} rounds, {result.seconds:.0f} s; {facts}.", ""]
         lines += ["<details><summary>Commands</summary>", "", "```", *content["commands"], "```", "", "</details>"]
     (folder / "README.md").write_text("\n".join(lines) + "\n")

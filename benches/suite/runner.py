@@ -26,7 +26,7 @@ from benches.suite.proof import NotEqual
 from benches.suite.servers import Contestant, Running, Settings, clear, memory_mb, reset_peak
 from benches.suite.warmup import cost, warm_up
 
-REHEARSAL_S = 0.7
+REHEARSAL_S = 0.6
 # Of the numbers of records and bytes.
 REHEARSAL_PART = 0.25
 

@@ -11,7 +11,7 @@ from benches.suite import report
 from benches.suite.figures import Result
 from benches.suite.generators import Load
 from benches.suite.lives import Lives
-from benches.suite.plan import Part, is_measured, plan
+from benches.suite.plan import Part, is_measured, plan, rounds_that_fit
 from benches.suite.proof import NotEqual
 from benches.suite.runner import Run, Scenario, Size, of_round, run_scenario
 from benches.suite.servers import Kafka
@@ -140,3 +140,9 @@ def test_going_on_leaves_out_what_this_commit_has_measured(tmp_path: Path) -> No
     # What it took the last time: the warming once, the rounds as often as there are rounds.
     assert part.seconds(3, result) == 9 + 2 * 3 + 20 + 2 * 4
     assert part.seconds(1, None) == 30
+
+
+def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
+    parts = [Part(Scenario("s", "", "", lambda run: {}, expected_s=90), [US, A])] * 4
+    found = {left_s: rounds_that_fit(parts, 3, left_s) for left_s in (400, 360, 350, 130, -1)}
+    assert found == {400: 3, 360: 3, 350: 2, 130: 1, -1: 1}

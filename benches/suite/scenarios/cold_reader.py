@@ -49,5 +49,6 @@ SCENARIOS = [
         f"{RATE:,} small Produce requests a second beside a consumer of 2 GB (full runs: 4) from the disk",
         "load drive, open loop, 50 connections; load check",
         cold_reader,
+        expected_s=180,
     )
 ]

@@ -32,7 +32,13 @@ def durable_java(run: Run) -> f.Figures:
 
 
 SCENARIOS = [
-    Scenario("durable", "flush.messages=1: fdatasync before each answer", "librdkafka by its C interface", durable),
+    Scenario(
+        "durable",
+        "flush.messages=1: fdatasync before each answer",
+        "librdkafka by its C interface",
+        durable,
+        expected_s=100,
+    ),
     Scenario(
         "durable-java",
         "The same for the whole broker, Java's producer with its defaults",

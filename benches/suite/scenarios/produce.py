@@ -92,7 +92,7 @@ def large_batches(run: Run) -> f.Figures:
 def default_batches(run: Run) -> f.Figures:
     """Java's producer as it comes."""
     found: f.Figures = {}
-    for name, value_bytes, records in (("100 B", 100, 2_000_000), ("1 KiB", 1 << 10, 200_000)):
+    for name, value_bytes, records in (("100 B", 100, 2_000_000), ("1 KiB", 1 << 10, 100_000)):
         java(run, found, name, f"java-{value_bytes}", value_bytes, records, "acks=1")
     return found
 
@@ -196,11 +196,18 @@ SCENARIOS = [
         "kafka-producer-perf-test",
         default_batches,
         is_fresh=True,
+        expected_s=330,
     ),
-    Scenario("large-batches", "Batches of 100-byte records by size, acks=1", "load drive, 5 in flight", large_batches),
-    Scenario("produce-sizes", "Records by size, acks=1", LOAD, sizes),
-    Scenario("produce-acks", "Records by acks (1: produce-sizes)", LOAD, acks),
-    Scenario("produce-codecs", "Records by codec, acks=1 (none: produce-sizes)", LOAD, codecs),
+    Scenario(
+        "large-batches",
+        "Batches of 100-byte records by size, acks=1",
+        "load drive, 5 in flight",
+        large_batches,
+        expected_s=95,
+    ),
+    Scenario("produce-sizes", "Records by size, acks=1", LOAD, sizes, expected_s=145),
+    Scenario("produce-acks", "Records by acks (1: produce-sizes)", LOAD, acks, expected_s=115),
+    Scenario("produce-codecs", "Records by codec, acks=1 (none: produce-sizes)", LOAD, codecs, expected_s=120),
     Scenario(
         "produce-partitions",
         "100-byte records over many partitions, acks=1",

@@ -26,5 +26,6 @@ SCENARIOS = [
         "100-byte records, idempotent and in transactions, acks=all",
         "librdkafka by its C interface",
         sequences,
+        expected_s=70,
     )
 ]

@@ -61,11 +61,18 @@ def open_loop(run: Run) -> f.Figures:
 
 
 SCENARIOS = [
-    Scenario("small-requests", "Produce of one record of 100 bytes, acks=1", "load drive, closed loop", small_requests),
+    Scenario(
+        "small-requests",
+        "Produce of one record of 100 bytes, acks=1",
+        "load drive, closed loop",
+        small_requests,
+        expected_s=145,
+    ),
     Scenario(
         "open-loop",
         "The same at fixed rates, without coordinated omission",
         "load drive, open loop, 50 connections",
         open_loop,
+        expected_s=90,
     ),
 ]

@@ -25,6 +25,11 @@ def cold_start(run: Run) -> f.Figures:
 
 SCENARIOS = [
     Scenario(
-        "cold-start", "From the start of the process to the first answer", "one client", cold_start, owns_life=True
+        "cold-start",
+        "From the start of the process to the first answer",
+        "one client",
+        cold_start,
+        owns_life=True,
+        expected_s=140,
     )
 ]
