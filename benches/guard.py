@@ -120,12 +120,13 @@ def _valgrind() -> str:
 
 @click.command()
 @click.option("--save", is_flag=True, help="Write the counts as the new baseline.")
+@click.option("--load", type=click.Path(path_type=Path, exists=True), help="A generator built before.")
 @click.option("--only", default="", metavar="TEXT", help="Only work whose name has this in it (or: broker).")
-def main(save: bool, only: str) -> None:
+def main(save: bool, load: Path | None, only: str) -> None:
     """Compares what hot functions and requests cost with the baseline."""
     if shutil.which("valgrind") is None:
         raise click.ClickException("valgrind is not here: apt-get install valgrind")
-    found = {**functions(build_bench("guard", features="guard"), only), **requests(build_load(), only)}
+    found = {**functions(build_bench("guard", features="guard"), only), **requests(load or build_load(), only)}
     stored = json.loads(BASELINE.read_text()) if BASELINE.exists() else {"versions": {}, "costs": {}}
     baseline = stored["costs"]
     table = Table("work", "instructions, or thousandths", "baseline", "ratio")

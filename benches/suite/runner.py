@@ -236,6 +236,8 @@ class _Round:
         others, begin = self.lives.others_cpu_s(self.contestant.name), time.perf_counter()
         found = self.scenario.measure(run)
         others, seconds = self.lives.others_cpu_s(self.contestant.name) - others, time.perf_counter() - begin
-        found["whole run"] = {f.PEAK: memory_mb(run.server, peak=True), f.OTHERS: others * 1e3 / seconds}
+        found["whole run"] = {f.PEAK: memory_mb(run.server, peak=True)}
+        if others:
+            found["whole run"][f.OTHERS] = others * 1e3 / seconds
         clear(run.server)
         return found
