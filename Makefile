@@ -139,7 +139,7 @@ mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one
 AGAINST ?= 3.9.2,4.3.1
 ARGS ?=
 bench: $(STAMPS)/bench-tools ## this broker beside Apache Kafka, into docs/benchmarks/: AGAINST=3.9.2,4.3.1 ARGS="--only NAME"
-	$(BIN)/python benches/compare.py --against $(AGAINST) --minutes 38 $(ARGS)
+	$(BIN)/python benches/compare.py --against $(AGAINST) --minutes 40 $(ARGS)
 
 bench-full: $(STAMPS)/bench-tools ## the same with whole sweeps and the cases that take long: hours
 	$(BIN)/python benches/compare.py --against $(AGAINST) --full $(ARGS)

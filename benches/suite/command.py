@@ -81,8 +81,11 @@ def main(
     try:
         with console.status("") as status:
             for number, part in enumerate(parts, 1):
-                left_s = 60 * minutes - (time.perf_counter() - begin) if minutes else None
-                fitting = rounds if left_s is None else rounds_that_fit(parts[number - 1 :], rounds, left_s)
+                fitting = rounds
+                if minutes:
+                    done = [(before, result.seconds) for before, result in zip(parts, results, strict=False)]
+                    left_s = 60 * minutes - (time.perf_counter() - begin)
+                    fitting = rounds_that_fit(done, parts[number - 1 :], rounds, left_s)
                 results.append(_measure(part, fitting, lives, size, out, status.update))
                 report.show(results[-1], console)
                 console.print(f"{number} of {len(parts)}, {time.perf_counter() - begin:.0f} s", style="dim")
@@ -107,6 +110,7 @@ def _measure(part: Part, rounds: int, lives: Lives, size: Size, out: Path, say: 
     if result.rows or not (out / f"{result.name}.json").exists():
         report.save(result, machine, list(COMMANDS), out)
         plots.draw(result, out)
+    report.write_page(out, ORDER)
     return result
 
 

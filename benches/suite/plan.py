@@ -10,7 +10,7 @@ from benches.suite import report
 from benches.suite.figures import Result
 from benches.suite.runner import Scenario, of_round
 from benches.suite.servers import Contestant
-from benches.suite.targets import TARGETS
+from benches.suite.targets import AIMED, TARGETS
 
 ROUNDS = 3
 RIVALS = {target.scenario for target in TARGETS if not target.own}
@@ -45,18 +45,25 @@ def _again(times: list[float], rounds: int) -> float:
 def plan(
     scenarios: list[Scenario], all_scenarios: list[Scenario], contestants: list[Contestant], every: bool
 ) -> list[Part]:
-    """Each scenario with its contestants. Where no target is a ratio to the best Kafka there is one Kafka, in turns;
-    with `every` all of them everywhere.
+    """Each scenario with its contestants, in the order in which they are measured. Where no target is a ratio to the
+    best Kafka there is one Kafka, in turns; with `every` all of them everywhere.
     """
     others = contestants[1:]
     single = [scenario.name for scenario in all_scenarios if scenario.name not in RIVALS]
     parts = []
-    for scenario in scenarios:
+    for scenario in sorted(scenarios, key=_when):
         if every or scenario.name in RIVALS or not others:
             parts.append(Part(scenario, contestants))
         else:
             parts.append(Part(scenario, [contestants[0], others[single.index(scenario.name) % len(others)]]))
     return parts
+
+
+def _when(scenario: Scenario) -> int:
+    """First those that have nobody beside them, then those with targets, last those whose brokers have settings."""
+    if scenario.owns_life:
+        return 0
+    return 3 if scenario.settings else 1 if scenario.name in AIMED else 2
 
 
 def stored(folder: Path, name: str) -> tuple[Result, dict[str, str]] | None:
@@ -79,7 +86,14 @@ def is_measured(part: Part, rounds: int, folder: Path, commit: str) -> bool:
     return machine["commit"] == commit and names <= set(result.spent) and most >= rounds
 
 
-def rounds_that_fit(parts: list[Part], rounds: int, left_s: float) -> int:
-    """How many rounds of the first of these, so that all of them end in the time that is left."""
-    expected_s = sum(part.seconds(rounds, None) for part in parts)
+def rounds_that_fit(done: list[tuple[Part, float]], parts: list[Part], rounds: int, left_s: float) -> int:
+    """How many rounds of the next of these parts, so that all of them end in the time that is left.
+
+    This machine's pace is that of what is done: parts and their seconds. Starts and stops say nothing of the others.
+    """
+    alike = [(part, seconds) for part, seconds in done if not part.scenario.owns_life]
+    pace = 1.0
+    if len(alike) > 1:
+        pace = sum(seconds for _, seconds in alike) / sum(part.seconds(rounds, None) for part, _ in alike)
+    expected_s = pace * sum(part.seconds(rounds, None) for part in parts)
     return rounds if expected_s <= left_s else max(1, int(rounds * left_s / expected_s))

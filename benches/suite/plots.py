@@ -1,10 +1,12 @@
-"""Pictures: latency curves, sweeps over a number, and the goals at one look."""
+"""Pictures: latency curves, sweeps over a number, else bars of medians with their range; the goals at one look."""
 
 from __future__ import annotations
 
 import re
 import statistics
+import textwrap
 from pathlib import Path
+from typing import Any
 
 from benches.suite.figures import Result, measured
 from benches.suite.report import columns_of
@@ -15,14 +17,15 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MB": 10**6, "MiB": 1 << 20, "GB": 10**9}
 
 
 def draw(result: Result, folder: Path) -> None:
-    """NAME.png with a panel for each case that has a latency curve and each figure of a sweep; nothing without one."""
+    """NAME.png with a panel for each case that has a latency curve and each figure of a sweep; bars without either."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     sweeps = _sweeps(result)
-    panels = len(result.curves) + len(sweeps)
+    bars = {} if result.curves or sweeps else _bars(result)
+    panels = len(result.curves) + len(sweeps) + len(bars)
     if not panels:
         return
     across = min(3, panels)
@@ -43,9 +46,13 @@ def draw(result: Result, folder: Path) -> None:
         for name, points in lines.items():
             place.plot(*zip(*sorted(points), strict=True), marker="o", label=name, color=colours.get(name))
         place.set(xscale="log", title=figure_name, ylim=(0, None))
+    for figure_name, cases in bars.items():
+        place = next(places)
+        _draw_bars(place, cases, colours)
+        place.set(title=figure_name)
     for place in axes.flat:
         place.grid(alpha=0.3)
-        if place.lines:
+        if place.has_data():
             place.legend(fontsize="small")
         else:
             place.set_visible(False)
@@ -70,6 +77,33 @@ def _sweeps(result: Result) -> dict[str, dict[str, list[tuple[float, float]]]]:
     return {
         figure: lines for figure, lines in found.items() if all(len({x for x, _ in one}) > 2 for one in lines.values())
     }
+
+
+def _bars(result: Result) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """figure -> case -> contestant -> values: of the first figures that some Kafka has too, at most three."""
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for case, figures in result.rows.items():
+        for figure, row in figures.items():
+            if case != "whole run":
+                found.setdefault(figure, {})[case] = {name: measured(values) for name, values in row.items()}
+    alone = len(columns_of(result)) == 1
+    shared = {figure: cases for figure, cases in found.items() if alone or any(len(row) > 1 for row in cases.values())}
+    return dict(list(shared.items())[:3])
+
+
+def _draw_bars(place: Any, cases: dict[str, dict[str, list[float]]], colours: dict[str, str]) -> None:
+    """Medians, with lines from the least to the greatest."""
+    width = 0.8 / len(colours)
+    for number, (name, colour) in enumerate(colours.items()):
+        there = {at: row[name] for at, row in enumerate(cases.values()) if row.get(name)}
+        if not there:
+            continue
+        medians = [statistics.median(values) for values in there.values()]
+        below = [median - min(values) for median, values in zip(medians, there.values(), strict=True)]
+        above = [max(values) - median for median, values in zip(medians, there.values(), strict=True)]
+        at = [position + number * width for position in there]
+        place.bar(at, medians, width, yerr=[below, above], label=name, color=colour, capsize=2)
+    place.set_xticks(range(len(cases)), [textwrap.fill(case, 18) for case in cases], fontsize="x-small")
 
 
 def draw_goals(results: list[Result], folder: Path) -> None:

@@ -14,6 +14,7 @@ from benches.suite.lives import Lives
 from benches.suite.plan import Part, is_measured, plan, rounds_that_fit
 from benches.suite.proof import NotEqual
 from benches.suite.runner import Run, Scenario, Size, of_round, run_scenario
+from benches.suite.scenarios import SCENARIOS
 from benches.suite.servers import Kafka
 from benches.suite.targets import GOALS, Target, table
 from benches.suite.warmup import cost, is_still, warm_up
@@ -144,5 +145,16 @@ def test_going_on_leaves_out_what_this_commit_has_measured(tmp_path: Path) -> No
 
 def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
     parts = [Part(Scenario("s", "", "", lambda run: {}, expected_s=90), [US, A])] * 4
-    found = {left_s: rounds_that_fit(parts, 3, left_s) for left_s in (400, 360, 350, 130, -1)}
+    found = {left_s: rounds_that_fit([], parts, 3, left_s) for left_s in (400, 360, 350, 130, -1)}
     assert found == {400: 3, 360: 3, 350: 2, 130: 1, -1: 1}
+    # Twice as fast as expected, half as fast.
+    assert rounds_that_fit([(parts[0], 45)] * 2, parts[2:], 3, 91) == 3
+    assert rounds_that_fit([(parts[0], 180)] * 2, parts[2:], 3, 240) == 2
+
+
+def test_brokers_are_shared_by_neighbours() -> None:
+    names = [part.scenario.name for part in plan(SCENARIOS, SCENARIOS, [US, A, B], every=True)]
+    first = names.index("default-batches")
+    assert all(scenario.owns_life == (names.index(scenario.name) < first) for scenario in SCENARIOS)
+    assert names[-2:] == ["durable-java", "groups"]
+    assert names.index("end-to-end") < names.index("produce-sizes")

@@ -30,6 +30,6 @@ SCENARIOS = [
         "one client",
         cold_start,
         owns_life=True,
-        expected_s=140,
+        expected_s=100,
     )
 ]
