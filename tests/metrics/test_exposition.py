@@ -1,5 +1,7 @@
 """Metrics in pieces are the metrics."""
 
+import subprocess
+import sys
 from itertools import chain
 
 import pytest
@@ -52,3 +54,30 @@ def test_names_of_any_kind_and_both_forms_of_labels() -> None:
 
 def test_nothing_is_nothing() -> None:
     assert list(pieces(LOGS[0], [])) == []
+
+
+def test_the_first_scrape_imports_nothing() -> None:
+    """What is imported late, starlette's streams did so, is a moment in which the broker answers nobody."""
+    program = """
+import sys, urllib.request
+import trio
+from ottla.metrics import http
+from ottla.metrics.families import READY
+
+class Watched:
+    def metrics(self):
+        yield READY, [({}, 1)]
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        url = await nursery.start(http.serve, Watched(), "127.0.0.1:0")
+        before = set(sys.modules)
+        page = await trio.to_thread.run_sync(lambda: urllib.request.urlopen(f"{url}/metrics").read())
+        assert b"ottla_ready 1.0" in page
+        late = {name for name in set(sys.modules) - before if name.split(".")[0] not in {"encodings", "stringprep"}}
+        assert not late, late
+        nursery.cancel_scope.cancel()
+
+trio.run(main)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -89,10 +89,11 @@ def command(
 
     _import_msgspec_quickly()
     from ottla.broker import serve
+    from ottla.broker.garbage import Freezer
     from ottla.coordination.tree import TreeError
 
     def ready(broker: Broker) -> None:
-        gc.freeze()
+        Freezer().start()
         gc.enable()
         address = f"0.0.0.0{broker.address}" if broker.address.startswith(":") else broker.address
         click.echo(f"ottla ready: broker {broker.id} at {address}")

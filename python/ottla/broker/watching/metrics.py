@@ -33,6 +33,8 @@ FETCHES: Final = {-1: "FetchConsumer", -2: "FetchFollower"}
 OPERATIONS: Final = ("Produce", "Fetch", "DeleteRecords", "Heartbeat")
 #: Committed offsets of which lag is told; about 20 MB of lines.
 OFFSETS_MAX: Final = 100_000
+#: Partitions that are looked at without a row: then comes a family without any, at whose end others have their turn.
+BETWEEN_PAUSES: Final = 1000
 #: Idleness is that of the last seconds, at least so many.
 IDLE_S: Final = 10.0
 STARTING, RUNNING, STOPPING = 1, 3, 6
@@ -223,11 +225,13 @@ def _controller(broker: Broker) -> Iterator[Told]:
     topics = partitions = offline = moved = 0
     if cluster is not None:
         topics = len(cluster.topics)
-        for _, partition in cluster.partitions():
+        for _, partition in list(cluster.partitions()):  # a copy: topics come and go while the scrape goes on
             leader = partition.state.leader if partition.state is not None else -1
             partitions += 1
             offline += leader not in cluster.brokers
             moved += bool(partition.replicas) and leader != partition.replicas[0]
+            if partitions % BETWEEN_PAUSES == 0:
+                yield f.TOPICS, ()
     yield f.TOPICS, _one(topics)
     yield f.CLUSTER_PARTITIONS, _one(partitions)
     yield f.OFFLINE_PARTITIONS, _one(offline)
