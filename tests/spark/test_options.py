@@ -95,6 +95,7 @@ def test_where_to_start(given: dict[str, str], limit: object) -> None:
         ({**SMALLEST, "startingTimestamp": "yesterday"}, "startingTimestamp: Expected a single long value.*got yesterday"),
         ({**SMALLEST, "endingTimestamp": "-1"}, "endingTimestamp: Expected a single long value.*got -1"),
         ({**SMALLEST, "failOnDataLoss": "perhaps"}, "failOnDataLoss is 'perhaps'; it is one of true, false"),
+        ({**SMALLEST, "splitPartitions": "false", "minPartitions": "9"}, "minPartitions splits topic partitions"),
         ({**SMALLEST, "minPartitions": "0"}, "minPartitions is '0'.*must be positive"),
         ({**SMALLEST, "startingOfsets": "earliest"}, "unknown option 'startingofsets'; did you mean 'startingOffsets'"),
         ({**SMALLEST, "zzz": "1"}, "unknown option 'zzz'$"),

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ottla.client import TopicPartition
-from ottla.spark.planning import TASK_BYTES, TASK_BYTES_MAX, TASKS_PER_CORE, Range, plan
+from ottla.spark.planning import TASK_BYTES, TASK_BYTES_MAX, TASKS_PER_CORE, Range, plan, plan_whole
 
 MIB = 1024 * 1024
 
@@ -80,3 +80,14 @@ def test_tasks_are_exactly_the_ranges(seed: int) -> None:
     assert all(task for task in tasks)
     assert all(each.offsets > 0 and each.size_bytes > 0 for task in tasks for each in task)
     assert joined(tasks) == [(each.partition, each.start, each.end) for each in ranges if each.offsets]
+
+
+def test_whole_partitions_are_never_split_and_shared_out_evenly() -> None:
+    ranges = [a_range(number, 1000, (number + 1) * 40 * MIB, start=5) for number in range(8)]
+    tasks = plan_whole([*ranges, a_range(8, 0, 1)], cores=2)
+    read = [each for task in tasks for each in task]
+    assert sorted(read, key=lambda each: each.partition) == ranges
+    sizes = [sum(each.size_bytes for each in task) for task in tasks]
+    assert len(sizes) == 6
+    assert max(sizes) == 8 * 40 * MIB, "no task has more than the largest partition"
+    assert plan_whole([]) == []

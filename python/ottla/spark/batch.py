@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ottla.spark.filters import Wanted
 from ottla.spark.options import ReadOptions
 from ottla.spark.places import place
-from ottla.spark.planning import Range, plan
+from ottla.spark.planning import Range, plan, plan_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,12 @@ class Task(InputPartition):
 
 def tasks(options: ReadOptions, ranges: Iterable[Range]) -> list[InputPartition]:
     """How Spark is to read these ranges."""
-    return [Task(each) for each in plan(ranges, options.partitions_min, options.records_per_partition_max)]
+    planned = (
+        plan(ranges, options.partitions_min, options.records_per_partition_max)
+        if options.splits_partitions
+        else plan_whole(ranges)
+    )
+    return [Task(each) for each in planned]
 
 
 def read(options: ReadOptions, names: Sequence[str], partition: InputPartition) -> Iterator["pa.RecordBatch"]:

@@ -21,8 +21,8 @@ OPTIONS = (
     "columns", "isolation.level", "verifyCrc", "commitGroup",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "splitPartitions", "includeHeaders",
+    "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
 )  # fmt: skip
 STRATEGIES = ("assign", "subscribe", "subscribePattern")
@@ -92,6 +92,8 @@ class ReadOptions:
     fail_on_data_loss: bool
     partitions_min: int | None
     records_per_partition_max: int | None
+    splits_partitions: bool
+    """Whether several tasks may read parts of one topic partition; one task keeps its order."""
     include_headers: bool
     read_committed: bool
     client_id: str
@@ -140,6 +142,12 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
             log.warning("%s is ignored in batch queries", name)
     if use is not Use.EITHER and "kafka.group.id" in options and "groupidprefix" in options:
         log.warning("groupIdPrefix is ignored, since kafka.group.id is set")
+    splits = flag(options, "splitPartitions", default=True)
+    for name in ("minPartitions", "maxRecordsPerPartition"):
+        if not splits and name.lower() in options:
+            raise ValueError(
+                f"{name} splits topic partitions, which splitPartitions=false forbids: leave one of them out"
+            )
     return ReadOptions(
         topics=_topics(options),
         starting=parse_limit(options, "starting", use),
@@ -151,6 +159,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         fail_on_data_loss=flag(options, "failOnDataLoss", default=True),
         partitions_min=number(options, "minPartitions", None, 1),
         records_per_partition_max=number(options, "maxRecordsPerPartition", None, 1),
+        splits_partitions=splits,
         include_headers=flag(options, "includeHeaders"),
         read_committed=_read_committed(options),
         client_id=options.get("kafka.client.id", "ottla-spark"),

@@ -85,3 +85,20 @@ def plan(
                 tasks.append([])
                 filled = 0.0
     return [task for task in tasks if task]
+
+
+def plan_whole(ranges: Iterable[Range], cores: int | None = None) -> list[list[Range]]:
+    """The same, but no range is split: what a task reads of a partition is all that is read of it, in order.
+
+    The largest ranges are given out first, each to the task that has least.
+    """
+    todo = sorted((each for each in ranges if each.offsets > 0), key=lambda each: (-each.size_bytes, each.partition))
+    if not todo:
+        return []
+    tasks: list[list[Range]] = [[] for _ in range(min(task_count(todo, None, cores), len(todo)))]
+    filled = [0] * len(tasks)
+    for each in todo:
+        least = filled.index(min(filled))
+        tasks[least].append(each)
+        filled[least] += each.size_bytes
+    return tasks
