@@ -21,9 +21,10 @@ class Drivers:
     finished: set[str] = field(default_factory=set)
     killed_in: dict[str, int] = field(default_factory=dict)
 
-    def run(self, kill_in: int | None = None) -> None:
+    def run(self, kill_in: int | None = None, *, all_inside: bool = False) -> None:
         """Runs the pipelines to their end; or kills the driver's whole process group as soon as each has begun batch
-        `kill_in` or a later one, and one of them has done with it: `killed_in` says which were inside which.
+        `kill_in` or a later one, and one of them has done with it: `killed_in` says which were inside which. With
+        `all_inside` each that has not finished is inside a batch.
         """
         arguments = [text for name, file in self.pipelines for text in (name, str(file))]
         command = [sys.executable, str(Path(__file__).with_name("driver.py")), *arguments]
@@ -53,6 +54,8 @@ class Drivers:
                     self.killed_in.pop(name, None)
                 everyone = {file.stem for _, file in self.pipelines}
                 if kill_in is not None and begun | self.finished >= everyone and what == "begins":
+                    if all_inside and not self.killed_in.keys() >= everyone - self.finished:
+                        continue
                     break
             else:
                 assert process.wait(SECONDS_MAX) == 0, "".join(said[-30:])

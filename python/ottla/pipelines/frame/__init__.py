@@ -6,4 +6,5 @@
 | `catalog`  | which pipelines there are                                              |
 | `progress` | what is shown while they run                                           |
 | `picture`  | how pictures of results look                                           |
+| `between`  | from topics to topics: streams into the sink, topics made ready for it |
 """

@@ -12,7 +12,16 @@ from ottla.pipelines.frame.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PIPELINES = ("warehouse_load", "abuse_rate", "ops_monitoring", "sessionize", "relevance_counts")
+PIPELINES = (
+    "warehouse_load",
+    "audit",
+    "relevance_counts",
+    "newsfeed_fanout",
+    "abuse_rate",
+    "ops_monitoring",
+    "sessionize",
+    "mirror_transform",
+)
 
 
 class Pipeline(Protocol):

@@ -69,12 +69,12 @@ late_s = 1800                   # how much later than others an event may arrive
 """
 
 
-def records(spark: "SparkSession", source: Source, stream: Stream) -> "DataFrame":
-    """A stream of the topics' records, from their beginning."""
+def records(spark: "SparkSession", source: Source, stream: Stream, columns: str = "value binary") -> "DataFrame":
+    """A stream of the topics' records, from their beginning; `columns` are those of them that are read."""
     reader = spark.readStream.format("ottla").option("maxOffsetsPerTrigger", stream.records_per_batch)
     for name, value in ({"startingOffsets": "earliest"} | source.reading()).items():
         reader = reader.option(name, value)
-    return reader.schema("value binary").load()
+    return reader.schema(columns).load()
 
 
 def activity(values: "DataFrame", late_s: float) -> "DataFrame":

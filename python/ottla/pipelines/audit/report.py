@@ -1,0 +1,189 @@
+"""The audit's report: what was found in each window, as a table and as a picture."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import dataset, parquet
+
+from ottla.pipelines.audit.counts import Key, shown
+from ottla.pipelines.frame.config import PipelineError
+
+COUNTS = (
+    "produced", "broker", "broker_missing", "broker_double", "broker_foreign", "broker_swapped",
+    "warehouse", "warehouse_missing", "warehouse_double", "warehouse_foreign",
+)  # fmt: skip
+WRONG = tuple(name for name in COUNTS if "_" in name)
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("producer", pa.string()),
+        ("start", pa.timestamp("ms", tz="UTC")),
+        *((name, pa.bool_() if name == "broker_swapped" else pa.int64()) for name in COUNTS),
+    ]
+)
+WINDOW = b"ottla.window_ms"
+
+
+def compared(
+    produced: Mapping[Key, tuple[int, int]], counted: Iterable[Mapping[str, Any]], *, has_table: bool
+) -> list[dict[str, Any]]:
+    """A row of the report for each window that there is anything in."""
+    found = {(row["topic"], row["who"], row["window"]): row for row in counted}
+    rows = []
+    for key in sorted(produced.keys() | found.keys()):
+        count, checksum = produced.get(key, (0, 0))
+        there = found.get(key, {})
+        different = there.get("different", 0)
+        row = {
+            "topic": key[0],
+            "producer": key[1],
+            "start": key[2],
+            "produced": count,
+            "broker": there.get("broker", 0),
+            "broker_missing": max(0, count - different),
+            "broker_double": there.get("broker", 0) - different,
+            "broker_foreign": max(0, different - count),
+            "broker_swapped": count == different and checksum != there.get("checksum", 0),
+        }
+        for name in COUNTS[6:]:
+            row[name] = there.get(name, 0) if has_table else None
+        rows.append(row)
+    return rows
+
+
+def sentence(row: Mapping[str, Any]) -> str:
+    """What is wrong in a window, for people; nothing if nothing is."""
+    said = []
+    for tier in ("broker", "warehouse"):
+        wrong = [f"{row[name]:,} {name.partition('_')[2]}" for name in WRONG if name.startswith(tier) and row[name]]
+        if tier == "broker" and row["broker_swapped"]:
+            wrong[-1] = "as many as were produced, but not the same"
+        if wrong:
+            said.append(f"{' and '.join(wrong)} at the {tier}")
+    if not said:
+        return ""
+    who = f" of {row['producer']}" if row["producer"] else ""
+    return f"{row['topic']}{who}, {shown(row['start'])}: {'; '.join(said)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What is in the report after a run. Counts are sums over its windows, `broker_swapped` the windows that are so."""
+
+    windows: int
+    totals: Mapping[str, int]
+
+    def __str__(self) -> str:
+        totals = self.totals
+        at_broker = ", ".join(f"{totals[name]:,} {name.partition('_')[2]}" for name in WRONG[:3])
+        swapped = (
+            f", {totals['broker_swapped']:,} windows with others than produced" if totals["broker_swapped"] else ""
+        )
+        at_table = ", ".join(f"{totals[name]:,} {name.partition('_')[2]}" for name in WRONG[4:])
+        return (
+            f"{totals['produced']:,} records produced in {self.windows:,} windows; {totals['broker']:,} at the broker "
+            f"({at_broker}{swapped}); {totals['warehouse']:,} at the warehouse ({at_table})"
+        )
+
+
+class Report:
+    """The folder `location`: `span-<start>-<end>.parquet`, in milliseconds, one for each span that is audited.
+
+    Raises:
+        PipelineError: it was written with other windows.
+    """
+
+    def __init__(self, location: Path, window_ms: int) -> None:
+        self.location = location
+        self._window_ms = window_ms
+        location.mkdir(parents=True, exist_ok=True)
+        for left in location.glob("_*.new"):
+            left.unlink()
+        if paths := self._paths():
+            written = int((parquet.read_schema(paths[-1]).metadata or {}).get(WINDOW, b"0"))
+            if written != window_ms:
+                raise PipelineError(
+                    f"the report {location} has windows of {written // 1000} s, and window_s is {window_ms // 1000}: "
+                    "leave it as it was, or give the report another folder"
+                )
+
+    def end_ms(self) -> int | None:
+        """The end of the last span; None before the first."""
+        paths = self._paths()
+        return int(paths[-1].stem.rpartition("-")[2]) if paths else None
+
+    def spans(self) -> int:
+        """How many there are."""
+        return len(self._paths())
+
+    def add(self, start_ms: int, end_ms: int, rows: list[dict[str, Any]]) -> None:
+        """Adds a span, whole and on disk when this returns. Only one process may add (`only_loader`)."""
+        new = self.location / f"_{os.getpid()}.new"
+        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({WINDOW: str(self._window_ms)}))
+        parquet.write_table(table, new)
+        _sync(new)
+        new.rename(self.location / f"span-{start_ms:014}-{end_ms:014}.parquet")
+        _sync(self.location)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All rows in the order of time."""
+        for path in self._paths():
+            yield from parquet.read_table(path).to_pylist()
+
+    def audited(self) -> Audited:
+        """What there is to say about all of it."""
+        paths = self._paths()
+        if not paths:
+            return Audited(0, dict.fromkeys(COUNTS, 0))
+        table = dataset.dataset(paths).to_table()
+        totals = {name: sum(value or 0 for value in table[name].to_pylist()) for name in COUNTS}
+        return Audited(len(set(table["start"].to_pylist())), totals)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.location.glob("span-*.parquet"))
+
+
+def draw(report: Report, path: Path) -> None:
+    """A PNG: by window, what is missing downwards and what is double or foreign upwards, at each tier."""
+    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+
+    sums: dict[datetime, dict[str, int]] = {}
+    for row in report.rows():
+        entry = sums.setdefault(row["start"].astimezone(UTC), dict.fromkeys(COUNTS, 0))
+        for name in COUNTS:
+            entry[name] += row[name] or 0
+    if not sums:
+        return
+    starts = sorted(sums)
+    width = min((later - start for start, later in pairwise(starts)), default=None)
+    days = width.total_seconds() / 86_400 if width is not None else 1 / 144
+    missing = sum(entry["broker_missing"] + entry["warehouse_missing"] for entry in sums.values())
+    produced = sum(entry["produced"] for entry in sums.values())
+    title = f"{missing:,} of {produced:,} records are missing" if missing else f"all {produced:,} records are there"
+    with drawing(path, title, "by window of their time (UTC): missing below the line, double or foreign above") as axes:
+        for place, (tier, shade) in enumerate((("broker", COLORS[0]), ("warehouse", COLORS[3]))):
+            at = [start + (place - 0.5) * 0.4 * width if width is not None else start for start in starts]
+            above = [sums[start][f"{tier}_double"] + sums[start][f"{tier}_foreign"] for start in starts]
+            below = [-sums[start][f"{tier}_missing"] for start in starts]
+            axes.bar(at, above, width=0.4 * days, color=shade, label=f"too many at the {tier}")
+            axes.bar(
+                at, below, width=0.4 * days, color=shade, edgecolor=COLORS[2], lw=1.5, label=f"missing at the {tier}"
+            )
+        axes.axhline(0, color=COLORS[5], lw=1)
+        axes.set_yscale("symlog", linthresh=10)
+        axes.yaxis.set_major_formatter(lambda value, _: grouped_number(abs(value)))
+        axes.legend(frameon=False, ncols=2)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
