@@ -17,6 +17,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from ottla.wire import k33_alter_configs as alter_configs
 from ottla.wire.k02_list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -221,6 +222,28 @@ def test_settings_of_a_topic_take_effect_while_it_is_used(client: Client) -> Non
     assert configs(client, TOPIC, "settings")["max.message.bytes"] == ("1048588", 5)
     assert alter(client, TOPIC, "settings", SET, "max.message.bytes", "-7") == InvalidRequest.code
     assert alter(client, TOPIC, "settings", SET, "no.such.setting", "1") == InvalidConfig.code
+
+
+def test_a_topic_whose_settings_are_replaced_twice_in_a_request_keeps_them(client: Client) -> None:
+    """As with Kafka since 3.2: its AdminClient names each once, and what another one meant is not known."""
+    names = ("replaced-twice", "replaced-once")
+    for name in names:
+        client.create(name, retention_ms="1000")
+    rows = [
+        alter_configs.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[alter_configs.AlterableConfig(name="retention.ms", value=value)],
+        )
+        for name, value in ((names[0], "2000"), (names[1], "3000"), (names[0], "4000"))
+    ]
+    answer = client.call(alter_configs.ALTER_CONFIGS, alter_configs.AlterConfigsRequest(resources=rows))
+    assert [(row.resource_name, row.error_code) for row in answer.responses] == [
+        (names[0], InvalidRequest.code),
+        (names[1], 0),
+        (names[0], InvalidRequest.code),
+    ]
+    assert [configs(client, TOPIC, name)["retention.ms"][0] for name in names] == ["1000", "3000"]
 
 
 def test_settings_of_the_broker(client: Client, shared_broker: Broker) -> None:

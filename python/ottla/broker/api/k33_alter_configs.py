@@ -1,7 +1,8 @@
 """AlterConfigs (key 33): replaces all of a topic's or broker's own settings. Superseded by IncrementalAlterConfigs.
 
 Of a setting that is named twice the last value counts. A resource that is named twice is refused, since one row would
-undo the other. (Kafka refuses the whole request with UNKNOWN_SERVER_ERROR.)
+undo the other, and those beside it are altered: so answers Kafka since 3.2 (ConfigAdminManager.preprocess). Kafka 2.7
+refuses the whole request with UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ async def handle(broker: Broker, request: Request) -> None:
         alterations = [Alteration(config.name, Operation.SET, config.value) for config in resource.configs]
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequest(f"Resource {resource.resource_name!r} is named twice: put its settings together.")
+                raise InvalidRequest("Each resource must appear at most once.")
             await broker.admin.alter_configs(
                 resource.resource_type, resource.resource_name, alterations, asked.validate_only, replace=True
             )
