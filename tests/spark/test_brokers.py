@@ -1,16 +1,19 @@
 """Tasks that fetch from brokers, without Spark: the reader as Spark calls it."""
 
+import threading
 from pathlib import Path
 
 import pytest
 import trio
 
 from ottla import _core
-from ottla.client import Admin, Cluster, Producer
+from ottla.client import Admin, Cluster, Producer, TopicPartition
 from ottla.spark import fetching
 from ottla.spark.bounds import DataLoss
+from ottla.spark.brokers import latest
 from ottla.spark.damage import DamagedBatch
 from ottla.spark.options import parse
+from ottla.wire.k02_list_offsets import LIST_OFFSETS
 from ottla.wire.k21_delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
@@ -19,6 +22,7 @@ from ottla.wire.k21_delete_records import (
 )
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
+from tests.peers.proxy import CuttingProxy
 
 pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
 
@@ -32,9 +36,16 @@ def fill(bootstrap: str) -> None:
     async def main() -> None:
         async with Cluster(bootstrap) as cluster:
             await Admin(cluster).create_topic("t", 1, 1)
-            async with Producer(cluster, batch_bytes=1000) as producer:
-                for number in range(RECORDS):
-                    await producer.send("t", b"%d" % number)
+
+    trio.run(main)
+    append(bootstrap, RECORDS)
+
+
+def append(bootstrap: str, records: int) -> None:
+    async def main() -> None:
+        async with Cluster(bootstrap) as cluster, Producer(cluster, batch_bytes=1000) as producer:
+            for number in range(records):
+                await producer.send("t", b"%d" % number)
 
     trio.run(main)
 
@@ -47,6 +58,45 @@ def reader(bootstrap: str, **options: str) -> BatchReader:
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_BYTES", 4000)
     monkeypatch.setattr("ottla.spark.columns.ROWS_MAX", 100)
+
+
+class Asked(CuttingProxy):
+    """Counts questions for offsets; `again` is set by the second one."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(int(broker.bootstrap.rpartition(":")[2]), ())
+        self.count = 0
+        self.again = threading.Event()
+
+    def _seen(self, key: int) -> int:
+        if key == LIST_OFFSETS.key:
+            self.count += 1
+            if self.count == 2:
+                self.again.set()
+        return super()._seen(key)
+
+
+def test_ends_that_are_behind_what_is_known_are_asked_for_again(brokers: Brokers) -> None:
+    """As from a leader that took over and does not know yet how far readers may read."""
+    broker = brokers()
+    fill(broker.bootstrap)
+    partition = TopicPartition("t", 0)
+    with Asked(broker) as proxy:
+        given = {"kafka.bootstrap.servers": proxy.bootstrap, "subscribe": "t", "fetchOffset.retryIntervalMs": "1"}
+        patient = parse({**given, "fetchOffset.numRetries": "1000000"})
+        found: list[dict[TopicPartition, int]] = []
+        asking = threading.Thread(target=lambda: found.append(latest(patient, {partition: RECORDS + 1})))
+        asking.start()
+        assert proxy.again.wait(60), "it took the first answer, which is too low"
+        append(broker.bootstrap, 1)
+        asking.join(60)
+        assert found == [{partition: RECORDS + 1}]
+
+        proxy.count = 0
+        assert latest(parse({**given, "fetchOffset.numRetries": "4"}), {partition: RECORDS + 9}) == found[0]
+        assert proxy.count == 4
+        assert latest(patient, {partition: RECORDS + 1}) == found[0]
+        assert proxy.count == 5, "once is enough where it is far enough"
 
 
 @pytest.mark.usefixtures("small_fetches")
