@@ -60,7 +60,7 @@ def main(
         for scenario in SCENARIOS:
             console.print(f"{scenario.name:24}{scenario.title}{' (--full)' if scenario.is_long else ''}", markup=False)
         return
-    size = Size(seconds or (5.0 if full else 1.5), 60.0 if full else 30.0, 1.0, full)
+    size = Size(seconds or (5.0 if full else 1.5), 60.0 if full else 40.0, 1.0, full)
     if quick:
         size, rounds = Size(seconds or 0.3, 0.5, 0.005, full), 1
         out = out or Path(tempfile.mkdtemp(prefix="ottla-quick-"))
@@ -76,7 +76,7 @@ def main(
     # Brokers of scenarios end as they do after an interruption from the keyboard.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin = time.perf_counter()
-    lives = Lives(Load(binary), 0.1 if quick else 1.5, size.warm_up_s)
+    lives = Lives(Load(binary), 0.1 if quick else 2.0, size.warm_up_s)
     results: list[Result] = []
     try:
         with console.status("") as status:

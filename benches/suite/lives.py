@@ -32,7 +32,7 @@ class Life:
 
 
 class Lives:
-    """The brokers that live. `limit_s` bounds each warming."""
+    """The brokers that live. `limit_s` bounds each warming, half of it is the least for the first."""
 
     def __init__(self, load: Load, window_s: float, limit_s: float) -> None:
         self.load = load
@@ -73,7 +73,7 @@ class Lives:
                     used: float = out["cpu_s"] / max(1, out["requests"]) * 1e6
                     return used
 
-                found.append(warm_up(name, of, window, self.limit_s))
+                found.append(warm_up(name, of, window, self.limit_s, 0 if found else self.limit_s / 2))
         clear(server)
         return found
 

@@ -47,15 +47,17 @@ def is_still(costs: list[float]) -> bool:
     return len(before) == WINDOWS and statistics.mean(last) >= statistics.mean(before) * (1 - WITHIN)
 
 
-def warm_up(contestant: str, of: str, window: Callable[[], float], limit_s: float) -> WarmUp:
-    """Windows of load until their costs stand still; at most until so many seconds are over."""
+def warm_up(contestant: str, of: str, window: Callable[[], float], limit_s: float, least_s: float = 0.0) -> WarmUp:
+    """Windows of load until their costs stand still; at most until so many seconds are over, and not before `least_s`:
+    between two steps of its compiler a virtual machine may cost the same for seconds.
+    """
     found = WarmUp(contestant, of)
     begin = time.perf_counter()
     while not found.is_still and found.seconds < limit_s:
         if (cost := window()) > 0:
             found.costs.append(cost)
-        found.is_still = is_still(found.costs)
         found.seconds = time.perf_counter() - begin
+        found.is_still = found.seconds >= least_s and is_still(found.costs)
     return found
 
 

@@ -55,6 +55,10 @@ def test_a_broker_that_falls_all_the_time_is_reported_as_not_settled() -> None:
     found = warm_up("Kafka", "small Produce", lambda: next(costs), limit_s=60)
     assert found.costs == [30, 20, 10, 10, 10]
     assert "NOT SETTLED" not in str(found)
+    # A plateau between two steps of a compiler.
+    found = warm_up("Kafka", "small Produce", lambda: 10.0, limit_s=60, least_s=0.01)
+    assert found.is_still
+    assert found.seconds >= 0.01
 
 
 def test_the_cost_of_a_scenario_is_of_all_its_cases() -> None:
