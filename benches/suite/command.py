@@ -117,6 +117,9 @@ def _measure(part: Part, rounds: int, lives: Lives, size: Size, out: Path, say: 
 def _write(out: Path) -> None:
     """The page and the picture of the targets, from all results that are there."""
     out.mkdir(parents=True, exist_ok=True)
+    for path in _files(out):
+        if not path.with_suffix(".png").exists():
+            plots.draw(report.load(path)[0], out)
     plots.draw_goals([report.load(path)[0] for path in _files(out)], out)
     report.write_page(out, ORDER)
 
