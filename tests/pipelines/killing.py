@@ -24,7 +24,7 @@ class Drivers:
     def run(self, kill_in: int | None = None, *, all_inside: bool = False) -> None:
         """Runs the pipelines to their end; or kills the driver's whole process group as soon as each has begun batch
         `kill_in` or a later one, and one of them has done with it: `killed_in` says which were inside which. With
-        `all_inside` each that has not finished is inside a batch.
+        `all_inside` one of them has, and each that has not finished is inside some batch.
         """
         arguments = [text for name, file in self.pipelines for text in (name, str(file))]
         command = [sys.executable, str(Path(__file__).with_name("driver.py")), *arguments]
@@ -53,9 +53,13 @@ class Drivers:
                 else:
                     self.killed_in.pop(name, None)
                 everyone = {file.stem for _, file in self.pipelines}
-                if kill_in is not None and begun | self.finished >= everyone and what == "begins":
-                    if all_inside and not self.killed_in.keys() >= everyone - self.finished:
-                        continue
+                if kill_in is None or what != "begins":
+                    continue
+                if (
+                    (begun and self.killed_in.keys() >= everyone - self.finished)
+                    if all_inside
+                    else (begun | self.finished >= everyone)
+                ):
                     break
             else:
                 assert process.wait(SECONDS_MAX) == 0, "".join(said[-30:])

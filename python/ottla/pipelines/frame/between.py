@@ -59,6 +59,9 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def into_topics(results: "DataFrame", writing: Mapping[str, str]) -> "DataStreamWriter":
     """Rows with the sink's columns (`ottla.spark.sink.rows`) into topics, once for readers of committed records."""
+    # Spark looks for a stream's sink in the thread's session, which other threads than the one that made it have only
+    # once they have made a frame.
+    results.sparkSession.createDataFrame([], "value binary")
     return results.writeStream.format("ottla").options(**writing)
 
 
