@@ -30,7 +30,8 @@ def fetch(folder: Path) -> tuple[str, str]:
         return "", f"cannot be fetched: {problem}"
     if done.returncode:
         lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        reason = lines[0].partition(": ")[2].partition(" -> [Help")[0] if lines else done.stderr.strip()
+        reason = lines[0].rpartition(": ")[2] if lines else done.stderr.strip()
+        reason = reason.partition(" -> [Help")[0].partition(" was not found")[0]
         return "", f"cannot be fetched: {reason}"
     # Spark has the others; two versions of one do not go together.
     needed = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")

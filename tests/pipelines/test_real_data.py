@@ -56,9 +56,14 @@ def test_rates_of_the_real_log(judged: list[dict[str, Any]], test_data: Path) ->
     lines = requests(test_data / "web_access.log")
     hours = Counter((client, time // HOUR_S) for client, time, *_ in lines)
     peaks: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
-    for place, span_s in enumerate((10, 60)):
-        for (client, span), count in Counter((client, time // span_s) for client, time, *_ in lines).items():
-            entry = peaks[client, span * span_s // HOUR_S]
+    for place, (length_s, slide_s) in enumerate(((10, 5), (60, 20))):
+        ends = Counter(
+            (client, (time // slide_s + later + 1) * slide_s)
+            for client, time, *_ in lines
+            for later in range(length_s // slide_s)
+        )
+        for (client, end), count in ends.items():
+            entry = peaks[client, (end - 1) // HOUR_S]
             entry[place] = max(entry[place], count)
     found = {
         (row["client"], second(row["start"]) // HOUR_S): (row["requests"], row["peak_10_s"], row["peak_minute"])
@@ -66,6 +71,23 @@ def test_rates_of_the_real_log(judged: list[dict[str, Any]], test_data: Path) ->
     }
     assert len(found) == len(judged)
     assert found == {key: (count, *peaks[key]) for key, count in hours.items()}
+
+
+def test_hours_that_slide(spark: "SparkSession", test_data: Path) -> None:
+    from ottla.pipelines.abuse_rate import rates
+    from ottla.pipelines.frame.streaming import requests as parsed
+
+    slide_s = 1200
+    rows = rates(parsed(values(spark, test_data / "web_access.log"), 0), HOUR_S, slide_s).toArrow().to_pylist()
+    found = {(row["client"], second(row["start"])): (row["requests"], row["errors"]) for row in rows}
+    expected: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    for client, time, _, status, _ in requests(test_data / "web_access.log"):
+        for earlier in range(HOUR_S // slide_s):
+            entry = expected[client, (time // slide_s - earlier) * slide_s]
+            entry[0] += 1
+            entry[1] += status >= 400
+    assert len(found) == len(rows)
+    assert found == {key: tuple(counts) for key, counts in expected.items()}
 
 
 def test_the_crawlers_that_are_really_there(judged: list[dict[str, Any]], test_data: Path) -> None:

@@ -2,8 +2,9 @@
 
 Crawlers, scrapers and broken scripts cost more than people do, and look like people in any single request. What gives
 them away is how fast they ask, for how many different pages, and what they say of themselves. This pipeline counts
-requests per client in windows of 10 s, combines those into minutes and hours (three chained aggregations over one
-pass of the stream; distinct pages are sketches that are merged, within about 2 %), and scores each client and hour:
+requests per client in windows of 10 s, one each 5 s, combines those into minutes, one each 20 s, and those into hours
+(three chained aggregations over one pass of the stream; distinct pages are sketches that are merged, within about 2 %),
+and scores each client and hour:
 
 | sign                                                         | score |
 |--------------------------------------------------------------|-------|
@@ -16,7 +17,8 @@ pass of the stream; distinct pages are sketches that are merged, within about 2 
 
 From 0.5 the verdict is "crawler", from 0.3 "suspect", below "normal". All go to the table, those that are not normal
 to a topic too, with the client as key. A verdict falls when its hour is over and late events can no longer change it;
-`window_s` can be smaller than an hour where that is too late (`limits.per_hour` is then that of the window).
+`window_s` can be smaller than an hour where that is too late (`limits.per_hour` is then that of the window), and with
+`slide_s` an hour is judged each so many seconds.
 
 Table and topic are exactly-once, the topic for readers of committed records.
 """
@@ -42,6 +44,7 @@ EXAMPLE = f"""\
 format = "activity"             # activity (JSON of `ottla generate`) or access_log
 table = "abuse/clients"
 window_s = 3600                 # a multiple of 60
+slide_s = 3600                  # an hour is judged each so many seconds: a multiple of 20, window_s unless given
 picture = "abuse.png"           # may be left out
 
 [limits]                        # more requests than these are a sign
@@ -55,6 +58,7 @@ topic = "verdicts"
 
 {STREAM_EXAMPLE.format(name="abuse")}"""
 SHORT_S, MIDDLE_S = 10, 60
+SHORT_SLIDE_S, MIDDLE_SLIDE_S = 5, 20
 CRAWLER, SUSPECT = 0.5, 0.3
 PAGES_REQUESTS_MIN = 20
 AGENT = r"(?i)bot|crawl|spider|slurp|feed|rss|curl|wget|python|java/|libwww|httpclient|scan|monitor"
@@ -76,6 +80,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     table: str
     format: Format = "activity"
     window_s: Positive = 3600
+    slide_s: Positive | None = None
     limits: Limits = Limits()
     verdicts: Topic | None = None
     picture: str | None = None
@@ -83,6 +88,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.window_s % MIDDLE_S:
             raise ValueError(f"window_s is {self.window_s}; it is a multiple of {MIDDLE_S}")
+        if self.slide_s is not None and (self.slide_s % MIDDLE_SLIDE_S or self.window_s % self.slide_s):
+            raise ValueError(
+                f"slide_s is {self.slide_s}; it is a multiple of {MIDDLE_SLIDE_S} that window_s ({self.window_s}) is "
+                "a multiple of"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,32 +107,68 @@ class Judged:
         return f"{self.crawlers:,} crawlers and {self.suspects:,} suspects among {self.clients:,} clients"
 
 
-def rates(requests: "DataFrame", window_s: int) -> "DataFrame":
-    """Per client and window: `requests`, `errors`, `peak_10_s`, `peak_minute`, `pages`, `robots`, `declared`."""
+def rates(requests: "DataFrame", window_s: int, slide_s: int | None = None) -> "DataFrame":
+    """Per client and window: `requests`, `errors`, `peak_10_s`, `peak_minute`, `pages`, `robots`, `declared`.
+
+    Windows slide, so that no burst hides between two of them; a short one belongs to the longer ones in which it ends.
+    Of all windows that a request is in, the one that ends first hands it on: so each request counts once in the next
+    longer windows, whatever they are.
+    """
     from pyspark.sql import functions as f
 
-    agent = f.col("agent") if "agent" in requests.columns else f.lit("")
     counts = ("requests", "errors", "robots", "declared")
-    short = requests.groupBy(f.window("time", f"{SHORT_S} seconds").alias("window"), "client").agg(
-        f.count(f.lit(1)).alias("requests"),
-        f.count(f.when(f.col("status") >= 400, 1)).alias("errors"),
-        f.count(f.when(f.col("page") == "/robots.txt", 1)).alias("robots"),
-        f.count(f.when(agent.rlike(AGENT), 1)).alias("declared"),
-        f.hll_sketch_agg(f.coalesce("page", f.lit(""))).alias("pages"),
+
+    def windows(seconds: int, slide_s: int, of: str) -> "Column":
+        return f.window(of, f"{seconds} seconds", f"{slide_s} seconds").alias("window")
+
+    def newest(slide_s: int) -> "Column":
+        return f.col("over.end") - f.make_dt_interval(secs=f.lit(slide_s))
+
+    def longer(frame: "DataFrame", seconds: int, slide_s: int, *peaks: str, is_last: bool = False) -> "DataFrame":
+        hands_on = f.lit(is_last) | (f.col("window.end") > newest(slide_s))
+        return (
+            frame.withColumn("over", windows(seconds, slide_s, "window"))
+            .groupBy("over", "client")
+            .agg(
+                f.sum("requests").alias("all"),
+                *(f.sum(f.when(hands_on, f.col(name)).otherwise(0)).alias(name) for name in counts),
+                *(f.max(f.when(hands_on, f.col(name))).alias(name) for name in peaks),
+                f.hll_union_agg(f.when(hands_on, f.col("pages"))).alias("pages"),
+            )
+            .withColumnRenamed("over", "window")
+        )
+
+    agent = f.col("agent") if "agent" in requests.columns else f.lit("")
+    signs = {
+        "requests": f.lit(True),
+        "errors": f.col("status") >= 400,
+        "robots": f.col("page") == "/robots.txt",
+        "declared": agent.rlike(AGENT),
+    }
+    hands_on = f.col("time") >= newest(SHORT_SLIDE_S)
+    short = (
+        requests.withColumn("over", windows(SHORT_S, SHORT_SLIDE_S, "time"))
+        .groupBy("over", "client")
+        .agg(
+            f.count(f.lit(1)).alias("peak_10_s"),
+            *(f.count(f.when(hands_on & sign, 1)).alias(name) for name, sign in signs.items()),
+            f.hll_sketch_agg(f.when(hands_on, f.coalesce("page", f.lit("")))).alias("pages"),
+        )
+        .withColumnRenamed("over", "window")
     )
-    middle = short.groupBy(f.window("window", f"{MIDDLE_S} seconds").alias("window"), "client").agg(
-        *(f.sum(name).alias(name) for name in counts),
-        f.max("requests").alias("peak_10_s"),
-        f.hll_union_agg("pages").alias("pages"),
-    )
-    whole = middle.groupBy(f.window("window", f"{window_s} seconds").alias("window"), "client").agg(
-        *(f.sum(name).alias(name) for name in counts),
-        f.max("peak_10_s").alias("peak_10_s"),
-        f.max("requests").alias("peak_minute"),
-        f.hll_sketch_estimate(f.hll_union_agg("pages")).alias("pages"),
-    )
-    return whole.select(
-        "client", f.col("window.start").alias("start"), *counts[:2], "peak_10_s", "peak_minute", "pages", *counts[2:]
+    middle = longer(short, MIDDLE_S, MIDDLE_SLIDE_S, "peak_10_s").withColumnRenamed("all", "peak_minute")
+    whole = longer(middle, window_s, slide_s or window_s, "peak_10_s", "peak_minute", is_last=True)
+    # A minute that ends in a window may have all its requests in the one before.
+    return whole.where("all > 0").select(
+        "client",
+        f.col("window.start").alias("start"),
+        f.col("all").alias("requests"),
+        "errors",
+        "peak_10_s",
+        "peak_minute",
+        f.hll_sketch_estimate("pages").alias("pages"),
+        "robots",
+        "declared",
     )
 
 
@@ -155,7 +201,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     """
     values = streaming.records(spark, config.source, config.stream)
     read = streaming.activity if config.format == "activity" else streaming.requests
-    found = scored(rates(read(values, config.stream.late_s), config.window_s), config.limits)
+    found = scored(rates(read(values, config.stream.late_s), config.window_s, config.slide_s), config.limits)
 
     def tell(batch: Batch) -> None:
         from pyspark.sql import functions as f

@@ -11,8 +11,10 @@ percentile of latencies (exact up to 10,000 requests a window). An alert is rais
 | `no_data`    | a service that was there before has had no requests for `limits.no_data_s`, while others had |
 | `data_again` | and when it is there again                                                                  |
 
-Input is JSON of `ottla generate`, or status snapshots of NGINX Plus, whose counters only grow: what is counted is the
-difference between a window's first and last snapshot of each server zone; a counter that fell has begun anew at 0.
+Input is JSON of `ottla generate`, or what counts by itself, in counters that only grow: status snapshots of NGINX Plus
+(a service is a server zone), or the metrics of Ottla's own brokers, which `ottla scrape` brings into a topic (a service
+is an API, such as Produce, over all brokers; an error is any but those of a client's ordinary life). What is counted is
+the difference between a window's first and last snapshot of each counter; one that fell has begun anew at 0.
 
 Windows and alerts are exactly-once tables; alerts also go to a topic, each once for readers of committed records.
 """
@@ -34,10 +36,10 @@ from ottla.pipelines.frame.topic import Topic
 from ottla.pipelines.tables.results import Results
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 EXAMPLE = f"""\
-format = "activity"             # activity (JSON of `ottla generate`) or nginx_plus (status snapshots)
+format = "activity"             # JSON of `ottla generate`; nginx_plus: status snapshots; ottla: of `ottla scrape`
 table = "ops/windows"
 alerts_table = "ops/alerts"
 window_s = 60
@@ -57,6 +59,11 @@ topic = "alerts"
 SNAPSHOT = (
     "timestamp long, server_zones map<string, struct<requests: long, responses: struct<`5xx`: long>, discarded: long>>"
 )
+# Requests by API and version; errors by API. NONE is counted too, and the others that are no failure: nothing that a
+# client would not do again, or would do otherwise.
+METRIC = r"^kafka_network_requestmetrics_(requests|errors)_total\{([^}]*)\} (\S+)$"
+LABEL_REQUEST, LABEL_ERROR = r'request="([^"]*)"', r'[{,]error="([^"]*)"'
+ORDINARY = ("NONE", "REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "TOPIC_ALREADY_EXISTS", "FETCH_SESSION_ID_NOT_FOUND")
 PERCENTILES = (0.5, 0.99)
 LATENCIES = ("p50_ms", "p99_ms")
 
@@ -77,7 +84,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: Stream
     table: str
     alerts_table: str
-    format: Literal["activity", "nginx_plus"] = "activity"
+    format: Literal["activity", "nginx_plus", "ottla"] = "activity"
     window_s: Positive = 60
     limits: Limits = Limits()
     alerts: Topic | None = None
@@ -130,7 +137,7 @@ def windows(events: "DataFrame", window_s: int) -> "DataFrame":
 
 
 def snapshots(values: "DataFrame", late_s: float) -> "DataFrame":
-    """`time`, `service`, and the counters `requests` and `errors`, of NGINX Plus."""
+    """`time`, `service`, `counter`, and its `requests` and `errors`, of NGINX Plus."""
     from pyspark.sql import functions as f
 
     return (
@@ -140,8 +147,37 @@ def snapshots(values: "DataFrame", late_s: float) -> "DataFrame":
         .select(
             "time",
             f.col("key").alias("service"),
+            f.lit("").alias("counter"),
             f.col("value.requests").alias("requests"),
             f.col("value.responses.5xx").alias("errors"),
+        )
+        .withWatermark("time", f"{late_s} seconds")
+    )
+
+
+def metrics(records: "DataFrame", late_s: float) -> "DataFrame":
+    """The same of Ottla's brokers: records of `ottla scrape`, with `key` and `timestamp`."""
+    from pyspark.sql import functions as f
+
+    def part(expression: str, group: int = 1) -> "Column":
+        return f.regexp_extract("line", expression, group)
+
+    number = part(METRIC, 3).cast("double").cast("long")
+    is_error = f.col("what") == "errors"
+    return (
+        records.select(
+            f.col("timestamp").alias("time"),
+            f.col("key").cast("string").alias("broker"),
+            f.explode(f.split(f.col("value").cast("string"), "\n")).alias("line"),
+        )
+        .select("time", "broker", "line", part(METRIC).alias("what"), part(LABEL_ERROR).alias("error"))
+        .where((f.col("what") != "") & ~f.col("error").isin(*ORDINARY))
+        .select(
+            "time",
+            part(LABEL_REQUEST).alias("service"),
+            f.concat_ws(" ", "broker", part(METRIC, 2)).alias("counter"),
+            f.when(~is_error, number).otherwise(0).alias("requests"),
+            f.when(is_error, number).otherwise(0).alias("errors"),
         )
         .withWatermark("time", f"{late_s} seconds")
     )
@@ -166,9 +202,12 @@ def counted(snapshots: "DataFrame", window_s: int) -> "DataFrame":
     window = f.window("time", f"{window_s} seconds").alias("window")
     nothing = f.lit(None).cast("double")
     return (
-        snapshots.groupBy(window, "service")
+        snapshots.groupBy(window, "service", "counter")
         .agg(*ends)
-        .select("service", f.col("window.start").alias("start"), *grown, *(nothing.alias(name) for name in LATENCIES))
+        .select("window", "service", *grown)
+        .groupBy(f.window("window", f"{window_s} seconds").alias("window"), "service")
+        .agg(*(f.sum(name).alias(name) for name in names))
+        .select("service", f.col("window.start").alias("start"), *names, *(nothing.alias(name) for name in LATENCIES))
     )
 
 
@@ -221,21 +260,23 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     """
     import pyarrow as pa
 
-    values = streaming.records(spark, config.source, config.stream)
+    columns = "key binary, value binary, timestamp timestamp" if config.format == "ottla" else "value binary"
+    records = streaming.records(spark, config.source, config.stream, columns)
+    late_s = config.stream.late_s
     if config.format == "activity":
-        found = windows(streaming.activity(values, config.stream.late_s), config.window_s)
+        found = windows(streaming.activity(records, late_s), config.window_s)
     else:
-        found = counted(snapshots(values, config.stream.late_s), config.window_s)
+        found = counted((metrics if config.format == "ottla" else snapshots)(records, late_s), config.window_s)
     table = Path(config.table)
     checkpoint = Path(config.stream.checkpoint).resolve()
     raised = Results(Path(config.alerts_table), checkpoint)
-    columns = ["service", "start", "requests"]
+    needed = ["service", "start", "requests"]
     utc = pa.timestamp("us", tz="UTC")
     schema = pa.schema([("service", pa.string()), ("start", utc), ("kind", pa.string()), ("value", pa.float64())])
 
     def watch(batch: Batch) -> None:
         earlier = Results(table, checkpoint).read(before=batch.number)
-        before = [] if earlier is None else earlier.select(columns).to_pylist()
+        before = [] if earlier is None else earlier.select(needed).to_pylist()
         new = alerts(batch.rows.to_pylist(), before, config.limits, config.window_s)
         if not new:
             return

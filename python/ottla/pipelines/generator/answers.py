@@ -87,8 +87,9 @@ class Answers:
         return {address(self.settings, client) for client in range(self.settings.bots)}
 
     def rates(self, over_by_ms: int) -> dict[tuple[str, int], tuple[int, int, int, int]]:
-        """Hours that were over at `over_by_ms`: (client, start in ms) to requests in the hour, most requests in one of
-        its minutes, most in one of its ten-second spans, and distinct pages (an item's page is counted by item).
+        """Hours that were over at `over_by_ms`: (client, start in ms) to requests in the hour, most requests in a
+        minute (one begins each 20 s) that ends in it, most in ten seconds (each 5 s), and distinct pages (an item's
+        page is counted by item).
         """
         rows = self.first()
         clients, times = self.column("client")[rows], self.column("time_ms")[rows]
@@ -96,11 +97,17 @@ class Answers:
         # Impressions are all seen on one page; of the other kinds, each item, or else the kind, is a page.
         pages = np.where((items >= 0) & (kinds != IMPRESSION), items, -1 - np.where(kinds == CLICK, PAGE_VIEW, kinds))
         found: dict[tuple[int, int], list[int]] = {}
-        for span_ms, place in ((HOUR_MS, 0), (60_000, 1), (10_000, 2)):
-            spans, counts = np.unique(np.stack([clients, times // span_ms], 1), axis=0, return_counts=True)
-            for (client, span), count in zip(spans.tolist(), counts.tolist(), strict=True):
-                entry = found.setdefault((client, span * span_ms // HOUR_MS), [0, 0, 0, 0])
-                entry[place] = max(entry[place], count)
+        for length_ms, slide_ms, place in ((HOUR_MS, HOUR_MS, 0), (60_000, 20_000, 1), (10_000, 5_000, 2)):
+            # By the last slide of each window: a request is in the window that ends with its own, and in later ones.
+            last = [times // slide_ms + later for later in range(length_ms // slide_ms)]
+            pairs = np.stack([np.tile(clients, len(last)), np.concatenate(last)], 1)
+            windows, counts = np.unique(pairs, axis=0, return_counts=True)
+            for (client, number), count in zip(windows.tolist(), counts.tolist(), strict=True):
+                key = (client, number * slide_ms // HOUR_MS)
+                # Longest first: an hour without requests is none, though a minute that began before may end in it.
+                if length_ms == HOUR_MS or key in found:
+                    entry = found.setdefault(key, [0, 0, 0, 0])
+                    entry[place] = max(entry[place], count)
         distinct = np.unique(np.stack([clients, times // HOUR_MS, pages], 1), axis=0)[:, :2]
         for client, number in distinct.tolist():
             found[client, number][3] += 1

@@ -1,0 +1,53 @@
+"""`ottla scrape`: what brokers say of themselves becomes records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli._client import client_options, with_cluster
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@click.option(
+    "-e", "--every", type=click.FloatRange(0.1), default=10.0, show_default=True, metavar="SECONDS", help="How often."
+)
+@click.option("-n", "--times", type=click.IntRange(1), metavar="N", help="End after so many times; never unless given.")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of a topic that is new."
+)
+@client_options
+def command(
+    topic: str, urls: tuple[str, ...], every: float, times: int | None, partitions: int, bootstrap: str, timeout_ms: int
+) -> None:
+    """Produce what the metrics of brokers at URLs say to TOPIC: a record for each answer, its address as the key.
+
+    \b
+    ottla scrape server-metrics http://127.0.0.1:9404/metrics --every 10
+    """
+
+    async def work(cluster: Cluster) -> int:
+        from contextlib import suppress
+
+        from ottla.client import Admin
+        from ottla.client.scraping import feed
+        from ottla.errors import TopicAlreadyExists
+
+        with suppress(TopicAlreadyExists):
+            await Admin(cluster).create_topic(topic, partitions)
+        return await feed(cluster, topic, urls, every_s=every, times=times, failed=say)
+
+    def say(url: str, problem: OSError) -> None:
+        click.echo(f"{url} does not answer: {problem}", err=True)
+
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise click.BadParameter(f"{url!r} is no address of http:// or https://", param_hint="URL")
+    count = with_cluster(f"cannot produce to {topic!r}", bootstrap, timeout_ms, work)
+    click.echo(f"produced {count} record{'' if count == 1 else 's'} to {topic}", err=True)
