@@ -26,7 +26,7 @@ from tests.pipelines.killing import Drivers
 
 pytestmark = pytest.mark.spark
 SETTINGS = Settings(events=100_000, seed=11)
-BATCH = 9_000
+BATCH = 10_000
 BATCHES_MIN = 10
 
 WAREHOUSE = """
@@ -93,7 +93,6 @@ def test_loads_killed(tmp_path: Path) -> None:
     run(tmp_path, TABLES, SETTINGS, BATCH, kills=[3, 7])
 
 
-@pytest.mark.soak
 def test_streams_killed(tmp_path: Path) -> None:
     run(tmp_path, STREAMS, SETTINGS, BATCH, kills=[4])
 
