@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,6 +82,10 @@ class Apache(Server):
         for name, value in {**ONE_BROKER, **settings}.items():
             command += ["--set", f"{name}={value}"]
         super().__init__(f"kafka-{version}", command, folder / "log.txt", environment=JVM)
+
+    def stop(self) -> int:
+        """With thousands of partitions that takes longer than anybody else may."""
+        return self.signal_and_wait(signal.SIGTERM, timeout_s=300)
 
 
 class Kafka:
