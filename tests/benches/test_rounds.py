@@ -151,6 +151,9 @@ def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
     parts = [Part(Scenario("s", "", "", lambda run: {}, expected_s=90), [US, A])] * 4
     found = {left_s: rounds_that_fit([], parts, 3, left_s) for left_s in (400, 360, 350, 130, -1)}
     assert found == {400: 3, 360: 3, 350: 2, 130: 1, -1: 1}
+    aimed = Part(Scenario("fetch", "", "", lambda run: {}, expected_s=90), [US, A])
+    assert rounds_that_fit([], [aimed, *parts], 3, 90) == 3
+    assert rounds_that_fit([], [aimed, *parts], 3, 89) == 2
     # Twice as fast as expected, half as fast.
     assert rounds_that_fit([(parts[0], 45)] * 2, parts[2:], 3, 91) == 3
     assert rounds_that_fit([(parts[0], 180)] * 2, parts[2:], 3, 240) == 2
