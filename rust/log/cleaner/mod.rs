@@ -30,6 +30,8 @@ pub mod throttle;
 pub mod transactions;
 
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod tests;
 
 pub use candidates::Cleanable;

@@ -58,7 +58,7 @@ struct Entry {
 
 /// Keys with small numbers, so that they come again.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Append {
         keys: Vec<u8>,
         tombstones: bool,
@@ -94,6 +94,12 @@ enum Step {
     PowerCut {
         seed: u64,
     },
+    /// The disk takes so many more changes; in the middle of whatever comes next, the power goes.
+    PowerLoss {
+        changes: u64,
+        seed: u64,
+    },
+    Flush,
     /// Cleaning meets a failing disk after so many operations.
     Break {
         skip: u64,
@@ -119,13 +125,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|part| Step::DeleteBefore { part: part / 2 }),
         1 => any::<bool>().prop_map(|clean| Step::Reopen { clean }),
         1 => any::<u64>().prop_map(|seed| Step::PowerCut { seed }),
+        1 => Just(Step::Flush),
         1 => (0..60u64, any::<bool>(), any::<u64>())
             .prop_map(|(skip, tear, power_cut)| Step::Break { skip, tear, power_cut }),
     ]
 }
 
-struct Model {
-    storage: FaultyStorage,
+pub(super) struct Model {
+    pub storage: FaultyStorage,
     log: Arc<Log>,
     /// Everything that was ever appended and is not lost.
     entries: Vec<Entry>,
@@ -144,6 +151,12 @@ struct Model {
     sequences: BTreeMap<i64, i32>,
     clock_ms: i64,
     epoch: i32,
+    /// The power is about to go; with this seed then.
+    dying: Option<u64>,
+    /// Where the cleaner's checkpoint stood when the log was opened.
+    checkpointed: Option<i64>,
+    /// What is at or behind it was to be cut off.
+    cut_from: i64,
 }
 
 fn open(storage: &FaultyStorage, hints: Hints) -> Result<Arc<Log>> {
@@ -152,7 +165,7 @@ fn open(storage: &FaultyStorage, hints: Hints) -> Result<Arc<Log>> {
 }
 
 impl Model {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let storage = FaultyStorage::new();
         for path in [ROOT, FOLDER] {
             storage.create_directory(Path::new(path)).unwrap();
@@ -180,10 +193,31 @@ impl Model {
             sequences: BTreeMap::new(),
             clock_ms: 1_000_000,
             epoch: 0,
+            dying: None,
+            checkpointed: None,
+            cut_from: i64::MAX,
         }
     }
 
+    /// An error if the power went in what was just done, even if that did not notice.
+    fn alive(&self) -> Result<()> {
+        if self.storage.is_dead() {
+            return Err(LogError::CleaningStopped("the power went"));
+        }
+        Ok(())
+    }
+
     fn append(&mut self, keys: &[u8], tombstones: bool, producer: Option<i64>, codec: Codec) {
+        self.try_append(keys, tombstones, producer, codec).unwrap();
+    }
+
+    fn try_append(
+        &mut self,
+        keys: &[u8],
+        tombstones: bool,
+        producer: Option<i64>,
+        codec: Codec,
+    ) -> Result<()> {
         let mut options = BatchOptions {
             codec,
             ..BatchOptions::default()
@@ -222,11 +256,15 @@ impl Model {
         }
         let mut batch = builder.finish().unwrap();
         self.log
-            .append(&mut batch, self.epoch, Origin::Client, self.clock_ms)
-            .unwrap();
+            .append(&mut batch, self.epoch, Origin::Client, self.clock_ms)?;
+        Ok(())
     }
 
     fn end(&mut self, producer: i64, outcome: Outcome) {
+        self.try_end(producer, outcome).unwrap();
+    }
+
+    fn try_end(&mut self, producer: i64, outcome: Outcome) -> Result<()> {
         let marker = Marker {
             outcome,
             coordinator_epoch: 0,
@@ -234,10 +272,11 @@ impl Model {
         self.clock_ms += 1;
         let mut batch = marker.batch(producer, 0, self.clock_ms).unwrap();
         let offset = self.log.end_offset();
-        self.log
-            .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)
-            .unwrap();
+        // One that is not there afterwards is forgotten.
         self.markers.insert(offset, (producer, outcome));
+        self.log
+            .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)?;
+        Ok(())
     }
 
     /// What readers of committed records should see: the records before the last stable offset that no transaction took back.
@@ -302,43 +341,77 @@ impl Model {
         Ok(Some(report))
     }
 
-    fn run(&mut self, step: &Step) {
+    pub fn run(&mut self, step: &Step) {
+        let done = self.take(step).and_then(|()| self.alive());
+        if let Some(seed) = self.dying.filter(|_| self.storage.is_dead()) {
+            self.dying = None;
+            // What the log says of itself holds.
+            self.durable = self
+                .durable
+                .max(self.log.flushed_offset().min(self.cut_from));
+            self.storage.repair();
+            let mut choice = choices(seed);
+            self.storage.power_cut(&mut choice);
+            // The directory's checkpoints may be older than what they are about.
+            let cleaned = [self.checkpointed, self.log.cleaned_offset()][choice(2)];
+            let recovery_point = [0, i64::MAX][choice(2)];
+            self.open_again(false, recovery_point, cleaned).unwrap();
+        } else {
+            done.unwrap();
+        }
+        self.cut_from = i64::MAX;
+        self.check();
+        self.check_producers();
+    }
+
+    fn take(&mut self, step: &Step) -> Result<()> {
         match step {
+            Step::PowerLoss { changes, seed } => {
+                self.storage.lose_power_after(*changes);
+                self.dying = Some(*seed);
+            }
+            Step::Flush => {
+                self.log.flush()?;
+                self.durable = self.log.end_offset();
+            }
             Step::Append {
                 keys,
                 tombstones,
                 producer,
                 codec,
-            } => self.append(keys, *tombstones, *producer, *codec),
+            } => self.try_append(keys, *tombstones, *producer, *codec)?,
             Step::Transaction { keys, producer } => {
-                self.append(keys, false, Some(*producer), Codec::None);
+                self.try_append(keys, false, Some(*producer), Codec::None)?;
             }
-            Step::End { producer, outcome } => self.end(*producer, *outcome),
-            Step::Roll => self.log.roll().unwrap(),
+            Step::End { producer, outcome } => self.try_end(*producer, *outcome)?,
+            Step::Roll => self.log.roll()?,
             Step::Clean { keys_max, forgets } => {
                 self.log.update_config(LogConfig {
                     delete_retention_ms: if *forgets { 0 } else { i64::MAX },
                     ..config()
                 });
-                self.clean(*keys_max).unwrap();
+                self.clean(*keys_max)?;
             }
-            Step::Truncate { part, deep } => self.truncate(*part, *deep),
+            Step::Truncate { part, deep } => self.truncate(*part, *deep)?,
             Step::DeleteBefore { part } => {
                 let (start, end) = (self.log.start_offset(), self.log.end_offset());
                 let offset = start + (end - start) * i64::from(*part) / 255;
                 self.log.set_high_watermark(end);
-                self.log.set_start_offset(offset).unwrap();
-                self.log.delete_old_segments(self.clock_ms).unwrap();
+                self.log.set_start_offset(offset)?;
+                self.log.delete_old_segments(self.clock_ms)?;
                 self.durable = self.durable.max(offset);
             }
             Step::Reopen { clean } => {
                 if *clean {
-                    self.log.close(true).unwrap();
+                    self.log.close(true)?;
+                    self.alive()?;
                     self.durable = self.log.end_offset();
                 }
-                self.reopen(*clean);
+                self.try_reopen(*clean)?;
             }
             Step::PowerCut { seed } => {
+                self.storage.repair();
+                self.dying = None;
                 self.storage.power_cut(&mut choices(*seed));
                 self.reopen(false);
             }
@@ -347,7 +420,8 @@ impl Model {
                 tear,
                 power_cut,
             } => {
-                self.log.flush().unwrap();
+                self.log.flush()?;
+                self.alive()?;
                 self.durable = self.log.end_offset();
                 let fault = if *tear {
                     Fault::Tear
@@ -355,25 +429,28 @@ impl Model {
                     Fault::Fail(std::io::ErrorKind::Other)
                 };
                 self.storage.break_at(None, *skip, fault, true);
-                if let Err(error) = self.clean(1000) {
+                if let Err(error) = self.clean(1000)
+                    && !self.storage.is_dead()
+                {
                     let expected = matches!(
                         error,
                         LogError::Io { .. } | LogError::Offline { .. } | LogError::Corrupt { .. }
                     );
                     assert!(expected, "{error}");
                 }
+                self.alive()?;
                 self.storage.repair();
+                self.dying = None;
                 if power_cut % 2 == 0 {
                     self.storage.power_cut(&mut choices(*power_cut));
                 }
                 self.reopen(false);
             }
         }
-        self.check();
-        self.check_producers();
+        Ok(())
     }
 
-    fn truncate(&mut self, part: u8, deep: bool) {
+    fn truncate(&mut self, part: u8, deep: bool) -> Result<()> {
         let (start, end) = (self.log.start_offset(), self.log.end_offset());
         let from = if deep {
             start
@@ -381,15 +458,25 @@ impl Model {
             self.committed.max(start)
         };
         if from > end {
-            return;
+            return Ok(());
         }
-        self.truncate_to(from + (end - from) * i64::from(part) / 255);
+        self.try_truncate_to(from + (end - from) * i64::from(part) / 255)
     }
 
     fn truncate_to(&mut self, offset: i64) {
+        self.try_truncate_to(offset).unwrap();
+    }
+
+    fn try_truncate_to(&mut self, offset: i64) -> Result<()> {
         let (start, end) = (self.log.start_offset(), self.log.end_offset());
         let (_, batches) = read_all(&self.log, end);
-        self.log.truncate_to(offset).unwrap();
+        let mut before = batches.iter().filter(|batch| batch.last_offset() < offset);
+        self.cut_from = before
+            .next_back()
+            .map_or(start, |batch| batch.last_offset() + 1);
+        self.durable = self.durable.min(self.cut_from);
+        self.log.truncate_to(offset)?;
+        self.alive()?;
         let end = self.log.end_offset();
         // By whole batches. What is in no batch was cleaned away.
         let kept = batches.iter().filter(|batch| batch.last_offset() < offset);
@@ -401,11 +488,19 @@ impl Model {
         self.durable = self.durable.min(end);
         assert!(self.log.cleaned_offset().unwrap_or(0) <= end);
         self.attempted = self.attempted.min(end);
+        self.lose_committed(end);
+        self.note_sequences();
+        Ok(())
+    }
+
+    /// The log ends earlier than what a cleaning counted on.
+    fn lose_committed(&mut self, end: i64) {
         if end < self.committed {
             // What made older records needless is gone, and so are they. Of transactions that are open again their batches are left.
             let there = offsets(&self.log);
             self.entries.retain(|entry| there.contains(&entry.offset));
-            let batches = batches.iter().filter(|batch| batch.last_offset() < end);
+            let (_, batches) = read_all(&self.log, end);
+            let batches = batches.iter();
             let transactional =
                 batches.filter(|batch| batch.is_transactional() && !batch.is_control());
             self.transactional = transactional
@@ -417,7 +512,6 @@ impl Model {
             self.committed = end;
             self.lost_committed = true;
         }
-        self.note_sequences();
     }
 
     /// Where the next batch of each producer goes on.
@@ -433,14 +527,31 @@ impl Model {
     }
 
     fn reopen(&mut self, clean: bool) {
+        self.try_reopen(clean).unwrap();
+    }
+
+    fn try_reopen(&mut self, clean: bool) -> Result<()> {
+        self.open_again(clean, i64::MAX, self.log.cleaned_offset())
+    }
+
+    /// With a checkpoint that says of no more than `recovery_point` that it is on disk.
+    fn open_again(
+        &mut self,
+        clean: bool,
+        recovery_point: i64,
+        cleaned_offset: Option<i64>,
+    ) -> Result<()> {
+        let flushed_offset = self.log.flushed_offset().min(self.durable);
         let hints = Hints {
             clean,
             start_offset: self.log.start_offset(),
-            recovery_point: self.log.flushed_offset().min(self.durable),
-            cleaned_offset: self.log.cleaned_offset(),
+            recovery_point: flushed_offset.min(recovery_point),
+            cleaned_offset,
             ..Hints::default()
         };
-        self.log = open(&self.storage, hints).unwrap();
+        self.log = open(&self.storage, hints)?;
+        self.alive()?;
+        self.checkpointed = cleaned_offset;
         let end = self.log.end_offset();
         assert!(end >= self.durable, "{end} of {} are left", self.durable);
         // What was not flushed may be lost; and since a compacted log has gaps, not only from its end.
@@ -457,10 +568,15 @@ impl Model {
         self.markers.retain(|offset, _| is_there(*offset));
         self.transactional.retain(|offset, _| is_there(*offset));
         self.log.set_high_watermark(end);
+        if self.cut_from < i64::MAX {
+            self.attempted = self.attempted.min(end);
+            self.lose_committed(end);
+        }
+        self.committed = self.committed.min(end);
         self.durable = end;
         self.note_sequences();
         self.epoch += 1;
-        self.log.begin_epoch(self.epoch).unwrap();
+        self.log.begin_epoch(self.epoch)
     }
 
     fn check(&self) {
@@ -621,6 +737,8 @@ fn run(steps: &[Step]) {
     for step in steps {
         model.run(step);
     }
+    // A loss that did not come any more.
+    model.storage.repair();
     model.log.close(true).unwrap();
     assert_eq!(model.damage(), Vec::<String>::new());
 }
