@@ -164,11 +164,25 @@ impl Log {
 
     /// Marks the files of segments that left the list, and removes them later.
     pub(super) fn remove_later(&self, segments: &[Arc<Segment>]) -> Result<()> {
-        if segments.is_empty() {
-            return Ok(());
-        }
         for segment in segments {
             segment.set_suffix(Suffix::Deleted)?;
+        }
+        self.reap(segments)
+    }
+
+    /// The same from the end on, each durable before the next goes: a crash leaves no segment behind one that is gone. A compacted log may have
+    /// gaps, so that nobody would miss what was between.
+    pub(super) fn remove_from_end(&self, segments: &[Arc<Segment>]) -> Result<()> {
+        for segment in segments.iter().rev() {
+            segment.set_suffix(Suffix::Deleted)?;
+            self.folder.sync()?;
+        }
+        self.reap(segments)
+    }
+
+    fn reap(&self, segments: &[Arc<Segment>]) -> Result<()> {
+        if segments.is_empty() {
+            return Ok(());
         }
         if !self.home.background {
             return segments

@@ -51,9 +51,7 @@ impl Log {
         self.note_truncated(offset);
         self.note_cleaned_truncated(active.base_offset);
         self.segments.store(Arc::new(segments[..kept].to_vec()));
-        self.remove_later(&segments[kept..])?;
-        // A power cut must not bring back a later segment behind the cut.
-        self.folder.sync()?;
+        self.remove_from_end(&segments[kept..])?;
         active.truncate_to(offset)?;
         let end_offset = active.next_offset()?.max(self.start_offset().min(offset));
         self.start_offset.fetch_min(end_offset, Ordering::AcqRel);
@@ -87,7 +85,7 @@ impl Log {
         self.note_truncated(offset);
         self.note_cleaned_truncated(offset);
         // Renamed first: the new segment may need the name of an old one.
-        self.remove_later(&segments)?;
+        self.remove_from_end(&segments)?;
         let active = Segment::create(&self.folder, offset, now_ms(), &self.home.cache)?;
         self.segments.store(Arc::new(vec![Arc::clone(&active)]));
         self.note_created();
