@@ -78,7 +78,12 @@ impl Log {
         };
         log.future
             .store(is_future, std::sync::atomic::Ordering::Release);
-        log.restore_cleaned_offset(hints.cleaned_offset);
+        // Ahead of the end after a crash within a truncation: what comes there will be dirty.
+        let (start, end) = (log.start_offset(), log.end_offset());
+        let cleaned = hints.cleaned_offset;
+        log.restore_cleaned_offset(
+            cleaned.map(|cleaned| if cleaned > end { start } else { cleaned }),
+        );
         Ok(log)
     }
 }

@@ -1,7 +1,8 @@
 //! The power goes at every change of the disk in the life of a compacted log: in every write, fsync, rename and removal of appends, cleanings,
 //! truncations, deletions and openings. Afterwards the log is its model (see [`tests`](super::tests)).
 
-use super::tests::{Model, Step};
+use super::tests::{Model, Step, step};
+use crate::log::faults::seeds;
 use crate::records::{Codec, Outcome};
 
 fn append(keys: &[u8], producer: Option<i64>) -> Step {
@@ -71,6 +72,16 @@ fn script() -> Vec<Step> {
     steps
 }
 
+fn run(steps: &[Step], at: usize, changes: u64, seed: u64) {
+    let mut model = Model::new();
+    for (number, step) in steps.iter().enumerate() {
+        if number == at {
+            model.run(&Step::PowerLoss { changes, seed });
+        }
+        model.run(step);
+    }
+}
+
 #[test]
 fn at_every_change_of_a_compacted_log() {
     let script = script();
@@ -81,14 +92,21 @@ fn at_every_change_of_a_compacted_log() {
     }
     let changes_total = model.storage.changes() - before;
     assert!(changes_total > 150, "only {changes_total} changes");
-    for seed in 1..3u64 {
+    seeds::each(1, |seed| {
         for changes in 0..changes_total {
             let seed = seed.wrapping_mul(1_000_003).wrapping_add(changes);
-            let mut model = Model::new();
-            model.run(&Step::PowerLoss { changes, seed });
-            for step in &script {
-                model.run(step);
-            }
+            run(&script, 0, changes, seed);
         }
-    }
+    });
+}
+
+#[test]
+fn somewhere_in_random_histories() {
+    let history = (
+        proptest::collection::vec(step(), 1..60),
+        proptest::prelude::any::<(u8, u8, u64)>(),
+    );
+    seeds::property(20, history, |(steps, (at, changes, seed))| {
+        run(&steps, usize::from(at) % steps.len(), changes.into(), seed);
+    });
 }

@@ -108,7 +108,7 @@ pub(super) enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let codec = prop_oneof![3 => Just(Codec::None), 1 => Just(Codec::Lz4), 1 => Just(Codec::Zstd)];
     let keys = || prop::collection::vec(0..12u8, 1..6);
     let outcome = prop_oneof![Just(Outcome::Abort), Just(Outcome::Commit)];
@@ -125,6 +125,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|part| Step::DeleteBefore { part: part / 2 }),
         1 => any::<bool>().prop_map(|clean| Step::Reopen { clean }),
         1 => any::<u64>().prop_map(|seed| Step::PowerCut { seed }),
+        2 => (0..40u64, any::<u64>()).prop_map(|(changes, seed)| Step::PowerLoss { changes, seed }),
         1 => Just(Step::Flush),
         1 => (0..60u64, any::<bool>(), any::<u64>())
             .prop_map(|(skip, tear, power_cut)| Step::Break { skip, tear, power_cut }),
@@ -487,6 +488,8 @@ impl Model {
         self.transactional.retain(|offset, _| *offset < end);
         self.durable = self.durable.min(end);
         assert!(self.log.cleaned_offset().unwrap_or(0) <= end);
+        // Written by the directory before the truncation counts as done.
+        self.checkpointed = self.log.cleaned_offset();
         self.attempted = self.attempted.min(end);
         self.lose_committed(end);
         self.note_sequences();
