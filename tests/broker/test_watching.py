@@ -301,7 +301,8 @@ import os, signal, sys
 from ottla.broker.serve import serve
 from ottla.config import BrokerConfig
 def ready(broker):
-    print(sorted({"anyio", "prometheus_client", "starlette", "hypercorn"} & sys.modules.keys()), broker.server.hub.measured())
+    watching = {"anyio", "prometheus_client", "starlette", "hypercorn"}
+    print(sorted(watching & sys.modules.keys()), broker.server.hub.measured())
     os.kill(os.getpid(), signal.SIGTERM)
 serve(BrokerConfig({"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}), ready)
 """
