@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ottla_core::records::{BatchBuilder, BatchOptions, Batches, Limits, Records, Scratch};
 use ottla_core::wire::fetch::{PartitionToFetch, RequestToSend, decode_response, encode_request};
@@ -94,8 +94,12 @@ fn frame(options: &Options, index: u64) -> Vec<u8> {
     let mut value = vec![b'x'; options.record_bytes.max(8)];
     value[..8].copy_from_slice(&index.to_be_bytes());
     let mut builder = BatchBuilder::new(BatchOptions::default());
+    // Of now: a broker may delete older records by their age before they are counted.
+    let now_ms = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |since| since.as_millis() as i64);
     builder
-        .append(1_700_000_000_000, None, Some(&value), &[])
+        .append(now_ms, None, Some(&value), &[])
         .expect("a small record");
     let batch = builder.finish().expect("a batch");
     let records = [PartitionRecords {
