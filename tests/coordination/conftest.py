@@ -15,6 +15,7 @@ from pytest_trio import trio_fixture
 from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
 from ottla.coordination.tree import Tree
 from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.coordination.proxy import LossyProxy
 from tests.peers.apache import Apache
 
 
@@ -112,3 +113,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "trees" in metafunc.fixturenames and metafunc.module.__name__.endswith("test_contract"):
         real = [pytest.param(name, marks=pytest.mark.zookeeper) for name in ("zookeeper", "old_zookeeper")]
         metafunc.parametrize("trees", ["embedded", *real], indirect=True)
+
+
+@pytest.fixture
+def proxy(zookeeper: str) -> Iterator[LossyProxy]:
+    """A way to the ZooKeeper server on which what comes and goes can be lost."""
+    host, _, port = zookeeper.partition("/")[0].partition(":")
+    with LossyProxy((host, int(port))) as relay:
+        yield relay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import trio
@@ -61,13 +61,6 @@ def test_pieces_fit_a_request() -> None:
     assert [path for piece in pieces for path in piece] == long
     assert max(len(MultiRead(piece).serialize()) for piece in pieces) < 2**20
     assert list(in_pieces([])) == []
-
-
-@pytest.fixture
-def proxy(zookeeper: str) -> Iterator[LossyProxy]:
-    host, _, port = zookeeper.partition("/")[0].partition(":")
-    with LossyProxy((host, int(port))) as relay:
-        yield relay
 
 
 @trio_fixture

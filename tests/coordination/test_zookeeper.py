@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import trio
@@ -24,13 +24,6 @@ from ottla.coordination.zookeeper import WINDOW, ZooKeeperTree
 from tests.coordination.proxy import LossyProxy
 
 pytestmark = [pytest.mark.trio, pytest.mark.zookeeper]
-
-
-@pytest.fixture
-def proxy(zookeeper: str) -> Iterator[LossyProxy]:
-    host, _, port = zookeeper.partition("/")[0].partition(":")
-    with LossyProxy((host, int(port))) as relay:
-        yield relay
 
 
 @trio_fixture

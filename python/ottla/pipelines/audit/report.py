@@ -13,6 +13,7 @@ from pyarrow import dataset, parquet
 
 from ottla.pipelines.audit.counts import Key, shown
 from ottla.pipelines.frame.config import PipelineError
+from ottla.pipelines.tables.durable import sync
 
 COUNTS = (
     "produced", "broker", "broker_missing", "broker_double", "broker_foreign", "broker_swapped",
@@ -127,9 +128,9 @@ class Report:
         new = self.location / f"_{os.getpid()}.new"
         table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({WINDOW: str(self._window_ms)}))
         parquet.write_table(table, new)
-        _sync(new)
+        sync(new)
         new.rename(self.location / f"span-{start_ms:014}-{end_ms:014}.parquet")
-        _sync(self.location)
+        sync(self.location)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows in the order of time."""
@@ -179,11 +180,3 @@ def draw(report: Report, path: Path) -> None:
         axes.set_yscale("symlog", linthresh=10)
         axes.yaxis.set_major_formatter(lambda value, _: grouped_number(abs(value)))
         axes.legend(frameon=False, ncols=2)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

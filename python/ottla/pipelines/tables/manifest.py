@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from ottla.client import TopicPartition
+from ottla.pipelines.tables.durable import sync
 from ottla.pipelines.tables.table import Conflict, DataFile, Position, uncommitted
 
 MANIFESTS = "_offsets"
@@ -88,7 +89,8 @@ class Manifest:
             offsets.setdefault(topic, {})[number] = offset
         text = base64.b64encode(schema.serialize().to_pybytes()).decode()
         batch = Batch(position.epoch, offsets, list(files), text)
-        _sync({(self.location / file.path).parent for file in files})
+        for folder in {(self.location / file.path).parent for file in files}:
+            sync(folder)
         new, name = self._folder / f"{os.getpid()}.new", self._folder / f"{position.epoch:08}.json"
         with new.open("wb") as file:
             file.write(msgspec.json.encode(batch))
@@ -102,7 +104,7 @@ class Manifest:
             raise Conflict(f"{name} exists: somebody else loads {self.location}; let only one do it") from None
         finally:
             new.unlink()
-        _sync([self._folder])
+        sync(self._folder)
         self._show(batch.files)
 
     def _show(self, files: Iterable[DataFile]) -> None:
@@ -113,7 +115,8 @@ class Manifest:
             if staged.exists():
                 staged.rename(self._final(file))
                 folders.add(staged.parent)
-        _sync(folders)
+        for folder in folders:
+            sync(folder)
 
     def _final(self, file: DataFile) -> Path:
         staged = self.location / file.path
@@ -128,13 +131,3 @@ class Manifest:
 
     def _read(self, path: Path) -> Batch:
         return msgspec.json.decode(path.read_bytes(), type=Batch)
-
-
-def _sync(folders: Iterable[Path]) -> None:
-    """New names in these folders survive a loss of power."""
-    for each in folders:
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

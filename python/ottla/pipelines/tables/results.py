@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import dataset, parquet
 
 from ottla.pipelines.frame.config import PipelineError
+from ottla.pipelines.tables.durable import sync
 
 WRITER = "_query.json"
 
@@ -47,10 +48,10 @@ class Results:
         self._check()
         new = self.location / f"_{os.getpid()}.new"
         parquet.write_table(rows, new)
-        _sync(new)
+        sync(new)
         if not self._path(batch).exists():
             os.link(new, self._path(batch))
-            _sync(self.location)
+            sync(self.location)
         new.unlink()
 
     def read(self, before: int | None = None) -> pa.Table | None:
@@ -77,15 +78,7 @@ class Results:
         else:
             new = self.location / f"_{os.getpid()}.new"
             new.write_text(json.dumps({"id": query}))
-            _sync(new)
+            sync(new)
             new.replace(mark)
-            _sync(self.location)
+            sync(self.location)
         self._is_checked = True
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
