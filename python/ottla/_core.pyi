@@ -697,15 +697,16 @@ class Hub:
     # From now on requests are measured.
     def measure(self) -> None: ...
     # API key (-1: Fetch of consumers, -2: of followers), requests by version; then how often and the quantiles 0.5,
-    # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds, of sizes in bytes and of throttle times in milliseconds;
-    # then how often which error code stood in an answer, 0 too.
+    # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds (total, request queue, local, remote, response queue,
+    # response send), of sizes in bytes and of throttle times in milliseconds; then how often which error code stood in
+    # an answer, 0 too.
     def measured(
         self,
     ) -> list[
         tuple[
             int,
             list[tuple[int, int]],
-            tuple[int, list[float]],
+            list[tuple[int, list[float]]],
             tuple[int, list[float]],
             tuple[int, list[float]],
             list[tuple[int, int]],

@@ -13,6 +13,7 @@ use super::limits::{Limits, SMALL_FRAME_BYTES, TURN_BYTES_MAX};
 use super::listeners::Origin;
 use super::reply::{Output, Sent};
 use super::slots::{Slots, Value};
+use super::times::Times;
 use crate::wire::piece::{FileSlice, Piece};
 
 /// An answer that waits in a slot for those before it.
@@ -69,6 +70,8 @@ pub struct Connection {
     pub slot_bytes: usize,
     /// Bytes sent in the turn of this number.
     pub sent_in_turn: (u64, usize),
+    /// Of requests whose answers are not sent.
+    pub times: Times,
 }
 
 /// What one visit read.
@@ -105,6 +108,7 @@ impl Connection {
             charged: 0,
             slot_bytes: 0,
             sent_in_turn: (0, 0),
+            times: Times::default(),
         }
     }
 
@@ -201,6 +205,7 @@ impl Connection {
     /// Moves answers whose turn has come from the slots to the output.
     pub fn settle(&mut self) {
         while !matches!(self.state, State::Ending(_)) {
+            let sequence = self.slots.first();
             match self.slots.leave() {
                 None => return,
                 Some(Value::Skip) => {}
@@ -213,6 +218,7 @@ impl Connection {
                 }
                 Some(Value::Close(reason)) => self.state = State::Ending(reason),
             }
+            self.times.left(sequence, self.output.extent().1);
         }
     }
 

@@ -29,6 +29,8 @@ pub const SMALL_FRAME_BYTES: usize = 64 << 10;
 pub const POOL_KEPT_BYTES_MAX: usize = 16 << 20;
 /// How long a listener rests when the process has no descriptor left; without it a level-triggered listener would spin.
 pub const ACCEPT_REST_MS: u64 = 100;
+/// What a reception up to this size takes is counted as the handler's time: it is not worth a reading of the clock.
+pub const LIGHT_READ_BYTES: usize = 16 << 10;
 
 /// What a broker's settings say; names of the settings beside each.
 #[derive(Clone, Debug)]

@@ -1,12 +1,16 @@
 //! What requests cost, by API: how many, how large, how long. Kept by a hub that was told to measure, else nothing is.
 //!
-//! A hub belongs to one thread, so these are plain numbers: a request that is measured costs two readings of the clock and a few additions.
+//! A hub belongs to one thread, so these are plain numbers: a request that is measured costs two readings of the clock, three if its answer comes
+//! later than its handler returns, and a few additions. A reading that nothing worth mentioning followed is used again: a request starts when the
+//! visit before its own ended, and is sent from when the visit's last answer was given.
 //!
 //! Quantiles are of the last five to ten minutes (Kafka's lean towards the last five): two tables of counts, of which the older is thrown away
 //! when the younger is five minutes old. A table has one place for each sixteenth of a power of two, so what is read from it is off by 3 % at
 //! most, and it has 600 places whatever came.
 
 use std::time::Instant;
+
+use super::times::{PARTS, Stamps};
 
 const WINDOW_US: u64 = 300_000_000;
 const STEPS: usize = 16;
@@ -99,8 +103,8 @@ fn middle(place: usize) -> f64 {
 pub struct Api {
     /// Requests by version.
     pub versions: Vec<u64>,
-    /// From the request's start to its answer, in microseconds.
-    pub time_us: Histogram,
+    /// In microseconds, in the order of `Stamps::parts_us`.
+    pub times_us: [Histogram; PARTS],
     pub bytes: Histogram,
     /// For how long connections were muted with the answer; 0 where they were not.
     pub throttle_ms: Histogram,
@@ -115,6 +119,11 @@ pub struct Meter {
     /// How long turns took, in microseconds.
     busy_us: u64,
     turn_began_us: u64,
+    /// The last reading, and whether nothing worth a further one came after it.
+    last_us: u64,
+    is_fresh: bool,
+    /// What is being handled and is not answered, by connection and sequence.
+    pub handling: Option<(u64, u64)>,
     /// Which Fetch was answered last.
     last_fetch: i16,
 }
@@ -126,6 +135,9 @@ impl Default for Meter {
             apis: Vec::new(),
             busy_us: 0,
             turn_began_us: 0,
+            last_us: 0,
+            is_fresh: false,
+            handling: None,
             last_fetch: FETCH_CONSUMER,
         }
     }
@@ -137,8 +149,35 @@ impl Meter {
         self.started.elapsed().as_micros() as u64 + 1
     }
 
+    /// The same, and kept for those who need no better.
+    pub fn read(&mut self) -> u64 {
+        self.last_us = self.now_us();
+        self.is_fresh = true;
+        self.last_us
+    }
+
+    pub fn last_us(&self) -> u64 {
+        self.last_us
+    }
+
+    /// Something happened that is not the next request's.
+    pub fn stale(&mut self) {
+        self.is_fresh = false;
+    }
+
     pub fn turn_began(&mut self) {
-        self.turn_began_us = self.now_us();
+        self.turn_began_us = self.read();
+    }
+
+    /// A request is handed out: when it came, and when it starts.
+    pub fn starts(&mut self, request: (u64, u64)) -> (u64, u64) {
+        let started_us = if self.is_fresh {
+            self.last_us
+        } else {
+            self.read()
+        };
+        self.handling = Some(request);
+        (self.turn_began_us, started_us)
     }
 
     pub fn turn_ended(&mut self) {
@@ -151,25 +190,34 @@ impl Meter {
     }
 
     /// A request was answered.
-    pub fn answered(
-        &mut self,
-        key: i16,
-        version: i16,
-        is_broker: bool,
-        started_us: u64,
-        bytes: usize,
-    ) {
-        let now_us = self.now_us();
-        if key == FETCH {
-            let which = if is_broker {
-                FETCH_FOLLOWER
-            } else {
-                FETCH_CONSUMER
-            };
-            self.record(which, version, now_us, started_us, bytes);
-            self.last_fetch = which;
+    pub fn answered(&mut self, key: i16, version: i16, is_broker: bool, bytes: usize) {
+        let now_us = self.read();
+        let (key, which) = kinds(key, is_broker);
+        self.last_fetch = which.unwrap_or(self.last_fetch);
+        for key in which.into_iter().chain([key]) {
+            if let Some(api) = self.api(key, now_us) {
+                if let Ok(version) = usize::try_from(version) {
+                    if api.versions.len() <= version {
+                        api.versions.resize(version + 1, 0);
+                    }
+                    api.versions[version] += 1;
+                }
+                api.bytes.record(bytes as u64, now_us);
+            }
         }
-        self.record(key, version, now_us, started_us, bytes);
+    }
+
+    /// The answer to a request was sent.
+    pub fn sent(&mut self, key: i16, is_broker: bool, stamps: &Stamps) {
+        let parts_us = stamps.parts_us();
+        let (key, which) = kinds(key, is_broker);
+        for key in which.into_iter().chain([key]) {
+            if let Some(api) = self.api(key, stamps.sent_us) {
+                for (times_us, part_us) in api.times_us.iter_mut().zip(parts_us) {
+                    times_us.record(part_us, stamps.sent_us);
+                }
+            }
+        }
     }
 
     /// What was answered just now mutes its connection for so long; 0 for not at all.
@@ -196,21 +244,6 @@ impl Meter {
         }
     }
 
-    fn record(&mut self, key: i16, version: i16, now_us: u64, started_us: u64, bytes: usize) {
-        let Some(api) = self.api(key, now_us) else {
-            return;
-        };
-        if let Ok(version) = usize::try_from(version) {
-            if api.versions.len() <= version {
-                api.versions.resize(version + 1, 0);
-            }
-            api.versions[version] += 1;
-        }
-        api.time_us
-            .record(now_us.saturating_sub(started_us), now_us);
-        api.bytes.record(bytes as u64, now_us);
-    }
-
     fn api(&mut self, key: i16, now_us: u64) -> Option<&mut Api> {
         let at = usize::try_from(key - FETCH_FOLLOWER).ok()?;
         if self.apis.len() <= at {
@@ -219,7 +252,7 @@ impl Meter {
         let api = self.apis[at].get_or_insert_with(|| {
             Box::new(Api {
                 versions: Vec::new(),
-                time_us: Histogram::new(now_us),
+                times_us: std::array::from_fn(|_| Histogram::new(now_us)),
                 bytes: Histogram::new(now_us),
                 throttle_ms: Histogram::new(now_us),
                 errors: Vec::new(),
@@ -233,6 +266,16 @@ impl Meter {
         let keyed = self.apis.iter_mut().zip(FETCH_FOLLOWER..);
         keyed.filter_map(|(api, key)| Some((key, api.as_deref_mut()?)))
     }
+}
+
+/// The key, and that of its kind if there are kinds.
+fn kinds(key: i16, is_broker: bool) -> (i16, Option<i16>) {
+    let which = if is_broker {
+        FETCH_FOLLOWER
+    } else {
+        FETCH_CONSUMER
+    };
+    (key, (key == FETCH).then_some(which))
 }
 
 #[cfg(test)]
@@ -275,19 +318,19 @@ mod tests {
     #[test]
     fn a_fetch_counts_for_its_kind_too() {
         let mut meter = Meter::default();
-        meter.answered(FETCH, 11, false, 1, 100);
-        meter.answered(FETCH, 11, true, 1, 100);
-        meter.answered(3, 9, false, 1, 50);
+        meter.answered(FETCH, 11, false, 100);
+        meter.answered(FETCH, 11, true, 100);
+        meter.answered(3, 9, false, 50);
         let seen: Vec<_> = meter
             .apis()
-            .map(|(key, api)| (key, api.time_us.count, api.versions.iter().sum::<u64>()))
+            .map(|(key, api)| (key, api.bytes.count, api.versions.iter().sum::<u64>()))
             .collect();
         assert_eq!(seen, [(-2, 1, 1), (-1, 1, 1), (1, 2, 2), (3, 1, 1)]);
     }
     #[test]
     fn errors_and_throttle_times_by_api() {
         let mut meter = Meter::default();
-        meter.answered(FETCH, 11, false, 1, 100);
+        meter.answered(FETCH, 11, false, 100);
         meter.throttled(FETCH, 0);
         meter.noted(FETCH, [0, 3, 0].into_iter());
         meter.noted(3, [0].into_iter());

@@ -8,7 +8,7 @@
 //! * `parts`: a frame shared by the appends of its partitions.
 //! * `slots`: the order of answers, and who may pass whom.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
-//! * `meter`: what requests cost, for metrics.
+//! * `meter`: what requests cost, for metrics; `times`: which part of a request's time went where.
 //! * `limits`: every bound, with its reason, and the memory budget.
 
 pub mod admission;
@@ -27,3 +27,4 @@ pub mod slots;
 pub mod table;
 #[cfg(test)]
 mod tests;
+pub mod times;

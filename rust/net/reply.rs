@@ -41,6 +41,8 @@ pub struct Output {
     /// Unsent bytes in memory, and in all.
     memory_bytes: usize,
     bytes: u64,
+    /// Bytes that were sent, or forgotten, since the connection began.
+    gone_bytes: u64,
     /// Up to where the front slice is known to be in the page cache, as a part of the slice.
     warm: u64,
 }
@@ -53,6 +55,11 @@ impl Output {
     /// Unsent bytes, memory and slices.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// How far the connection's bytes are sent, and where they end.
+    pub fn extent(&self) -> (u64, u64) {
+        (self.gone_bytes, self.gone_bytes + self.bytes)
     }
 
     /// Unsent bytes in memory.
@@ -120,7 +127,10 @@ impl Output {
 
     /// Forgets everything that is unsent.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            gone_bytes: self.gone_bytes + self.bytes,
+            ..Self::default()
+        };
     }
 
     /// The slice whose next part must be read before it is sent: file, position and length of that part.
@@ -247,6 +257,7 @@ impl Output {
     /// `count` more bytes are sent; pieces that are sent whole are dropped.
     fn advance(&mut self, count: u64) {
         self.bytes -= count;
+        self.gone_bytes += count;
         self.sent += count;
         while let Some(piece) = self.pieces.front() {
             let length = piece.length();

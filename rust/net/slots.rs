@@ -78,6 +78,11 @@ impl<A> Slots<A> {
         }
     }
 
+    /// The sequence number of what leaves next.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// A slot for a request that starts; the number by which it is filled.
     pub fn start(&mut self, produce: bool, bytes: usize) -> u64 {
         debug_assert!(self.may_start(produce));

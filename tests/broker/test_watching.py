@@ -21,6 +21,7 @@ from ottla.config import BrokerConfig
 from ottla.metrics.families import FAMILIES, PARTITIONS
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from tests.broker.conftest import Client, batch, connect
 from tests.coordination.proxy import LossyProxy
 from tests.peers.ottla import Broker, Brokers
@@ -32,6 +33,7 @@ try:
 except ImportError:
     text_string_to_metric_families = None
 
+PARTS = ("total", "requestqueue", "local", "remote", "responsequeue", "responsesend")
 SETTINGS = {"offsets.topic.num.partitions": 2}
 
 
@@ -186,6 +188,38 @@ def test_requests_are_counted_by_api_with_their_times(served: tuple[Broker, int]
     assert quantiles[0] > 0
     assert (seen(f"{metrics}requestbytes", request="Produce", quantile="0.99") or 0) > 1000
     assert 0 <= (seen("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent") or -1) <= 1
+
+
+def test_a_requests_time_is_told_in_parts(served: tuple[Broker, int], client: Client) -> None:
+    broker, port = served
+    client.create("parts")
+    wait_ms = 300
+
+    def told(seen: Scraped, part: str, request: str) -> float:
+        return seen(f"kafka_network_requestmetrics_{part}timems", request=request, quantile="0.999") or 0
+
+    def counts(seen: Scraped, request: str) -> set[float | None]:
+        return {seen(f"kafka_network_requestmetrics_{part}timems_count_total", request=request) for part in PARTS}
+
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "parts", "fetch.wait.max.ms": wait_ms}
+    consumer = Consumer(settings)
+    try:
+        consumer.assign([TopicPartition("parts", 0, 0)])
+        before = counts(scrape(port), "FetchConsumer")
+        # Nothing is there to fetch: something else than the handler is waited for.
+        broker.wait_until(lambda: consumer.poll(0.1) is None and counts(scrape(port), "FetchConsumer") != before)
+    finally:
+        consumer.close()
+    client.call(DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+    seen = scrape(port)
+    assert len(counts(seen, "FetchConsumer")) == 1
+    for part in ("remote", "total"):
+        assert told(seen, part, "FetchConsumer") >= wait_ms * 0.96, part
+    # Of one request alone: its parts are the whole, but for what quantiles are off.
+    assert counts(seen, "DescribeLogDirs") == {1}
+    total, *parts = (told(seen, part, "DescribeLogDirs") for part in PARTS)
+    assert total > 0
+    assert sum(parts) == pytest.approx(total, rel=0.07)
 
 
 def test_errors_are_counted_by_api_and_code(served: tuple[Broker, int], client: Client) -> None:

@@ -57,14 +57,26 @@ TRAFFIC: Final = (
 REQUESTS: Final = Family(
     "kafka_network_requestmetrics_requests_total", COUNTER, ("request", "version"), "Requests that were answered."
 )
-TIME: Final = Family(
-    "kafka_network_requestmetrics_totaltimems",
-    GAUGE,
-    _QUANTILES,
-    "Milliseconds from a request's start to its answer, over the last five to ten minutes.",
-)
-TIME_COUNT: Final = Family(
-    "kafka_network_requestmetrics_totaltimems_count_total", COUNTER, _REQUEST, "Requests whose time was measured."
+
+
+def _time(part: str, text: str) -> tuple[Family, Family]:
+    """The quantiles of a part of the time, and how often it was measured."""
+    name = f"kafka_network_requestmetrics_{part}timems"
+    text = f"Milliseconds {text}, over the last five to ten minutes."
+    return (
+        Family(name, GAUGE, _QUANTILES, text),
+        Family(f"{name}_count_total", COUNTER, _REQUEST, "Requests whose answers were sent."),
+    )
+
+
+#: In the order that `Hub.measured` has. The parts of a request's time add up to the first.
+TIMES: Final = (
+    _time("total", "from when the loop found a request's connection readable until its answer was sent"),
+    _time("requestqueue", "of those until its handler was called: others were received and handled before it"),
+    _time("local", "of those in its handler, with what a small request's reception takes"),
+    _time("remote", "of those until it was answered, if its handler did not: a flush, replicas, fetch.max.wait.ms"),
+    _time("responsequeue", "of those until its answer was first sent of: earlier answers, a full socket"),
+    _time("responsesend", "of those until all of its answer was in the socket's buffer"),
 )
 SIZE: Final = Family(
     "kafka_network_requestmetrics_requestbytes",
@@ -248,8 +260,7 @@ LEFT_OUT: Final = _ours(
 FAMILIES: Final = (
     *TRAFFIC,
     REQUESTS,
-    TIME,
-    TIME_COUNT,
+    *(family for both in TIMES for family in both),
     SIZE,
     SIZE_COUNT,
     THROTTLE,

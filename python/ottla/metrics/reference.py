@@ -24,6 +24,11 @@ Without `metrics.listener` nothing is measured, and none of the packages for it 
 counted and timed where they are read and answered, in Rust; everything else is looked up when somebody scrapes. The
 listener has no passwords and no encryption: keep it inside.
 
+The parts of a request's time are Kafka's, though one loop does the work of Kafka's threads: a request is in the request
+queue while requests that came in the same turn of the loop are handled before it, local while its handler runs, remote
+while it waits for something else (a disk, a replica, `fetch.max.wait.ms`, a task of the loop), in the response queue
+while earlier answers or a full socket are before its answer, and response send is what the socket takes to take it.
+
 `/readyz` says no while the broker starts (opens its directories, recovers logs, registers, waits for the controller to
 hand it its partitions), while coordinators read `__consumer_offsets` or `__transaction_state`, while the session of the
 coordination tree is lost, when all log directories are out of use, and from the moment it is told to stop.
@@ -61,8 +66,7 @@ ABSENT: Final = {
     "kafka_network_acceptor_": "Kafka's acceptor thread",
     "kafka_network_processor_": "Kafka's network threads one by one",
     "kafka_network_requestchannel_": "the queues between Kafka's network and handler threads",
-    "kafka_network_requestmetrics_": "the parts of a request's time (no queues between threads here), and what "
-    "conversions took",
+    "kafka_network_requestmetrics_": "the time and the memory that conversions took",
     "kafka_network_socketserver_": "connections ended for not authenticating again, the control plane's listener",
     "kafka_server_brokertopicmetrics_": "replication, reassignment, and refusals by their cause",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count": "a number without a meaning",

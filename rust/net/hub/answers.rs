@@ -67,11 +67,15 @@ impl<T> Hub<T> {
         self.waiting_bytes -= bytes.unwrap_or(0);
         if ticket.started_us != 0
             && let (Some(bytes), Some(meter)) = (bytes, &mut self.meter)
+            && let Some(connection) = self.connections.get(ticket.connection)
         {
-            let connection = self.connections.get(ticket.connection);
-            let is_broker = connection.is_some_and(|connection| connection.is_broker);
             let (key, version) = (ticket.api_key, ticket.api_version);
-            meter.answered(key, version, is_broker, ticket.started_us, bytes);
+            meter.answered(key, version, connection.is_broker, bytes);
+            connection.times.answered(ticket.sequence, meter.last_us());
+            // Its handler told already.
+            meter
+                .handling
+                .take_if(|handled| *handled == (ticket.connection, ticket.sequence));
         }
     }
 

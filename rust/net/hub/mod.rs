@@ -36,8 +36,8 @@ use super::connection::{Connection, Received, Reply, State};
 use super::frames::{Buffer, Pool};
 use super::input::{Fresh, Next};
 use super::limits::{
-    ACCEPT_REST_MS, Budget, Limits, PRIVILEGE_MS, SHARED_READ_BYTES, SMALL_FRAME_BYTES,
-    TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
+    ACCEPT_REST_MS, Budget, LIGHT_READ_BYTES, Limits, PRIVILEGE_MS, SHARED_READ_BYTES,
+    SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::meter::Meter;

@@ -5,6 +5,15 @@ use super::*;
 impl<T> Hub<T> {
     /// The next thing for the loop to handle; None ends the turn.
     pub fn next_event(&mut self) -> io::Result<Option<Event<T>>> {
+        if let Some(meter) = &mut self.meter {
+            // What was handed out is done.
+            meter.stale();
+            if let Some((id, sequence)) = meter.handling.take()
+                && let Some(connection) = self.connections.get(id)
+            {
+                connection.times.handled(sequence, meter.read());
+            }
+        }
         if !self.in_turn {
             self.begin_turn()?;
         }
@@ -67,7 +76,12 @@ impl<T> Hub<T> {
             match event.data.u64() {
                 WAKE => self.woken(),
                 TIMER => self.sweep(),
-                token if token > LISTENERS => self.accept((token - LISTENERS - 1) as usize)?,
+                token if token > LISTENERS => {
+                    self.accept((token - LISTENERS - 1) as usize)?;
+                    if let Some(meter) = &mut self.meter {
+                        meter.stale();
+                    }
+                }
                 id => self.became_ready(id, flags),
             }
         }
@@ -184,6 +198,11 @@ impl<T> Hub<T> {
                 match connection.receive(&mut self.shared) {
                     Ok(Received::Bytes { shared, total }) => {
                         visit.end = shared;
+                        if let Some(meter) = &mut self.meter
+                            && total > LIGHT_READ_BYTES
+                        {
+                            meter.stale();
+                        }
                         if total > 0 {
                             connection.last_active_ms = self.now_ms;
                         }
@@ -231,8 +250,13 @@ impl<T> Hub<T> {
                 Admission::Start(header, frame) => {
                     self.waiting_bytes += frame.len();
                     let mut incoming = connection.start(header, frame);
-                    if let Some(meter) = &self.meter {
-                        incoming.ticket.started_us = meter.now_us();
+                    if let Some(meter) = &mut self.meter {
+                        let (key, sequence) = (incoming.ticket.api_key, incoming.ticket.sequence);
+                        let (arrived_us, started_us) = meter.starts((connection.id, sequence));
+                        incoming.ticket.started_us = started_us;
+                        connection
+                            .times
+                            .start(sequence, key, arrived_us, started_us);
                     }
                     self.connections.put(connection);
                     self.visit = Some(visit);
@@ -264,6 +288,9 @@ impl<T> Hub<T> {
     /// Sends what may be sent, and decides what the connection waits for.
     pub(super) fn finish(&mut self, mut connection: Box<Connection>) {
         connection.settle();
+        if let Some(meter) = &self.meter {
+            connection.times.sending(meter.last_us());
+        }
         let mut blocked = false;
         if connection.gone {
             connection.output.clear();
@@ -293,6 +320,7 @@ impl<T> Hub<T> {
                 connection.last_active_ms = self.now_ms;
             }
         }
+        self.time(&mut connection);
         self.account(&mut connection);
         if connection.output.is_empty()
             && let State::Ending(reason) = &mut connection.state
@@ -327,6 +355,19 @@ impl<T> Hub<T> {
         let interest = (reads, blocked);
         self.set_interest(&mut connection, interest);
         self.connections.put(connection);
+    }
+
+    /// Counts the times of the requests whose answers are sent by now.
+    fn time(&mut self, connection: &mut Connection) {
+        let (sent, _) = connection.output.extent();
+        if let Some(meter) = &mut self.meter
+            && connection.times.has_sent(sent)
+        {
+            let now_us = meter.read();
+            while let Some(request) = connection.times.sent(sent, now_us) {
+                meter.sent(request.api_key, connection.is_broker, &request.stamps);
+            }
+        }
     }
 
     pub(super) fn set_interest(&mut self, connection: &mut Connection, interest: (bool, bool)) {
@@ -365,7 +406,9 @@ impl<T> Hub<T> {
     }
 
     /// Closes a connection that was taken from the table.
-    pub(super) fn end(&mut self, connection: Box<Connection>, reason: Option<String>) {
+    pub(super) fn end(&mut self, mut connection: Box<Connection>, reason: Option<String>) {
+        connection.output.clear();
+        self.time(&mut connection);
         self.budget.release(connection.charged);
         self.waiting_bytes -= connection.slots.waiting_bytes();
         self.per_ip.leave(connection.origin.peer.ip());

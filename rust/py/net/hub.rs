@@ -239,7 +239,7 @@ impl Hub {
             .map(|(key, api)| {
                 let versions = (0..).zip(api.versions.iter().copied());
                 let versions = versions.filter(|(_, count)| *count > 0).collect();
-                let times = table(&mut api.time_us);
+                let times = api.times_us.iter_mut().map(table).collect();
                 let sizes = table(&mut api.bytes);
                 let throttles = table(&mut api.throttle_ms);
                 (key, versions, times, sizes, throttles, api.errors.clone())
@@ -268,11 +268,11 @@ impl Hub {
 
 /// How often, and the values at the quantiles.
 type Distribution = (u64, Vec<f64>);
-/// Key, requests by version, then times, sizes and throttle times, then how often there was which error.
+/// Key, requests by version, then times by part, sizes and throttle times, then how often there was which error.
 type Measured = (
     i16,
     Vec<(usize, u64)>,
-    Distribution,
+    Vec<Distribution>,
     Distribution,
     Distribution,
     Vec<(i16, u64)>,

@@ -113,7 +113,8 @@ def _requests(broker: Broker) -> Iterator[Told]:
             for number, count in versions
         ),
     )
-    yield from _distributions(f.TIME, f.TIME_COUNT, [(row[0], row[2]) for row in measured], 1000)
+    for part, (quantiles, count) in enumerate(f.TIMES):
+        yield from _distributions(quantiles, count, [(row[0], row[2][part]) for row in measured], 1000)
     yield from _distributions(f.SIZE, f.SIZE_COUNT, [(row[0], row[3]) for row in measured], 1)
     yield from _distributions(f.THROTTLE, f.THROTTLE_COUNT, [(row[0], row[4]) for row in measured], 1)
     yield (
