@@ -160,7 +160,7 @@ bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's 
 	$(BIN)/python benches/spark_read.py
 	$(BIN)/python benches/spark_stream.py
 
-bench-spark: $(STAMPS)/bench-tools ## Spark with Ottla beside Spark's own Kafka connector: ARGS="--only broker,write"
+bench-spark: $(STAMPS)/bench-tools ## Spark with Ottla beside Spark's own Kafka connector: ARGS="--only count,write"
 	$(BIN)/python benches/spark.py $(ARGS)
 
 # The suite uses the tests' clients and Kafka's jars, and draws.

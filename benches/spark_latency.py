@@ -13,40 +13,40 @@ from ottla.client import LATEST, Admin, Cluster, Consumer, Producer, TopicPartit
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SENT, SEEN = "sent", "seen"
 PER_SECOND = 1_000
 WARM_UP_S, MEASURED_S = 15, 30
 PARTITIONS = 4
 
 
-def latencies(spark: "SparkSession", bootstrap: str, folder: Path) -> tuple[float, float]:
-    """Median and 99th percentile in seconds."""
+def latencies(spark: "SparkSession", bootstrap: str, folder: Path, number: int = 1) -> tuple[float, float]:
+    """Median and 99th percentile in seconds; `number` tells this time from others with the same broker."""
+    sent, seen = f"sent-{number}", f"seen-{number}"
 
     async def create() -> None:
         async with Cluster(bootstrap) as cluster:
-            for topic in (SENT, SEEN):
+            for topic in (sent, seen):
                 await Admin(cluster).create_topic(topic, PARTITIONS)
 
     trio.run(create)
-    source = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", SENT)
+    source = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", sent)
     query = (
         source.option("startingOffsets", "earliest")
         .load()
         .select("value")
         .writeStream.format("ottla")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("topic", SEEN)
-        .option("checkpointLocation", str(folder / "latency"))
+        .option("topic", seen)
+        .option("checkpointLocation", str(folder / f"latency-{number}"))
         .start()
     )
     try:
-        found = sorted(trio.run(_through, bootstrap))
+        found = sorted(trio.run(_through, bootstrap, sent, seen))
     finally:
         query.stop()
     return found[len(found) // 2], found[len(found) * 99 // 100]
 
 
-async def _through(bootstrap: str) -> list[float]:
+async def _through(bootstrap: str, sent: str, seen: str) -> list[float]:
     found: list[float] = []
     begin = time.time() + WARM_UP_S
     end = begin + MEASURED_S
@@ -57,13 +57,13 @@ async def _through(bootstrap: str) -> list[float]:
             start = time.time()
             while (now := time.time()) < end + 2:
                 while number < (now - start) * PER_SECOND:
-                    await producer.send(SENT, b"%.6f" % time.time(), partition=number % PARTITIONS)
+                    await producer.send(sent, b"%.6f" % time.time(), partition=number % PARTITIONS)
                     number += 1
                 await trio.sleep(0.002)
 
     async with Cluster(bootstrap) as cluster, trio.open_nursery() as nursery:
         consumer = Consumer(cluster, read_committed=True, wait_ms=100)
-        await consumer.assign({TopicPartition(SEEN, number): LATEST for number in range(PARTITIONS)})
+        await consumer.assign({TopicPartition(seen, number): LATEST for number in range(PARTITIONS)})
         nursery.start_soon(send, cluster)
         last = 0.0
         while last < end:

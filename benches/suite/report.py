@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benches.suite.figures import Result, ratios, spread
-from benches.suite.targets import GOALS, OURS, table
+from benches.suite.targets import GOALS, OURS, TARGETS, Target, table
 from benches.suite.warmup import WarmUp
 
 
@@ -63,12 +64,12 @@ def warm_ups_of(result: Result) -> list[str]:
     return [str(WarmUp(**one)) for one in result.warm_ups]
 
 
-def show_targets(results: list[Result], console: Console) -> None:
+def show_targets(results: list[Result], console: Console, aims: Sequence[Target] = TARGETS) -> None:
     """The last table."""
-    shown = Table(title="targets: ours to the best Kafka of a round; (own): our own figure", title_justify="left")
+    shown = Table(title="targets: ours to the best other of a round; (own): our own figure", title_justify="left")
     for name in ("target", "wanted", "measured", "verdict"):
         shown.add_column(name)
-    for row in table(results):
+    for row in table(results, aims):
         shown.add_row(*row, style={"missed": "red", "not measured": "dim"}.get(row[-1]))
     console.print(shown)
 
@@ -86,18 +87,26 @@ def load(path: Path) -> tuple[Result, dict[str, Any]]:
     return Result(**{name: value for name, value in content.items() if name in names}), content
 
 
-def write_page(folder: Path, order: list[str]) -> None:
-    """docs/benchmarks/README.md anew from all results in the folder: those of single runs replace only their own."""
+def _rows(result: Result) -> list[dict[str, list[float | None]]]:
+    return [row for figures in result.rows.values() for row in figures.values()]
+
+
+HEAD = """\
+# Beside Apache Kafka
+
+Written by `benches/compare.py`; [../benchmarks.md](../benchmarks.md) says how to read and repeat it. Median
+[least, greatest] of the rounds. A ratio is ours to the better Kafka's in the same round.
+"""
+
+
+def write_page(folder: Path, order: list[str], aims: Sequence[Target] = TARGETS, head: str = HEAD) -> None:
+    """README.md anew from all results in the folder: those of single runs replace only their own."""
     found = {path.stem: load(path) for path in folder.glob("*.json") if path.stem in order}
-    targets = table([result for result, _ in found.values()])
+    targets = table([result for result, _ in found.values()], aims)
     rows = [dict(zip(("target", "wanted", "measured", "verdict"), row, strict=True)) for row in targets]
     (folder / "targets.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     lines = [
-        "# Beside Apache Kafka",
-        "",
-        "Written by `benches/compare.py`; [../benchmarks.md](../benchmarks.md) says how to read and repeat it. Median",
-        "[least, greatest] of the rounds. A ratio is ours to the better Kafka's in the same round.",
-        "",
+        head,
         "## Targets",
         "",
         "| target | wanted | measured | |",
@@ -122,7 +131,9 @@ def write_page(folder: Path, order: list[str]) -> None:
         if (folder / f"{name}.png").exists():
             lines += ["", f"![{name}]({name}.png)", ""]
         facts = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "command")
-        rounds = max(map(len, result.spent.values()), default=0)
+        of_each = result.spent.values() or [values for row in _rows(result) for values in row.values()]
+        rounds = max(map(len, of_each), default=0)
         lines += [f"`{machine['command']}`, {rounds} rounds, {result.seconds:.0f} s; {facts}.", ""]
-        lines += ["<details><summary>Commands</summary>", "", "```", *content["commands"], "```", "", "</details>"]
+        if content["commands"]:
+            lines += ["<details><summary>Commands</summary>", "", "```", *content["commands"], "```", "", "</details>"]
     (folder / "README.md").write_text("\n".join(lines) + "\n")

@@ -7,6 +7,7 @@ A target is a ratio to the best Kafka of the same round: at least it where more 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benches.suite import figures as f
@@ -43,7 +44,9 @@ class Target:
 
     @property
     def wanted(self) -> str:
-        return f"{'>=' if f.more_is_better(self.figure) else '<='} {self.goal:g}{' (own)' if self.own else ''}"
+        return (
+            f"{'>=' if f.more_is_better(self.figure) else '<='} {f.spread([self.goal])}{' (own)' if self.own else ''}"
+        )
 
 
 BUSY, FIRST = "50 + 200 idle connections", "first Metadata answer"
@@ -74,16 +77,38 @@ TARGETS = (
     Target("cold-start", FIRST, f.SECONDS, 0.4, own=True),
     Target("cold-start", FIRST, f.IDLE, 60.0, own=True),
 )
+# Of benches/spark.py: beside Spark's own connector.
+SPARK = (
+    *(
+        Target(scenario, case, f.ROWS, goal, own)
+        for scenario, case, ratio, floor in (
+            ("count", "from a directory", 4.0, 5e6),
+            ("count", "from a broker", 2.5, 3.3e6),
+            ("warehouse", "to Parquet, from a directory", 4.0, 4e6),
+        )
+        for goal, own in ((ratio, False), (floor, True))
+    ),
+    Target("write", "cached rows", f.ROWS, 1.0),
+    Target("sink", "1 M rows a trigger", f.ROWS, 1.0),
+    Target("stream", "1 M rows a trigger, from a directory", f.ROWS, 2e6, own=True),
+    Target("latency", "1,000 a second", "p50, s", 0.6, own=True),
+    Target("latency", "1,000 a second", "p99, s", 1.0, own=True),
+    *(
+        Target("memory", f"{size} MB, {what}", f.WORKER, 300, own=True)
+        for size in ("100", "1,000")
+        for what in ("read", "write", "load")
+    ),
+)
 # (scenario, case, figure) -> the target of the ratio
-GOALS = {(one.scenario, one.case, one.figure): one for one in TARGETS if not one.own}
+GOALS = {(one.scenario, one.case, one.figure): one for one in (*TARGETS, *SPARK) if not one.own}
 AIMED = {one.scenario for one in TARGETS}
 
 
-def table(results: list[f.Result]) -> list[list[str]]:
+def table(results: list[f.Result], targets: Sequence[Target] = TARGETS) -> list[list[str]]:
     """Target, wanted, measured, verdict."""
     named = {result.name: result for result in results}
     rows = []
-    for target in TARGETS:
+    for target in targets:
         values = target.found(named)
         verdict = ("met" if target.is_met(statistics.median(values)) else "missed") if values else "not measured"
         rows.append([target.text, target.wanted, f.spread(values) if values else "", verdict])

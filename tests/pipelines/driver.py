@@ -1,13 +1,16 @@
 """Runs pipelines, each with its configuration, at the same time in one Spark session: what tests kill.
 
-    python driver.py NAME CONFIG NAME CONFIG ...
+    python driver.py [--hold BATCH] NAME CONFIG NAME CONFIG ...
 
-What their progress says goes to stdout, a line each.
+What their progress says goes to stdout, a line each. With --hold they wait for each other inside batch BATCH (or the
+first later one), go on together once all are there, and the first whose results are written stays there, before Spark
+notes that the batch is done: `NAME: held`. All are inside a batch then, at different places.
 """
 
 import sys
 import threading
 from pathlib import Path
+from typing import TextIO
 
 from ottla.pipelines.frame.catalog import find
 from ottla.pipelines.frame.config import load
@@ -25,8 +28,52 @@ SETTINGS = {
 }
 
 
+class Gate:
+    """Where pipelines wait for each other; those that have finished are not waited for."""
+
+    def __init__(self, batch: int, pipelines: int) -> None:
+        self.batch = batch
+        self._missing = pipelines
+        self._changed = threading.Condition()
+
+    def passed(self) -> None:
+        """One is there, or will never be."""
+        with self._changed:
+            self._missing -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._missing <= 0)
+
+
+class Held(Progress):
+    """Of a pipeline that tells it of a batch from inside the batch, as those with `frame.streaming` do."""
+
+    def __init__(self, name: str, out: TextIO, gate: Gate) -> None:
+        super().__init__(name, out)
+        self.gate = gate
+        self.arrived = False
+
+    def begins(self, batch: int, records: int | None, left: int | None = None) -> None:
+        super().begins(batch, records, left)
+        if batch >= self.gate.batch and not self.arrived:
+            self.arrived = True
+            self.gate.passed()
+            self.gate.wait()
+
+    def done(self, batch: int, records: int, text: str = "") -> None:
+        if self.arrived:
+            self.note("held")
+            threading.Event().wait()
+        super().done(batch, records, text)
+
+
 def main(arguments: list[str]) -> int:
     """Returns how many failed."""
+    hold = int(arguments[1]) if arguments[0] == "--hold" else None
+    arguments = arguments if hold is None else arguments[2:]
+    gate = None if hold is None else Gate(hold, len(arguments) // 2)
     spark = session("killed", cores=2, memory="1g", settings=SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     failed = []
@@ -34,15 +81,20 @@ def main(arguments: list[str]) -> int:
     def run(name: str, file: Path) -> None:
         # One for each thread: then a line is one write.
         with open(sys.stdout.fileno(), "w", buffering=1, closefd=False) as out:
+            progress = Progress(file.stem, out) if gate is None else Held(file.stem, out, gate)
             try:
                 pipeline = find(name)
-                result = pipeline.run(spark, load(file, pipeline.Config), Progress(file.stem, out))
+                result = pipeline.run(spark, load(file, pipeline.Config), progress)
                 print(f"{file.stem}: finished: {result}", file=out)
             except Exception as problem:
                 text = str(problem).partition("\n")[0]
                 print(f"{file.stem}: failed: {type(problem).__name__}: {text}", file=out)
                 failed.append(name)
                 raise
+            finally:
+                if isinstance(progress, Held) and not progress.arrived:
+                    progress.arrived = True
+                    progress.gate.passed()
 
     pairs = zip(arguments[::2], map(Path, arguments[1::2]), strict=True)
     threads = [threading.Thread(target=run, args=pair) for pair in pairs]

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LINE = re.compile(r"(\S+): (?:batch (\d+) (begins|done)|(finished|failed)).*")
+LINE = re.compile(r"(\S+): (?:batch (\d+) (begins|done)|(finished|failed)|(held)).*")
 SECONDS_MAX = 300
 
 
@@ -21,12 +21,15 @@ class Drivers:
     finished: set[str] = field(default_factory=set)
     killed_in: dict[str, int] = field(default_factory=dict)
 
-    def run(self, kill_in: int | None = None, *, all_inside: bool = False) -> None:
+    def run(self, kill_in: int | None = None, *, all_inside: bool = False, held: bool = False) -> None:
         """Runs the pipelines to their end; or kills the driver's whole process group as soon as each has begun batch
         `kill_in` or a later one, and one of them has done with it: `killed_in` says which were inside which. With
-        `all_inside` one of them has, and each that has not finished is inside some batch.
+        `all_inside` one of them has, and each that has not finished is inside some batch. With `held`, for pipelines
+        of `frame.streaming`, each is inside batch `kill_in` or a later one: the driver sees to it.
         """
         arguments = [text for name, file in self.pipelines for text in (name, str(file))]
+        if held:
+            arguments = ["--hold", str(kill_in), *arguments]
         command = [sys.executable, str(Path(__file__).with_name("driver.py")), *arguments]
         with self.log.open("ab") as errors:
             process = subprocess.Popen(
@@ -42,7 +45,9 @@ class Drivers:
                 found = LINE.match(line)
                 if found is None:
                     continue
-                name, number, what, end = found.groups()
+                name, number, what, end, is_held = found.groups()
+                if is_held:
+                    break
                 if end is not None:
                     self.finished.add(name)
                     assert end == "finished", "".join(said)
@@ -53,7 +58,7 @@ class Drivers:
                 else:
                     self.killed_in.pop(name, None)
                 everyone = {file.stem for _, file in self.pipelines}
-                if kill_in is None or what != "begins":
+                if held or kill_in is None or what != "begins":
                     continue
                 if (
                     (begun and self.killed_in.keys() >= everyone - self.finished)
