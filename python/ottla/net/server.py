@@ -2,7 +2,8 @@
 
 A task per connection costs 10-12 us a wake-up, and a task per request 7 us more. So Rust owns the readiness of all
 sockets, and the only thing trio waits for is the hub's own descriptor. Each wake-up is one *turn*: `hub.next()` hands
-out requests one by one until it returns None, and the answers of a turn leave with one system call per socket.
+out requests one by one until it returns None, and the answers of a turn leave with one system call per socket. While
+no task can run, not even that wait is trio's (`idle.py`): a handler may be called in no task at all.
 
 The handler is called with each request as it starts. It is synchronous and quick: it answers, or it keeps the request
 and answers later (from a task, or from the callback of a completion). What takes long never happens in it: a disk is
@@ -10,13 +11,15 @@ waited for by a Rust thread, whose result comes back as a completion.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import trio
 
 from ottla._core import Completion, Disconnected, Hub, Request, Served
 from ottla.logs import Repeated
+from ottla.net.idle import Turns
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,8 @@ class Server:
         self._stopping = False
         self._closings = Repeated(log)
         self._scope = trio.CancelScope()
+        self._turns: Turns | None = None
+        self._failure: BaseException | None = None
 
     def listen(self, host: str, port: int, name: str = "PLAINTEXT") -> int:
         """Listens on an address and returns the port; port 0 takes any free one.
@@ -90,6 +95,8 @@ class Server:
         try:
             with self._scope:
                 await self._serve(handler)
+            if self._failure is not None:
+                raise self._failure
         finally:
             self.hub.close()
             while (event := self.hub.next()) is not None:
@@ -101,21 +108,52 @@ class Server:
         `run` returns when all connections are closed, at the latest after `grace_s` seconds.
         """
         self._stopping = True
+        if self._turns is not None:
+            self._turns.end()  # the task sees when the last connection ends
         self.hub.drain()
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + grace_s)
 
     async def _serve(self, handler: Handler) -> None:
-        fd, next_event = self.hub.fileno(), self.hub.next
-        while not (self._stopping and self.hub.connections == 0):
-            await trio.lowlevel.wait_readable(fd)
-            while (event := next_event()) is not None:
-                if type(event) is Request:
-                    try:
-                        handler(event)
-                    except Exception as error:
-                        self._fail(event, error)
-                else:
-                    self._dispatch(event, handler)
+        fd = self.hub.fileno()
+        with self._turns_while_idle(handler):
+            while not (self._stopping and self.hub.connections == 0):
+                await trio.lowlevel.wait_readable(fd)
+                self._turn(handler)
+
+    @contextmanager
+    def _turns_while_idle(self, handler: Handler) -> Iterator[None]:
+        try:
+            turns = Turns(self.hub.fileno(), lambda: self._turn(handler), self._failed)
+        except (ImportError, AttributeError) as unknown:
+            log.warning(
+                "every turn costs a pass of the scheduler, which this release of trio does not let avoid: %s", unknown
+            )
+            yield
+            return
+        self._turns = turns
+        trio.lowlevel.add_instrument(turns)
+        try:
+            yield
+        finally:
+            turns.end()
+            with suppress(KeyError):  # one that failed is gone already
+                trio.lowlevel.remove_instrument(turns)
+
+    def _turn(self, handler: Handler) -> None:
+        next_event = self.hub.next
+        while (event := next_event()) is not None:
+            if type(event) is Request:
+                try:
+                    handler(event)
+                except Exception as error:
+                    self._fail(event, error)
+            else:
+                self._dispatch(event, handler)
+
+    def _failed(self, error: BaseException) -> None:
+        """A turn outside the task failed: the task ends with its error."""
+        self._failure = error
+        self._scope.cancel()
 
     def _dispatch(self, event: Request | Completion | Disconnected | Served, handler: Handler) -> None:
         if isinstance(event, Served):
