@@ -28,6 +28,7 @@ from ottla.controller.election import Elected, elect
 from ottla.controller.model import NO_LEADER, Broker, Cluster, TopicPartition
 from ottla.controller.requests import ControlRequest, RequestBatch
 from ottla.controller.store import ControllerMoved, FencedTree, Written
+from ottla.controller.turns import in_turns, pieces
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     Delete,
@@ -342,8 +343,9 @@ class _Term:
             assignment = await self._read_topic(topic)
             if assignment is not None:
                 self.cluster.assign(topic, assignment)
-        names = [name for name, _ in self.cluster.partitions()]
-        for name, (state, version) in (await self._store.read_states(names)).items():
+        names = [name async for name, _ in in_turns(self.cluster.partitions())]
+        states = await self._store.read_states(names)
+        async for name, (state, version) in in_turns(states.items()):
             self._set_state(name, state, version)
 
         # Brokers must know who lives before they can follow anyone.
@@ -351,10 +353,10 @@ class _Term:
         batch.metadata_to(self.cluster.brokers)
         self._send(batch)
         marked = await self.tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
-        self._mark_deletions(marked)
+        await self._mark_deletions(marked)
         settled = await self._settle(names)
         batch = self._batch()
-        for name in names:
+        async for name in in_turns(names):
             self._tell(batch, name, is_new=settled.get(name, False))
         self._send(batch)
         await self._on_deletions()
@@ -416,7 +418,7 @@ class _Term:
     async def _replicas_left(self, names: list[TopicPartition]) -> None:
         changed = await self._settle(names)
         batch = self._batch()
-        for name in names:
+        async for name in in_turns(names):
             if name in changed:
                 self._tell(batch, name)
             else:
@@ -437,7 +439,7 @@ class _Term:
         batch.metadata_to(self.cluster.brokers.keys() - ids)
         self._send(batch)
         batch = self._batch()
-        for name, partition in self.cluster.partitions():
+        async for name, partition in in_turns(self.cluster.partitions()):
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
         batch.metadata_to(ids)
         self._send(batch)
@@ -445,7 +447,7 @@ class _Term:
         names = self.cluster.on_brokers(ids)
         settled = await self._settle(names)
         batch = self._batch()
-        for name in names:
+        async for name in in_turns(names):
             self._tell(batch, name, only=None if name in settled else ids, is_new=settled.get(name, False))
         self._send(batch)
         self._advance_deletions()
@@ -515,7 +517,7 @@ class _Term:
             logger.warning("topic %s is gone again", names[0].topic)
             return
         batch = self._batch()
-        for name in names:
+        async for name in in_turns(names):
             self._tell(batch, name, is_new=settled.get(name, False))
         self._send(batch)
 
@@ -531,18 +533,18 @@ class _Term:
             await self._on_topics()
         unknown = [topic for topic in marked if topic not in self.cluster.topics]
         await self._store.delete_nodes([znodes.delete_topic_path(topic) for topic in unknown])
-        self._mark_deletions(marked)
+        await self._mark_deletions(marked)
         self._advance_deletions()
         for deletion in list(self._deletions.values()):
             await self._complete_deletion(deletion)
 
-    def _mark_deletions(self, marked: Iterable[str]) -> None:
+    async def _mark_deletions(self, marked: Iterable[str]) -> None:
         fresh = [topic for topic in marked if topic in self.cluster.topics and topic not in self._deletions]
         if not fresh or not self._controller._delete_topics:
             return
         logger.info("deleting topics %s", fresh)
         batch = self._batch()
-        for name in self.cluster.partitions_of(fresh):
+        async for name in in_turns(self.cluster.partitions_of(fresh)):
             partition = self.cluster.get(name)
             assert partition is not None
             batch.metadata(name, partition, deleted=True)
@@ -591,7 +593,8 @@ class _Term:
                     changed[TopicPartition(topic, partition)] = None
         known = [name for name in changed if self.cluster.get(name) is not None]
         batch = self._batch()
-        for name, (state, version) in (await self._store.read_states(known)).items():
+        states = await self._store.read_states(known)
+        async for name, (state, version) in in_turns(states.items()):
             self._set_state(name, state, version)
             self._tell_metadata(batch, name)
         if known:
@@ -607,7 +610,7 @@ class _Term:
         nodes = zip(paths, await self.tree.get_many(paths), strict=True)
         brokers = {znodes.decode_log_dir_event(path, node.data) for path, node in nodes if node is not None}
         batch = self._batch()
-        for name in self.cluster.on_brokers(brokers):
+        async for name in in_turns(self.cluster.on_brokers(brokers)):
             self._tell(batch, name, only=brokers)
         self._send(batch)
         await self._store.delete_nodes(paths)
@@ -634,7 +637,7 @@ class _Term:
     async def _on_roles_taken(self, broker: int, response: Any) -> None:
         before = self.cluster.failed_replicas.get(broker, set())
         after = set(before)
-        for answer in response.partition_errors:
+        async for answer in in_turns(response.partition_errors):
             name = TopicPartition(answer.topic_name, answer.partition_index)
             if answer.error_code == STORAGE_ERROR:
                 after.add(name)
@@ -681,10 +684,14 @@ class _Term:
         """Writes new states, first to the tree; returns those that are written. What someone else had changed meanwhile
         is taken over instead.
         """
-        versions = {name: partition.version for name in wanted if (partition := self.cluster.get(name)) is not None}
-        written = await self._store.set_states({name: (wanted[name], version) for name, version in versions.items()})
-        self._take_over_written(written, dict(wanted))
-        return set(written.done)
+        changed: set[TopicPartition] = set()
+        for piece in pieces(list(wanted)):
+            versions = {name: partition.version for name in piece if (partition := self.cluster.get(name)) is not None}
+            states = {name: (wanted[name], version) for name, version in versions.items()}
+            written = await self._store.set_states(states)
+            self._take_over_written(written, wanted)
+            changed |= written.done.keys()
+        return changed
 
     def is_deleting(self, topic: str) -> bool:
         return topic in self._deletions
@@ -702,18 +709,25 @@ class _Term:
         batch.stop(name, brokers, leader_epoch, delete=True)
         self._send(batch)
 
-    def tell_all(self, names: Iterable[TopicPartition]) -> None:
+    async def tell_all(self, names: Iterable[TopicPartition]) -> None:
         """The roles of partitions to the brokers that hold them, and everybody's metadata."""
         batch = self._batch()
-        for name in names:
+        async for name in in_turns(names):
             self._tell(batch, name)
         self._send(batch)
 
-    async def _settle(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
+    async def _settle(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, bool]:
         """Give each partition the state that fits who is online; first in the tree, then here.
 
         Returns those whose state changed, with whether it is their first.
         """
+        settled: dict[TopicPartition, bool] = {}
+        for piece in pieces(names):
+            settled |= await self._settle_piece(piece)
+            await trio.lowlevel.checkpoint()
+        return settled
+
+    async def _settle_piece(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
         settled: dict[TopicPartition, bool] = {}
         pending = [name for name in names if name.topic not in self._deletions]
         epoch = self.elected.epoch
@@ -747,7 +761,7 @@ class _Term:
         return settled
 
     def _take_over_written(
-        self, written: Written, wanted: dict[TopicPartition, PartitionState]
+        self, written: Written, wanted: Mapping[TopicPartition, PartitionState]
     ) -> list[TopicPartition]:
         """Memory follows the tree. Returns the partitions to decide on again, because someone else had written."""
         for name, version in written.done.items():

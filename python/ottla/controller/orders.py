@@ -17,6 +17,7 @@ import msgspec
 from ottla.controller import decisions
 from ottla.controller.decisions import Reassigned
 from ottla.controller.model import NO_LEADER, Partition, TopicPartition
+from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import BadVersion, ConnectionLoss, NoNode, Set, Watch, get_or_none
 from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssignment
@@ -48,14 +49,14 @@ async def elect_leaders(
     """Elects what can be elected; by partition the new leader, or why there is none."""
     results: dict[TopicPartition, KafkaError | int] = {}
     wanted: dict[TopicPartition, PartitionState] = {}
-    for name in names:
+    async for name in in_turns(names):
         state = _elect(term, name, unclean=unclean)
         if isinstance(state, KafkaError):
             results[name] = state
         else:
             wanted[name] = state
     done = await term.change_states(wanted)
-    term.tell_all(done)
+    await term.tell_all(done)
     for name, state in wanted.items():
         results[name] = state.leader if name in done else _unavailable(name, unclean=unclean)
     return results
@@ -169,7 +170,7 @@ def _wrong(target: Sequence[int]) -> str | None:
 
 async def advance_reassignments(term: _Term, names: Iterable[TopicPartition]) -> None:
     """Ends the moves whose target replicas are all in sync: the others are taken away."""
-    for name in names:
+    async for name in in_turns(names):
         partition = term.cluster.get(name)
         if partition is not None and (partition.removing or partition.adding) and not term.is_deleting(name.topic):
             await _finish(term, name)
@@ -187,7 +188,7 @@ async def _finish(term: _Term, name: TopicPartition) -> None:
     leaving = partition.removing
     await _write_assignment(term, name, Reassigned(target, (), ()))
     term.stop_replicas(name, leaving, state.leader_epoch)
-    term.tell_all([name])
+    await term.tell_all([name])
     logger.info("%s is held by %s now", name, list(target))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.controller.model import TopicPartition
+from ottla.controller.turns import pieces
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,
@@ -141,13 +142,16 @@ class FencedTree:
 
     async def read_states(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[PartitionState, int]]:
         """The states that are in the tree, with the versions of their nodes."""
-        paths = [znodes.state_path(*name) for name in names]
-        nodes = await self.tree.get_many(paths)
-        return {
-            name: (PartitionState.decode(path, node.data), node.stat.version)
-            for name, path, node in zip(names, paths, nodes, strict=True)
-            if node is not None
-        }
+        states: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        for piece in pieces(names):
+            paths = [znodes.state_path(*name) for name in piece]
+            nodes = await self.tree.get_many(paths)
+            states |= {
+                name: (PartitionState.decode(path, node.data), node.stat.version)
+                for name, path, node in zip(piece, paths, nodes, strict=True)
+                if node is not None
+            }
+        return states
 
     async def delete_topic(self, topic: str) -> None:
         """Remove everything about a topic; the mark of its deletion goes last, with the topic itself."""

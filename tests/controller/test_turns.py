@@ -1,0 +1,97 @@
+"""Clusters of many partitions: the controller gives way to the loop's other tasks. Counted by calls, since time is the
+machine's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import pytest
+import trio
+
+from ottla.controller import NewTopic, create_topic
+from ottla.controller.turns import PARTITIONS_PER_TURN, in_turns, pieces
+from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
+from tests.controller.conftest import TestCluster
+
+pytestmark = pytest.mark.trio
+
+MANY = 4 * PARTITIONS_PER_TURN
+#: What a partition costs in one turn at most: about ten when it is decided on, written and told of.
+CALLS_PER_PARTITION = 20
+
+
+class _Turns(trio.abc.Instrument):
+    """Counts the calls of Python functions in each turn of the controllers."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.most = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task.name.endswith("TestCluster._run"):
+            self.calls = 0
+            sys.setprofile(self._count)
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        sys.setprofile(None)
+        self.most = max(self.most, self.calls)
+
+    def _count(self, frame: FrameType, event: str, argument: object) -> None:
+        self.calls += event == "call"
+
+
+@contextmanager
+def counted() -> Iterator[_Turns]:
+    turns = _Turns()
+    trio.lowlevel.add_instrument(turns)
+    try:
+        yield turns
+    finally:
+        trio.lowlevel.remove_instrument(turns)
+
+
+async def test_no_turn_of_the_controller_is_for_all_partitions(cluster: TestCluster) -> None:
+    broker = await cluster.broker(0)
+    cluster.controller(broker)
+    with counted() as created:
+        await create_topic(cluster.admin, NewTopic("t", MANY, 1))
+        await broker.until(lambda: len(broker.metadata("t")) == MANY)
+    roles = broker.of(LEADER_AND_ISR)[-1].topic_states[0].partition_states
+    assert len(roles) == MANY, "told in one piece all the same"
+
+    await cluster.kill(broker)
+    await cluster.restart_dead(broker)
+    told = len(broker.of(LEADER_AND_ISR))
+    with counted() as taken_over:
+        cluster.controller(broker)
+        await broker.until(lambda: len(broker.of(LEADER_AND_ISR)) > told)
+    for turns in (created, taken_over):
+        assert PARTITIONS_PER_TURN < turns.most < CALLS_PER_PARTITION * PARTITIONS_PER_TURN
+
+
+async def test_others_have_their_turn_in_between() -> None:
+    others = 0
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await trio.lowlevel.checkpoint()
+
+    seen = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await trio.lowlevel.checkpoint()
+        before = others
+        async for item in in_turns(range(MANY + 1)):
+            seen.append(item)
+        # One fewer, since trio shuffles whose turn it is.
+        assert others - before >= MANY // PARTITIONS_PER_TURN - 1
+        nursery.cancel_scope.cancel()
+    assert seen == list(range(MANY + 1))
+    assert [each for piece in pieces(seen) for each in piece] == seen
+    assert max(map(len, pieces(seen))) == PARTITIONS_PER_TURN
