@@ -46,6 +46,8 @@ pub struct Published {
     pub segment: i64,
     /// and its size in bytes.
     pub position: u64,
+    /// End offset and size before the last write to it: what readers at the log's end wait for begins there.
+    pub last_write: (i64, u64),
 }
 
 /// A list that readers take a copy of: changing it replaces it.
@@ -154,6 +156,7 @@ impl Log {
                 end_offset,
                 segment,
                 position,
+                last_write: (segment, 0),
             }),
             start_offset: AtomicI64::new(start_offset),
             high_watermark: AtomicI64::new(start_offset),
@@ -340,13 +343,18 @@ impl Log {
 
     pub(super) fn publish(&self, end_offset: i64, active: &Segment) {
         debug_assert!(self.start_offset() <= end_offset);
-        let published = Published {
+        let mut current = self.published.write();
+        let grew = current.segment == active.base_offset && current.end_offset <= end_offset;
+        *current = Published {
             end_offset,
             segment: active.base_offset,
             position: active.size_bytes(),
+            last_write: if grew {
+                (current.end_offset, current.position)
+            } else {
+                (active.base_offset, 0)
+            },
         };
-        let mut current = self.published.write();
-        *current = published;
         self.end_offset.store(end_offset, Ordering::Release);
     }
 

@@ -94,7 +94,10 @@ impl Log {
                 break;
             }
             let bound = self.bound_in(&segments, at, upper_bound, &end)?;
-            let Some(batch) = segment.find(offset, bound)? else {
+            let (written_offset, written_position) = end.last_write;
+            let is_at_the_end = segment.base_offset == end.segment && offset >= written_offset;
+            let known = if is_at_the_end { written_position } else { 0 };
+            let Some(batch) = segment.find_near(known, offset, bound)? else {
                 continue;
             };
             info.segment = segment.base_offset;

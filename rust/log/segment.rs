@@ -440,6 +440,16 @@ impl Segment {
         }
     }
 
+    /// The same, for who knows where a batch begins that may have `offset`, or an earlier one.
+    pub fn find_near(&self, known: u64, offset: i64, end: u64) -> Result<Option<Located>> {
+        if known > self.indexed(offset)
+            && let Ok(Some(batch)) = self.find_from(known, offset, end)
+        {
+            return Ok(Some(batch));
+        }
+        self.find(offset, end)
+    }
+
     fn find_from(&self, from: u64, offset: i64, end: u64) -> Result<Option<Located>> {
         let mut scan = self.scan(from, end)?;
         let mut is_named = from > 0;

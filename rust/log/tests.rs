@@ -92,6 +92,50 @@ fn what_is_appended_is_read_and_survives_reopening() {
     }
 }
 
+/// Who waits at the end gets what was written last without a look at the batches between it and the last index entry.
+#[test]
+fn a_reader_at_the_end_scans_nothing_before_it() {
+    let folder = Folder::new();
+    let log = folder.open(LogConfig::default(), true);
+    let sizes: Vec<u64> = (0..4)
+        .map(|number| {
+            append(&log, &["a", "b"], number);
+            log.published().position
+        })
+        .collect();
+    // A scan from the start would stop at these: a length that reaches beyond the file.
+    let path = folder.0.path().join("t-0/00000000000000000000.log");
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0x7f; 4], 8).unwrap();
+    for offset in [6, 7] {
+        let slice = log.read(offset, 1 << 20, i64::MAX, true).unwrap().slice;
+        let bytes = slice.unwrap().read().unwrap();
+        assert_eq!(bytes.len() as u64, sizes[3] - sizes[2]);
+        let header = BatchHeader::parse(&bytes).unwrap();
+        assert_eq!(header.base_offset, 6);
+    }
+    assert!(log.read(5, 1 << 20, i64::MAX, true).is_err());
+}
+
+/// Where the last write began says nothing any more once the log was cut before it.
+#[test]
+fn a_reader_at_the_end_of_a_log_that_was_cut() {
+    let folder = Folder::new();
+    let log = folder.open(LogConfig::default(), true);
+    for number in 0..4 {
+        append(&log, &["a", "b"], number);
+    }
+    log.truncate_to(4).unwrap();
+    for end in [6, 8] {
+        append(&log, &["long enough to be elsewhere", "d"], 9);
+        for offset in 0..end {
+            let slice = log.read(offset, 1 << 20, i64::MAX, true).unwrap().slice;
+            let header = BatchHeader::parse(&slice.unwrap().read().unwrap()).unwrap();
+            assert_eq!(header.base_offset, offset & !1);
+        }
+    }
+}
+
 /// Runs `appends` large and small batches through `append_or_queue`; the results in the order in which they came.
 /// Kafka does so with packed records (some clients cannot count), and stores others as they are, to be read under wrong offsets.
 #[test]

@@ -69,7 +69,7 @@ pub struct Connection {
     pub charged: usize,
     pub slot_bytes: usize,
     /// Bytes sent in the turn of this number.
-    pub sent_in_turn: (u64, usize),
+    pub sent_in_round: (u64, usize),
     /// Of requests whose answers are not sent.
     pub times: Times,
 }
@@ -107,7 +107,7 @@ impl Connection {
             muted_until_ms: None,
             charged: 0,
             slot_bytes: 0,
-            sent_in_turn: (0, 0),
+            sent_in_round: (0, 0),
             times: Times::default(),
         }
     }
@@ -222,21 +222,21 @@ impl Connection {
         }
     }
 
-    /// Sends what the turn allows.
+    /// Sends what the round allows.
     pub fn flush(
         &mut self,
-        turn: u64,
+        round: u64,
         is_warm: &mut dyn FnMut(&FileSlice) -> bool,
     ) -> io::Result<Sent> {
-        if self.sent_in_turn.0 != turn {
-            self.sent_in_turn = (turn, 0);
+        if self.sent_in_round.0 != round {
+            self.sent_in_round = (round, 0);
         }
-        let left = TURN_BYTES_MAX.saturating_sub(self.sent_in_turn.1);
+        let left = TURN_BYTES_MAX.saturating_sub(self.sent_in_round.1);
         if left == 0 && !self.output.is_empty() {
             return Ok(Sent::Budget);
         }
         let (sent, count) = self.output.send(self.socket.as_fd(), left, is_warm)?;
-        self.sent_in_turn.1 += count;
+        self.sent_in_round.1 += count;
         Ok(sent)
     }
 }

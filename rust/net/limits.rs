@@ -11,7 +11,10 @@ use crate::io::Wake;
 pub const TURN_FRAMES_MAX: usize = 256;
 /// Frames of one connection before the next connection's turn comes: a small client waits for at most this many of each flooding one.
 pub const VISIT_FRAMES_MAX: usize = 32;
-/// Bytes sent to (or, for a large frame, received from) one connection in one turn: 0.2 to 0.5 ms of the loop.
+/// Where a connection has more to send than `TURN_BYTES_MAX`, a turn looks so many times for whoever became ready meanwhile, and goes on:
+/// the way out to the loop and back is a tenth of what sending that much costs.
+pub const TURN_ROUNDS_MAX: usize = 4;
+/// Bytes sent to (or, for a large frame, received from) one connection before the others are looked at: 0.2 to 0.5 ms of the loop.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 /// The read buffer that all connections share: what one `recv` may bring, so also what a held connection may have parked in small frames.
 pub const SHARED_READ_BYTES: usize = 64 << 10;

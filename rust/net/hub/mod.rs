@@ -37,7 +37,7 @@ use super::frames::{Buffer, Pool};
 use super::input::{Fresh, Next};
 use super::limits::{
     ACCEPT_REST_MS, Budget, LIGHT_READ_BYTES, Limits, PRIVILEGE_MS, SHARED_READ_BYTES,
-    SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, VISIT_FRAMES_MAX,
+    SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX, VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::meter::Meter;
@@ -138,6 +138,8 @@ pub struct Hub<T> {
     ready: VecDeque<u64>,
     /// Connections whose slots were filled outside their visit.
     dirty: Vec<u64>,
+    /// Connections that sent as much as one may, and have more.
+    unfinished: Vec<u64>,
     starved: Vec<u64>,
     /// Bytes of the frames of requests that were started and are not answered, over all connections.
     waiting_bytes: usize,
@@ -149,6 +151,8 @@ pub struct Hub<T> {
     serving: bool,
     turn: u64,
     frames_left: usize,
+    rounds_left: usize,
+    round: u64,
     /// Each connection once, by the earliest time at which it can be idle.
     deadlines: BinaryHeap<Reverse<(u64, u64)>>,
     /// When connections that were muted are heard again.
@@ -196,6 +200,7 @@ impl<T> Hub<T> {
             events: VecDeque::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            unfinished: Vec::new(),
             starved: Vec::new(),
             waiting_bytes: 0,
             privileged: None,
@@ -204,6 +209,8 @@ impl<T> Hub<T> {
             serving: false,
             turn: 0,
             frames_left: 0,
+            rounds_left: 0,
+            round: 0,
             deadlines: BinaryHeap::new(),
             mutes: BinaryHeap::new(),
             rest_until_ms: None,

@@ -36,6 +36,9 @@ impl<T> Hub<T> {
                     connection.in_dirty = false;
                     self.finish(connection);
                 }
+            } else if !self.unfinished.is_empty() && self.rounds_left > 0 {
+                self.rounds_left -= 1;
+                self.look_round()?;
             } else {
                 break;
             }
@@ -44,7 +47,7 @@ impl<T> Hub<T> {
         if let Some(meter) = &mut self.meter {
             meter.turn_ended();
         }
-        if !self.ready.is_empty() {
+        if !self.ready.is_empty() || !self.unfinished.is_empty() {
             self.wake.signal();
         }
         Ok(None)
@@ -57,7 +60,21 @@ impl<T> Hub<T> {
         }
         self.turn += 1;
         self.frames_left = TURN_FRAMES_MAX;
+        self.rounds_left = TURN_ROUNDS_MAX;
         self.now_ms = self.started.elapsed().as_millis() as u64;
+        self.look_round().inspect_err(|_| self.in_turn = false)?;
+        if !self.starved.is_empty() {
+            self.feed_starved();
+        }
+        Ok(())
+    }
+
+    /// Takes up what is ready now, and the connections that have more to send.
+    fn look_round(&mut self) -> io::Result<()> {
+        self.round += 1;
+        for id in mem::take(&mut self.unfinished) {
+            self.mark_dirty(id);
+        }
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -66,10 +83,7 @@ impl<T> Hub<T> {
         let readiness: &[epoll::Event] = match epoll::wait(&self.epoll, &mut space, Some(&now)) {
             Ok((readiness, _)) => readiness,
             Err(rustix::io::Errno::INTR) => &[],
-            Err(error) => {
-                self.in_turn = false;
-                return Err(error.into());
-            }
+            Err(error) => return Err(error.into()),
         };
         for event in readiness {
             let flags = event.flags;
@@ -84,9 +98,6 @@ impl<T> Hub<T> {
                 }
                 id => self.became_ready(id, flags),
             }
-        }
-        if !self.starved.is_empty() {
-            self.feed_starved();
         }
         Ok(())
     }
@@ -297,9 +308,10 @@ impl<T> Hub<T> {
         }
         if !connection.output.is_empty() && !connection.cold {
             let before = connection.output.bytes();
-            match connection.flush(self.turn, &mut is_warm) {
+            match connection.flush(self.round, &mut is_warm) {
                 Ok(Sent::All) => {}
-                Ok(Sent::Budget | Sent::Blocked) => blocked = true,
+                Ok(Sent::Blocked) => blocked = true,
+                Ok(Sent::Budget) => self.unfinished.push(connection.id),
                 Ok(Sent::Cold) => {
                     if let Some(part) = connection.output.cold_part(COLD_BYTES_MAX) {
                         connection.cold = true;
