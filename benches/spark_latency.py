@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PER_SECOND = 1_000
-WARM_UP_S, MEASURED_S = 15, 30
+WARM_UP_S, MEASURED_S = 30, 30
+LIMIT_S = 3 * (WARM_UP_S + MEASURED_S)
 PARTITIONS = 4
 
 
@@ -51,8 +52,9 @@ async def _through(bootstrap: str, sent: str, seen: str) -> list[float]:
     begin = time.time() + WARM_UP_S
     end = begin + MEASURED_S
 
-    async def send(cluster: Cluster) -> None:
-        async with Producer(cluster, linger_ms=2) as producer:
+    # Connections of its own: a broker answers those of one connection in turn, and a consumer's requests wait there.
+    async def send() -> None:
+        async with Cluster(bootstrap) as cluster, Producer(cluster, linger_ms=2) as producer:
             number = 0
             start = time.time()
             while (now := time.time()) < end + 2:
@@ -64,11 +66,14 @@ async def _through(bootstrap: str, sent: str, seen: str) -> list[float]:
     async with Cluster(bootstrap) as cluster, trio.open_nursery() as nursery:
         consumer = Consumer(cluster, read_committed=True, wait_ms=100)
         await consumer.assign({TopicPartition(seen, number): LATEST for number in range(PARTITIONS)})
-        nursery.start_soon(send, cluster)
+        nursery.start_soon(send)
         last = 0.0
+        nursery.cancel_scope.deadline = trio.current_time() + LIMIT_S
         while last < end:
             for record in await consumer.poll():
                 last = float(record.value or b"0")
                 if begin <= last < end:
                     found.append(time.time() - last)
+    if not found:
+        raise TimeoutError(f"no record of the first {WARM_UP_S + MEASURED_S} s was seen within {LIMIT_S} s")
     return found

@@ -19,6 +19,7 @@ from ottla.pipelines.generator.output import ensure_topic
 from ottla.pipelines.generator.settings import HOUR_MS, Settings
 from ottla.pipelines.tables import Position, open_table
 from ottla.pipelines.tables.arrow import merged
+from ottla.pipelines.tables.table import Format
 from ottla.pipelines.warehouse_load import tasks
 from ottla.spark.filters import Wanted
 from ottla.spark.options import parse
@@ -48,12 +49,12 @@ location = "{folder}/{name}/warehouse"
 Record = tuple[int, str, int]
 
 
-def load(table: Path, bootstrap: str, topic: str, *, has_json: bool) -> None:
+def load(table: Path, bootstrap: str, topic: str, *, has_json: bool, form: Format = "parquet") -> None:
     """Loads a topic as a task of a load does, without Spark."""
     source = Source(topics=(topic,), bootstrap=bootstrap)
     options = parse(source.reading())
     ranges = place(options).resolve(options, Wanted())
-    warehouse = open_table("parquet", table)
+    warehouse = open_table(form, table)
     no_columns = base64.b64encode(pa.schema([]).serialize().to_pybytes()).decode()
     job = tasks.Job(
         reading=source.reading(),

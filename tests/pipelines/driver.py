@@ -17,11 +17,8 @@ from ottla.pipelines.frame.config import load
 from ottla.pipelines.frame.progress import Progress
 from ottla.spark import session
 
-# Without Hadoop's file contexts, which start processes to learn about users: half the time of a small batch.
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.scheduler.mode": "FAIR",
-    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
     # Few rows, many batches: a state store less for each operator, and a compiler that is done sooner.
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",

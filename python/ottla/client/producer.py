@@ -1,9 +1,9 @@
 """Records out: collected into a batch per partition, sent to the leaders a few partitions at a time.
 
 What `send` has taken lies in one of two places: a partition's open batch, or the queue of its closed ones. A batch is
-closed when it is full, when it is `linger_ms` old, or by `flush`. One task moves closed batches to their leaders: one
-request per leader at a time, with at most one batch of each partition, so that a batch that has to be sent again
-cannot be overtaken by the next.
+closed when it is full, when it is `linger_ms` old and no other of its partition waits, or by `flush`. One task moves
+closed batches to their leaders: one request per leader at a time, with at most one batch of each partition, so that a
+batch that has to be sent again cannot be overtaken by the next.
 
 Without idempotence a batch whose answer was lost may be appended twice.
 """
@@ -230,15 +230,17 @@ class Producer:
             self._wake = trio.Event()
             await self._dispatch(nursery)
             deadline = math.inf
-            if self._open:
-                deadline = min(batch.born for batch in self._open.values()) + self.linger_ms / 1000
+            if ripening := [batch.born for partition, batch in self._open.items() if not self._closed.get(partition)]:
+                deadline = min(ripening) + self.linger_ms / 1000
             if any(self._closed.values()):
                 # For partitions without a leader; those whose leader is busy are woken by its answer.
                 deadline = min(deadline, trio.current_time() + RETRY_MS / 1000)
             with trio.move_on_at(deadline):
                 await self._wake.wait()
             aged = trio.current_time() - self.linger_ms / 1000
-            for partition in [partition for partition, batch in self._open.items() if batch.born <= aged]:
+            # One that others of its partition are before grows on: more small requests would only make it later.
+            ripe = [each for each, batch in self._open.items() if batch.born <= aged and not self._closed.get(each)]
+            for partition in ripe:
                 self._close(partition)
 
     async def _dispatch(self, nursery: trio.Nursery) -> None:
@@ -246,10 +248,9 @@ class Producer:
         requests: dict[Address, list[_Batch]] = {}
         sizes: dict[Address, int] = {}
         for partition, queue in list(self._closed.items()):
-            if not queue:
-                continue
-            if trio.current_time() - queue[0].born > self.delivery_timeout_ms / 1000:
+            while queue and trio.current_time() - queue[0].born > self.delivery_timeout_ms / 1000:
                 self._fail(queue.popleft(), NetworkException(f"{partition}: not delivered in time"))
+            if not queue:
                 continue
             try:
                 leader = await self.cluster.leader(partition)
