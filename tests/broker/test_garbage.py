@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 
-def run(program: str) -> None:
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+def run(program: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=60)
 
 
 BEGIN = """
@@ -52,3 +53,35 @@ assert lost() is None
 assert gc.get_freeze_count() > 1.5 * began
 """
     )
+
+
+PARTITIONS = """
+import gc, sys, trio
+from ottla.broker.broker import Broker
+from ottla.config import BrokerConfig
+from ottla.controller import NewTopic, create_topic
+
+def watched():
+    gc.collect()
+    return len(gc.get_objects())
+
+async def main():
+    config = BrokerConfig({"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"})
+    async with Broker.start(config) as broker:
+        await create_topic(broker.tree, NewTopic("first", 1, 1))
+        await broker.metadata.wait_until(lambda: "first" in broker.metadata.topics)
+        before = watched()
+        await create_topic(broker.tree, NewTopic("many", 500, 1))
+        await broker.metadata.wait_until(lambda: len(broker.metadata.topics.get("many", ())) == 500)
+        with trio.fail_after(50):
+            # The controller has heard that the broker knows, and forgets what it told.
+            while watched() > before + 1.5 * 500:
+                await trio.sleep(0.05)
+        assert watched() > before + 500, "the partitions themselves"
+
+trio.run(main)
+"""
+
+
+def test_a_partition_is_one_object_for_the_collector(tmp_path: Path) -> None:
+    run(PARTITIONS, str(tmp_path / "data"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 if TYPE_CHECKING:
@@ -27,13 +28,12 @@ class BrokerMetadata:
     endpoints: dict[str, tuple[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
     leader: int
     leader_epoch: int
-    isr: list[int]
-    replicas: list[int]
-    offline_replicas: list[int]
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class MetadataCache:
                     del self.topics[topic]
             return
         self.topics.setdefault(topic, {})[index] = PartitionMetadata(
-            state.leader, state.leader_epoch, list(state.isr), list(state.replicas), list(state.offline_replicas)
+            state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas), tuple(state.offline_replicas)
         )
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:

@@ -101,6 +101,8 @@ class Channel:
                     self._queue.popleft()
                     self._failures = 0
                     self._on_response(request, response)
+                    # Until the next there is they would be kept, with all partitions of the cluster perhaps.
+                    del request, response
             finally:
                 if connection is not None:
                     with trio.CancelScope(shield=True):

@@ -51,20 +51,17 @@ class Broker(msgspec.Struct, frozen=True):
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
-class Partition:
+class Partition(msgspec.Struct, eq=False, gc=False):
     """One partition: its assignment, and its state in the tree, which is None until the first leader was chosen.
 
     `version` is the version of the state's node, the condition of the next write.
     """
 
-    __slots__ = ("adding", "removing", "replicas", "state", "version")
-
-    def __init__(self, replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tuple[int, ...] = ()) -> None:
-        self.replicas = replicas
-        self.adding = adding
-        self.removing = removing
-        self.state: PartitionState | None = None
-        self.version = 0
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    state: PartitionState | None = None
+    version: int = 0
 
 
 class Cluster:

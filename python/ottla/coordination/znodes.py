@@ -229,7 +229,7 @@ def _by_number(replicas: Mapping[str, Iterable[int]]) -> dict[int, tuple[int, ..
     return {int(partition): tuple(map(int, brokers)) for partition, brokers in replicas.items()}
 
 
-class PartitionState(msgspec.Struct, frozen=True):
+class PartitionState(msgspec.Struct, frozen=True, gc=False):
     """`/brokers/topics/T/partitions/P/state`: who leads since which epoch, and who is in sync.
 
     `leader` is -1 (nobody) while the partition is offline. `controller_epoch` is that of the controller that decided,

@@ -18,6 +18,8 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+import msgspec
+
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
 
 if TYPE_CHECKING:
@@ -30,8 +32,7 @@ NO_EPOCH = -1
 NO_LEADER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(msgspec.Struct, frozen=True, gc=False):
     """What a controller says about a partition (LeaderAndIsr)."""
 
     controller_epoch: int
@@ -133,7 +134,8 @@ class Partition:
         #: Where the logs of other replicas start, as far as they have said so.
         self.replica_starts: dict[int, int] = {}
         self._broker_id = broker_id
-        self._durable: deque[_Durable] = deque()
+        #: None until somebody waits: most partitions of a broker are written to seldom, and a deque is 0.6 KB.
+        self._durable: deque[_Durable] | None = None
 
     @classmethod
     def without_log(cls, topic: str, index: int, broker_id: int) -> Partition:
@@ -212,7 +214,7 @@ class Partition:
     # --- who waits ---
 
     def _fail_waiting(self) -> None:
-        waiting, self._durable = self._durable, deque()
+        waiting, self._durable = self._durable or (), None
         for durable in waiting:
             durable.done(StorageError.code if self.is_offline else NotLeaderOrFollower.code)
         self._wake_fetches()
@@ -283,6 +285,8 @@ class Partition:
         if self._is_durable(last_offset):
             done(0)
             return False
+        if self._durable is None:
+            self._durable = deque()
         self._durable.append(_Durable(last_offset, self.leader_epoch, done))
         return self.needs_flush and last_offset >= self.log.flushed_offset
 

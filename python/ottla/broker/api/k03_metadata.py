@@ -98,14 +98,14 @@ def _partitions(
             # Version 0 leaves unreachable replicas out and says so by an error; later ones list what is assigned.
             replica_nodes=_listed(partition.replicas, reachable, request.api_version),
             isr_nodes=_listed(partition.isr, reachable, request.api_version),
-            offline_replicas=partition.offline_replicas,
+            offline_replicas=list(partition.offline_replicas),
         )
         for index, partition in sorted(partitions.items())
     ]
 
 
-def _listed(replicas: list[int], reachable: set[int], version: int) -> list[int]:
-    return [replica for replica in replicas if replica in reachable] if version == 0 else replicas
+def _listed(replicas: tuple[int, ...], reachable: set[int], version: int) -> list[int]:
+    return [replica for replica in replicas if replica in reachable] if version == 0 else list(replicas)
 
 
 def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[int], version: int) -> int:
