@@ -4,7 +4,6 @@
 //! at once: a large map is in no cache, and one access after the other would cost more than everything else together. Of records that the map
 //! was made of it says without a search whether they are the last.
 
-use std::hint::black_box;
 use std::ops::Range;
 
 use super::offset_map::{KeyHash, OffsetMap};
@@ -65,7 +64,9 @@ struct Ahead([Seen; AHEAD]);
 
 /// Keys, perhaps of several batches, whose places in the map are looked for together.
 struct Noted {
+    /// A ring.
     entries: [(KeyHash, i64); AHEAD],
+    /// That ever came since everything was in the map.
     count: usize,
     /// What the map covers with them.
     covers: i64,
@@ -82,24 +83,25 @@ impl Default for Noted {
 }
 
 impl Noted {
+    /// Brings the entry that came [`AHEAD`] entries before into the map: the memory for it has been on its way since then.
     #[inline(always)]
     fn add(&mut self, hash: KeyHash, offset: i64, map: &mut OffsetMap) -> bool {
-        if self.count == AHEAD && !self.settle(map) {
+        map.prefetch(hash);
+        let entry = &mut self.entries[self.count % AHEAD];
+        let (earlier_hash, earlier_offset) = std::mem::replace(entry, (hash, offset));
+        if self.count >= AHEAD && map.put(earlier_hash, earlier_offset).is_err() {
+            self.count = 0;
             return false;
         }
-        self.entries[self.count] = (hash, offset);
         self.count += 1;
         true
     }
 
     fn settle(&mut self, map: &mut OffsetMap) -> bool {
-        let entries = &self.entries[..std::mem::take(&mut self.count)];
-        let touched = entries
-            .iter()
-            .fold(0, |all, (hash, _)| all ^ map.touch(*hash));
-        black_box(touched);
-        for (hash, offset) in entries {
-            if map.put(*hash, *offset).is_err() {
+        let count = std::mem::take(&mut self.count);
+        for at in count.saturating_sub(AHEAD)..count {
+            let (hash, offset) = self.entries[at % AHEAD];
+            if map.put(hash, offset).is_err() {
                 return false;
             }
         }
@@ -150,7 +152,7 @@ impl<'a> Keeping<'a> {
     }
 }
 
-/// Up to [`AHEAD`] records from `at` on, their keys hashed and the map touched.
+/// Up to [`AHEAD`] records from `at` on, their keys hashed and the map's memory asked for.
 #[inline(always)]
 fn look_ahead(
     records: &[u8],
@@ -165,6 +167,7 @@ fn look_ahead(
         let record = walk::read(records, *at)?;
         let key = record.key.of(records);
         let hash = key.map_or(KeyHash::default(), |key| map.hash(key));
+        map.prefetch(hash);
         *seen = Seen {
             start: *at,
             end: record.end,
@@ -176,11 +179,6 @@ fn look_ahead(
         };
         *at = record.end;
     }
-    // All at once and nothing in between, or the processor would wait for one after the other.
-    let touched = seen[..count]
-        .iter()
-        .fold(0, |all, seen| all ^ map.touch(seen.hash));
-    black_box(touched);
     *left -= count as i32;
     Ok(count)
 }

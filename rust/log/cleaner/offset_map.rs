@@ -23,6 +23,9 @@ const BITS_PER_SLOT: u64 = 8;
 /// Room behind the end, in slots. Entries are pushed some tens of places, a few hundred at most; if not, the map counts as full.
 const OVERFLOW_SLOTS: usize = 1024;
 
+/// What a line of the processor's caches holds, rounded down. A search reads about two.
+const SLOTS_PER_LINE: usize = 64 / SLOT_BYTES;
+
 /// The largest page that systems use without being asked for large ones.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 /// A smaller map is not worth the question.
@@ -83,10 +86,15 @@ impl OffsetMap {
         ((u128::from(hash.0) * u128::from(self.size)) >> 64) as usize
     }
 
-    /// Reads what a search for this hash will need, so that the memory is there when it comes: loads that do not depend on each other overlap.
+    /// Asks for the memory that a search for this hash will need, and does not wait for it.
     #[inline(always)]
-    pub fn touch(&self, hash: KeyHash) -> u32 {
-        self.slots[self.place(hash)][4]
+    pub fn prefetch(&self, hash: KeyHash) {
+        let place = self.place(hash);
+        for at in [place, place + SLOTS_PER_LINE] {
+            if let Some(slot) = self.slots.get(at) {
+                prefetch(slot);
+            }
+        }
     }
 
     /// The first slot at or after the hash's place that is empty or holds no lesser hash.
@@ -192,6 +200,21 @@ fn ask_for_large_pages(slots: &[Slot]) {
             rustix::mm::Advice::LinuxHugepage,
         )
     };
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch(slot: &Slot) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: reads nothing; every address would do.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
+}
+
+/// A load whose result nobody waits for: Rust has no other name for it here.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn prefetch(slot: &Slot) {
+    std::hint::black_box(slot[4]);
 }
 
 #[inline(always)]

@@ -18,10 +18,7 @@
 //! In messages of format 0 the checksum of the descriptor is taken over the magic too, which is wrong, and which old consumers expect
 //! (KAFKA-3160). It is written so there, and not looked at.
 
-use lz4_flex::block::{
-    CompressTable, DecompressError, compress_into_with_table, decompress_into,
-    get_maximum_output_size,
-};
+use lz4::block::{compress_bound, compress_to_buffer, decompress_to_buffer};
 use twox_hash::XxHash32;
 
 use super::{Codec, ENDS, Output, damaged};
@@ -126,19 +123,27 @@ impl Reader {
         if self.block.len() < room {
             self.block.resize(room, 0);
         }
-        let unpacked = decompress_into(block, &mut self.block[..room]);
-        let appended = match unpacked {
-            Ok(length) => output.append(&self.block[..length]),
-            Err(DecompressError::OutputTooSmall { .. }) if room < greatest => {
+        let appended = match unpack(block, &mut self.block[..room]) {
+            Some(length) => output.append(&self.block[..length]),
+            None if room < greatest && unpack(block, &mut vec![0; greatest]).is_some() => {
                 Err(output.too_large())
             }
-            Err(error) => Err(damaged(Codec::Lz4, at, error)),
+            None => {
+                let problem = format_args!("the block is invalid, or of more than {greatest} bytes");
+                Err(damaged(Codec::Lz4, at, problem))
+            }
         };
         if self.block.len() > BLOCK_BYTES_KEPT_MAX {
             self.block = Vec::new();
         }
         appended
     }
+}
+
+/// The length of what a block was unpacked to; None if it is invalid or does not fit, which the library does not tell apart.
+fn unpack(block: &[u8], into: &mut [u8]) -> Option<usize> {
+    let room = i32::try_from(into.len()).ok()?;
+    decompress_to_buffer(block, Some(room), into).ok()
 }
 
 struct Frame {
@@ -223,7 +228,7 @@ impl<'a> Input<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Writer(CompressTable);
+pub(super) struct Writer;
 
 impl Writer {
     pub fn write(&mut self, records: &[u8], checksum: Checksum, out: &mut Vec<u8>) {
@@ -235,10 +240,10 @@ impl Writer {
         });
         for block in records.chunks(BLOCK_BYTES) {
             let start = out.len();
-            out.resize(start + 4 + get_maximum_output_size(block.len()), 0);
-            // Only a short output can make this fail, and this one has the greatest length.
-            let packed = compress_into_with_table(block, &mut out[start + 4..], &mut self.0);
-            match packed {
+            // Only a block that is too long has no bound, and only an output that is shorter makes packing fail.
+            let bound = compress_bound(block.len()).unwrap_or_default();
+            out.resize(start + 4 + bound, 0);
+            match compress_to_buffer(block, None, false, &mut out[start + 4..]) {
                 Ok(length) if length < block.len() => {
                     out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
                     out.truncate(start + 4 + length);
