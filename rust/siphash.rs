@@ -121,7 +121,7 @@ mod tests {
             (7, "a1f1ebbed8dbc153c0b84aa61ff08239"),
             (8, "3b62a9ba6258f5610f83e264f31497b4"),
             (9, "264499060ad9baabc47f8b02bb6d71ed"),
-            (15, "5150d1772f50834a503e069a973fbd7c"),
+            (15, "5493e99933b0a8117e08ec0f97cfc3d9"),
         ];
         for (length, wanted) in vectors {
             let hex: String = bytes(length)

@@ -6,6 +6,11 @@ MODEL = ("log::faults::model::the_log_is_its_model",)
 TAILS = ("log::faults::tails::a_last_batch_of_every_form_torn_at_every_byte",)
 POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
 
+_CLEANER_POWER = (
+    "log::cleaner::power::at_every_change_of_a_compacted_log",
+    "log::cleaner::power::somewhere_in_random_histories",
+)
+
 MUTANTS = (
     Mutant(
         "log.recovery-exposes-before-fsync",
@@ -236,5 +241,71 @@ MUTANTS = (
 """,
         "        Ok(())\n",
         cargo=("log::faults::directory::at_every_change_of_two_directories",),
+    ),
+    Mutant(
+        "log.superseded-counts-its-neighbours",
+        "rust/log/cleaner/superseded.rs",
+        "                word &= u64::MAX << (first % BITS);\n",
+        "",
+        cargo=("log::cleaner::superseded::tests::it_answers_like_a_set",),
+    ),
+    Mutant(
+        "log.superseded-is-the-last-record",
+        "rust/log/cleaner/offset_map.rs",
+        ".mark(self.first_offset + i64::from(earlier) - 1);",
+        ".mark(self.first_offset + i64::from(relative) - 1);",
+        cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
+    ),
+    Mutant(
+        "log.superseded-forgets-what-is-put-off",
+        "rust/log/cleaner/superseded.rs",
+        "        for bit in self.later.drain() {\n            self.set(bit);\n        }\n",
+        "        self.later.drain().for_each(drop);\n",
+        cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
+    ),
+    Mutant(
+        "log.batch-with-tombstones-stays-whole",
+        "rust/log/cleaner/filter.rs",
+        "superseded == 0 && keeps_tombstones && batch",
+        "superseded == 0 && batch",
+        cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
+    ),
+    Mutant(
+        "log.cleaning-does-not-split",
+        "rust/log/cleaner/cleaned.rs",
+        "        if follows && is_confirmed && !fits(",
+        "        if follows && is_confirmed && false && !fits(",
+        cargo=("log::faults::overflow::a_cleaning_splits_it",),
+    ),
+    Mutant(
+        "log.cleaning-splits-at-damage",
+        "rust/log/cleaner/cleaned.rs",
+        "        if follows && is_confirmed && !fits(",
+        "        if follows && (is_confirmed || true) && !fits(",
+        cargo=("log::faults::overflow::a_cleaning_does_not_split_at_damage",),
+    ),
+    Mutant(
+        "log.truncation-from-the-beginning",
+        "rust/log/deletion.rs",
+        "        for segment in segments.iter().rev() {\n",
+        "        for segment in segments {\n",
+        cargo=_CLEANER_POWER,
+        env=("OTTLA_CASES=200",),
+    ),
+    Mutant(
+        "log.truncation-syncs-its-segments-together",
+        "rust/log/deletion.rs",
+        "?;\n            self.folder.sync()?;\n        }\n        self.reap",
+        "?;\n        }\n        self.folder.sync()?;\n        self.reap",
+        cargo=_CLEANER_POWER,
+        env=("OTTLA_CASES=200",),
+    ),
+    Mutant(
+        "log.cleaner-checkpoint-ahead-of-the-end",
+        "rust/log/opening.rs",
+        "cleaned.map(|cleaned| if cleaned > end { start } else { cleaned }),",
+        "cleaned.map(|cleaned| if cleaned > end { end.max(start) } else { cleaned }),",
+        cargo=_CLEANER_POWER,
+        env=("OTTLA_CASES=200",),
     ),
 )

@@ -6,14 +6,12 @@
 
 use std::ops::Range;
 
+use super::later::{AHEAD, Later};
 use super::offset_map::{KeyHash, OffsetMap};
 use crate::records::batch::NO_TIMESTAMP;
 use crate::records::compression::Compressor;
 use crate::records::rewrite::{rewrite, rewrite_messages};
 use crate::records::{BatchHeader, Limits, RecordError, Scratch, walk};
-
-/// How many keys are hashed before the first of them is looked for.
-const AHEAD: usize = 32;
 
 /// What stays of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +60,9 @@ struct Seen {
 #[derive(Default)]
 struct Ahead([Seen; AHEAD]);
 
-/// Keys, perhaps of several batches, whose places in the map are looked for together.
+/// Keys, perhaps of several batches, that come into the map when the memory for them is there.
 struct Noted {
-    /// A ring.
-    entries: [(KeyHash, i64); AHEAD],
-    /// That ever came since everything was in the map.
-    count: usize,
+    later: Later<(KeyHash, i64)>,
     /// What the map covers with them.
     covers: i64,
 }
@@ -75,32 +70,25 @@ struct Noted {
 impl Default for Noted {
     fn default() -> Self {
         Self {
-            entries: [(KeyHash::default(), 0); AHEAD],
-            count: 0,
+            later: Later::default(),
             covers: i64::MIN,
         }
     }
 }
 
 impl Noted {
-    /// Brings the entry that came [`AHEAD`] entries before into the map: the memory for it has been on its way since then.
+    /// False if the map is full.
     #[inline(always)]
     fn add(&mut self, hash: KeyHash, offset: i64, map: &mut OffsetMap) -> bool {
         map.prefetch(hash);
-        let entry = &mut self.entries[self.count % AHEAD];
-        let (earlier_hash, earlier_offset) = std::mem::replace(entry, (hash, offset));
-        if self.count >= AHEAD && map.put(earlier_hash, earlier_offset).is_err() {
-            self.count = 0;
-            return false;
+        match self.later.push((hash, offset)) {
+            Some((hash, offset)) => map.put(hash, offset).is_ok(),
+            None => true,
         }
-        self.count += 1;
-        true
     }
 
     fn settle(&mut self, map: &mut OffsetMap) -> bool {
-        let count = std::mem::take(&mut self.count);
-        for at in count.saturating_sub(AHEAD)..count {
-            let (hash, offset) = self.entries[at % AHEAD];
+        for (hash, offset) in self.later.drain() {
             if map.put(hash, offset).is_err() {
                 return false;
             }

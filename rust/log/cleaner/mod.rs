@@ -21,6 +21,7 @@ pub mod candidates;
 mod cleaned;
 pub mod filter;
 mod groups;
+mod later;
 pub mod offset_map;
 mod run;
 mod state;

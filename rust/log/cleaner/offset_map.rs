@@ -11,6 +11,7 @@
 //! than what is: about 5 entries, that is 2 cache lines, in a table that is 90 % full. There is no wrapping around: behind the end there is
 //! room for what is pushed out.
 
+use super::later::prefetch;
 use super::superseded::Superseded;
 use crate::siphash::SipHash;
 
@@ -164,7 +165,12 @@ impl OffsetMap {
         self.latest_offset
     }
 
-    /// The offsets whose records were put and had a later one put.
+    /// Nothing more is put.
+    pub fn finish(&mut self) {
+        self.superseded.finish();
+    }
+
+    /// The offsets whose records were put and had a later one put. Of a map that is finished.
     pub fn superseded(&self) -> &Superseded {
         &self.superseded
     }
@@ -200,21 +206,6 @@ fn ask_for_large_pages(slots: &[Slot]) {
             rustix::mm::Advice::LinuxHugepage,
         )
     };
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn prefetch(slot: &Slot) {
-    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: reads nothing; every address would do.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
-}
-
-/// A load whose result nobody waits for: Rust has no other name for it here.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn prefetch(slot: &Slot) {
-    std::hint::black_box(slot[4]);
 }
 
 #[inline(always)]
@@ -291,6 +282,7 @@ mod tests {
         map.put(hash, 1 << 40).unwrap();
         map.put(hash, (1 << 40) + 1).unwrap();
         assert_eq!(map.get(hash), Some((1 << 40) + 1));
+        map.finish();
         assert!(map.superseded().contains(1 << 40));
     }
 }

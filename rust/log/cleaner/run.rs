@@ -282,6 +282,7 @@ impl Run<'_> {
                 .map_or(first_uncleanable, |next| next.base_offset);
             map.cover(next_base - 1);
         }
+        map.finish();
         Ok(map)
     }
 

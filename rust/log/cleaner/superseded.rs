@@ -5,6 +5,8 @@
 
 use std::ops::RangeInclusive;
 
+use super::later::{Later, prefetch};
+
 const BITS: u64 = u64::BITS as u64;
 
 #[derive(Debug)]
@@ -13,6 +15,7 @@ pub struct Superseded {
     first_offset: i64,
     /// What is behind has no bits.
     end_offset: i64,
+    later: Later<u64>,
 }
 
 impl Superseded {
@@ -23,6 +26,7 @@ impl Superseded {
             words,
             first_offset,
             end_offset: first_offset.saturating_add_unsigned(count),
+            later: Later::default(),
         }
     }
 
@@ -50,22 +54,40 @@ impl Superseded {
             .then(|| offset.abs_diff(self.first_offset))
     }
 
+    /// Is seen when all marks are [finished](Self::finish).
     #[inline(always)]
     pub fn mark(&mut self, offset: i64) {
-        if let Some(bit) = self.bit(offset) {
-            self.words[(bit / BITS) as usize] |= 1 << (bit % BITS);
+        let Some(bit) = self.bit(offset) else {
+            return;
+        };
+        prefetch(&self.words[(bit / BITS) as usize]);
+        if let Some(due) = self.later.push(bit) {
+            self.set(due);
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, bit: u64) {
+        self.words[(bit / BITS) as usize] |= 1 << (bit % BITS);
+    }
+
+    pub fn finish(&mut self) {
+        for bit in self.later.drain() {
+            self.set(bit);
         }
     }
 
     /// False for an offset that has no bit.
     #[inline(always)]
     pub fn contains(&self, offset: i64) -> bool {
+        debug_assert!(self.later.is_empty());
         self.bit(offset)
             .is_some_and(|bit| self.words[(bit / BITS) as usize] >> (bit % BITS) & 1 == 1)
     }
 
     /// How many of these offsets are marked.
     pub fn count(&self, offsets: RangeInclusive<i64>) -> u64 {
+        debug_assert!(self.later.is_empty());
         let first = self.first_offset.max(*offsets.start());
         let last = (self.end_offset - 1).min(*offsets.end());
         let (Some(first), Some(last)) = (self.bit(first), self.bit(last)) else {
@@ -113,6 +135,7 @@ mod tests {
                     model.insert(mark);
                 }
             }
+            superseded.finish();
             for mark in -10..310 {
                 prop_assert_eq!(superseded.contains(first + mark), model.contains(&mark));
             }

@@ -129,7 +129,8 @@ impl Reader {
                 Err(output.too_large())
             }
             None => {
-                let problem = format_args!("the block is invalid, or of more than {greatest} bytes");
+                let problem =
+                    format_args!("the block is invalid, or of more than {greatest} bytes");
                 Err(damaged(Codec::Lz4, at, problem))
             }
         };
