@@ -15,8 +15,10 @@ from collections.abc import Callable
 
 import trio
 
-#: After so many turns trio looks round, however busy the hub is: others' sockets wait no longer than these turns take.
+#: After so many turns without a wait between them trio looks round: others' sockets wait no longer than these take.
 TURNS_MAX = 16
+#: A shorter time was none, in seconds.
+_NO_WAIT = 20e-6
 #: More than this trio never waits, in seconds.
 _DAY = 24 * 3600.0
 
@@ -57,12 +59,15 @@ class Turns(trio.abc.Instrument):
         left = self._sleep_time(deadline)
         if self._ended or timeout <= 0 or timeout < min(left, _DAY):
             return  # tasks can run, or somebody waits for trio to be idle
-        for _ in range(TURNS_MAX):
-            ready = self._poll.poll(max(0.0, min(left, _DAY)) * 1000)
+        in_a_row = 0
+        while in_a_row < TURNS_MAX and left > 0:
+            ready = self._poll.poll(min(left, _DAY) * 1000)
             if not ready:
                 break  # the deadline
             if ready[0][0] != self._fd:
                 return  # something else, and trio's own wait will find it
+            # Whoever had to be waited for is alone: had something else been ready, the wait would have been none.
+            in_a_row = 0 if left - self._sleep_time(deadline) > _NO_WAIT else in_a_row + 1
             try:
                 self._turn()
             except BaseException as error:
