@@ -59,7 +59,7 @@ TARGETS = (
     Target("large-batches", "1 MB", f.CPU_RECORD, 1.0),
     *(
         Target("end-to-end", f"{acks}, 1,000 a second", figure, goal)
-        for acks in ("acks=1", "acks=all", "acks=all, flushed")
+        for acks in ("acks=1", "acks=all", "acks=all, flushed", "acks=all, unflushed")
         for figure, goal in ((f.P50, 0.8), (f.P99, 0.6), (f.P999, 0.3))
     ),
     Target("cold-reader", "beside a cold reader", f.P99_BESIDE, 2.0, own=True),
