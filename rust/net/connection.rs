@@ -62,6 +62,8 @@ pub struct Connection {
     /// Whether it is in the hub's queue of connections to visit, and in that of connections to flush.
     pub in_ready: bool,
     pub in_dirty: bool,
+    /// When it came into the queue of those to visit, by the meter's clock; 0 if nobody measures.
+    pub ready_us: u64,
     pub last_active_ms: u64,
     /// A quota is exceeded: until then nothing is read and no request starts, while answers leave (KIP-219).
     pub muted_until_ms: Option<u64>,
@@ -103,6 +105,7 @@ impl Connection {
             watched: true,
             in_ready: false,
             in_dirty: false,
+            ready_us: 0,
             last_active_ms: now_ms,
             muted_until_ms: None,
             charged: 0,

@@ -169,15 +169,19 @@ impl Meter {
         self.turn_began_us = self.read();
     }
 
-    /// A request is handed out: when it came, and when it starts.
-    pub fn starts(&mut self, request: (u64, u64)) -> (u64, u64) {
-        let started_us = if self.is_fresh {
+    /// The last reading, or a new one if something came after it.
+    pub fn fresh_us(&mut self) -> u64 {
+        if self.is_fresh {
             self.last_us
         } else {
             self.read()
-        };
+        }
+    }
+
+    /// A request is handed out: when it starts.
+    pub fn starts(&mut self, request: (u64, u64)) -> u64 {
         self.handling = Some(request);
-        (self.turn_began_us, started_us)
+        self.fresh_us()
     }
 
     pub fn turn_ended(&mut self) {

@@ -385,3 +385,56 @@ fn other_threads_wake_the_hub() {
     assert_eq!((completion.token, completion.value), (5, 55));
     thread.join().unwrap();
 }
+
+/// How long the slowest request of an API was in each part of its time, in microseconds.
+fn longest_us(hub: &mut Hub<u32>) -> Vec<f64> {
+    let meter = hub.meter.as_mut().unwrap();
+    let now_us = meter.now_us();
+    let (_, api) = meter.apis().find(|(key, _)| *key == METADATA).unwrap();
+    let times = api.times_us.iter_mut();
+    times.map(|times| times.quantiles(now_us)[5]).collect()
+}
+
+#[test]
+fn a_requests_time_is_measured_in_its_parts() {
+    let mut rig = rig(Limits::default());
+    rig.hub.meter = Some(Default::default());
+    let clients = [rig.connect(), rig.connect()];
+    let mut seen = 0;
+    rig.serve(&mut |_, _| {}, &mut |rig| {
+        rig.hub.figures().connections == 2
+    });
+    for mut client in &clients {
+        client.write_all(&request(METADATA, 1, b"x")).unwrap();
+    }
+    // Both are there before the first look, and the first is handled for long and answered much later.
+    let work = Duration::from_millis(20);
+    let mut first = None;
+    rig.serve(
+        &mut |hub, incoming| {
+            seen += 1;
+            if seen == 1 {
+                std::thread::sleep(work);
+                first = Some(incoming.ticket);
+            } else {
+                hub.reply(incoming.ticket, |to| to.push(1), Vec::new());
+                std::thread::sleep(work);
+            }
+        },
+        &mut |rig| rig.hub.meter.as_mut().unwrap().apis().count() == 1,
+    );
+    rig.hub.reply(first.unwrap(), |to| to.push(1), Vec::new());
+    rig.serve(&mut |_, _| {}, &mut |rig| {
+        let meter = rig.hub.meter.as_mut().unwrap();
+        meter.apis().all(|(_, api)| api.times_us[0].count == 2)
+    });
+    let [total, queue, local, remote, response_queue, send] =
+        longest_us(&mut rig.hub).try_into().unwrap();
+    // Read back from places that are off by 3 %.
+    let least = work.as_micros() as f64 * 0.96;
+    assert!(queue >= least, "the other was handled before it: {queue}");
+    assert!(local >= least, "its own handler: {local}");
+    assert!(remote >= least, "its handler had returned: {remote}");
+    assert!(total >= local + remote - least * 0.1, "{total}");
+    assert!(response_queue >= 0.0 && send >= 0.0);
+}

@@ -1,7 +1,7 @@
 //! Where the time of a connection's requests goes, cut as Kafka's metrics cut it (`RequestChannel.Request.updateRequestMetrics`):
 //!
-//! * request queue: from the beginning of the turn that starts it, when its connection was found readable, to its start. Others were
-//!   received and handled before it. What waited behind an unanswered request of its own connection is not counted, as Kafka does not read it.
+//! * request queue: from the look at all sockets that found its connection readable to its start. Others were received and handled before it.
+//!   What waited behind an unanswered request of its own connection is not counted: Kafka would not have read it.
 //! * local: the handler's call. What a small frame's reception takes counts here.
 //! * remote: from the handler's return to the answer, if the handler did not give it: a flush, replication, `fetch.max.wait.ms`, a task.
 //! * response queue: from the answer to the first attempt to send it. Earlier answers, the others of its turn, or a full socket were before it.

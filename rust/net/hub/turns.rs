@@ -72,6 +72,9 @@ impl<T> Hub<T> {
     /// Takes up what is ready now, and the connections that have more to send.
     fn look_round(&mut self) -> io::Result<()> {
         self.round += 1;
+        if let Some(meter) = &mut self.meter {
+            meter.fresh_us();
+        }
         for id in mem::take(&mut self.unfinished) {
             self.mark_dirty(id);
         }
@@ -149,6 +152,7 @@ impl<T> Hub<T> {
             // Reported whatever the interest is: a connection that may not be read now is looked at all the same, and found gone.
             connection.gone |= broken && !connection.interest.0;
             if !mem::replace(&mut connection.in_ready, true) {
+                connection.ready_us = self.meter.as_ref().map_or(0, |meter| meter.last_us());
                 self.ready.push_back(id);
             }
         }
@@ -263,8 +267,12 @@ impl<T> Hub<T> {
                     let mut incoming = connection.start(header, frame);
                     if let Some(meter) = &mut self.meter {
                         let (key, sequence) = (incoming.ticket.api_key, incoming.ticket.sequence);
-                        let (arrived_us, started_us) = meter.starts((connection.id, sequence));
+                        let started_us = meter.starts((connection.id, sequence));
                         incoming.ticket.started_us = started_us;
+                        let arrived_us = match connection.ready_us {
+                            0 => started_us,
+                            ready_us => ready_us,
+                        };
                         connection
                             .times
                             .start(sequence, key, arrived_us, started_us);
@@ -356,6 +364,7 @@ impl<T> Hub<T> {
             return;
         }
         if connection.has_startable(&self.limits) && !mem::replace(&mut connection.in_ready, true) {
+            connection.ready_us = self.meter.as_ref().map_or(0, |meter| meter.last_us());
             self.ready.push_back(connection.id);
         }
         let reads = if connection.in_ready {
