@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from spark_cases import CASES, Case, Place, Turns
+from spark_cases import CASES, WRITTEN, Case, Place, Turns
 from spark_connector import fetch
 from spark_read import PARTITIONS, produce, write_directory
+from spark_write import create
 
 from ottla._core import DEBUG_BUILD
 from ottla.pipelines.demo import broker
@@ -82,6 +83,7 @@ def main(only: str, records: int, out: Path | None, quick: bool) -> None:
         machine = facts() | {"spark": spark.version, "connector": connector, "records": f"{records:,}"}
         place.directory.mkdir()
         write_directory(place.directory, records)
+        create(bootstrap, WRITTEN)
         if any(CASES[each].reads_topic for each in chosen):
             produce(bootstrap, records)
         turns = Turns(*((1, 1) if quick else (3, 5)))

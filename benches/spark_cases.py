@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Work = Callable[[], object]
+WRITTEN = "written"
 TRIGGER_ROWS = 1_000_000
 RECORD_BYTES = 103  # in a log
 
@@ -120,7 +121,7 @@ def write(place: Place, turns: Turns, result: Result) -> None:
     rows.cache().count()
     kinds = {OURS: "ottla"} | ({"connector": "kafka"} if place.has_connector else {})
     works: dict[str, Work] = {
-        name: rows.write.format(kind).mode("append").options(**place.servers, topic="written").save
+        name: rows.write.format(kind).mode("append").options(**place.servers, topic=WRITTEN).save
         for name, kind in kinds.items()
     }
     speeds = turns.run(records, works)
@@ -143,7 +144,7 @@ def sink(place: Place, turns: Turns, result: Result) -> None:
             stream.parquet(str(files))
             .select("key", "value")
             .writeStream.format(kind)
-            .options(**place.servers, topic="written", checkpointLocation=str(place.folder / f"sink-{kind}"))
+            .options(**place.servers, topic=WRITTEN, checkpointLocation=str(place.folder / f"sink-{kind}"))
             .trigger(availableNow=True)
             .start()
         )
@@ -192,7 +193,7 @@ def memory(place: Place, turns: Turns, result: Result) -> None:
         rows = _rows(place, records).coalesce(1).write.format("ottla").mode("append")
         works: dict[str, Work] = {
             "read": lambda source=whole: source.load().count(),  # type: ignore[misc]
-            "write": rows.options(**place.servers, topic="written").save,
+            "write": rows.options(**place.servers, topic=WRITTEN).save,
             "load": lambda at=config: warehouse_load.run(place.spark, at, _quiet(place.folder)),  # type: ignore[misc]
         }
         for name, work in works.items():

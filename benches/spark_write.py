@@ -28,13 +28,13 @@ WARM_UPS = 2
 MICRO_BATCHES = 20
 
 
-def create(bootstrap: str) -> None:
-    """The topic, whose segments are deleted soon: the runs write some gigabytes."""
+def create(bootstrap: str, topic: str = TOPIC) -> None:
+    """A topic, whose segments are deleted soon: the runs write some gigabytes."""
 
     async def main() -> None:
         async with Cluster(bootstrap) as cluster:
             settings = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
-            await Admin(cluster).create_topic(TOPIC, PARTITIONS, 1, settings)
+            await Admin(cluster).create_topic(topic, PARTITIONS, 1, settings)
 
     trio.run(main)
 
