@@ -69,6 +69,7 @@ def copy_tree() -> None:
         if not target.exists() or target.read_bytes() != source.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
+        shutil.copymode(source, target)  # tests run scripts
     for path in [path for path in TREE.rglob("*") if path.is_file() or path.is_symlink()]:
         name = path.relative_to(TREE)
         if str(name) not in names and "__pycache__" not in name.parts and name != MODULE:
