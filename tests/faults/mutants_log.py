@@ -6,11 +6,6 @@ MODEL = ("log::faults::model::the_log_is_its_model",)
 TAILS = ("log::faults::tails::a_last_batch_of_every_form_torn_at_every_byte",)
 POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
 
-_CLEANER_POWER = (
-    "log::cleaner::power::at_every_change_of_a_compacted_log",
-    "log::cleaner::power::somewhere_in_random_histories",
-)
-
 MUTANTS = (
     Mutant(
         "log.recovery-exposes-before-fsync",
@@ -264,13 +259,6 @@ MUTANTS = (
         cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
     ),
     Mutant(
-        "log.batch-with-tombstones-stays-whole",
-        "rust/log/cleaner/filter.rs",
-        "superseded == 0 && keeps_tombstones && batch",
-        "superseded == 0 && batch",
-        cargo=("log::cleaner::tests::a_compacted_log_is_its_model",),
-    ),
-    Mutant(
         "log.cleaning-does-not-split",
         "rust/log/cleaner/cleaned.rs",
         "        if follows && is_confirmed && !fits(",
@@ -283,29 +271,5 @@ MUTANTS = (
         "        if follows && is_confirmed && !fits(",
         "        if follows && (is_confirmed || true) && !fits(",
         cargo=("log::faults::overflow::a_cleaning_does_not_split_at_damage",),
-    ),
-    Mutant(
-        "log.truncation-from-the-beginning",
-        "rust/log/deletion.rs",
-        "        for segment in segments.iter().rev() {\n",
-        "        for segment in segments {\n",
-        cargo=_CLEANER_POWER,
-        env=("OTTLA_CASES=200",),
-    ),
-    Mutant(
-        "log.truncation-syncs-its-segments-together",
-        "rust/log/deletion.rs",
-        "?;\n            self.folder.sync()?;\n        }\n        self.reap",
-        "?;\n        }\n        self.folder.sync()?;\n        self.reap",
-        cargo=_CLEANER_POWER,
-        env=("OTTLA_CASES=200",),
-    ),
-    Mutant(
-        "log.cleaner-checkpoint-ahead-of-the-end",
-        "rust/log/opening.rs",
-        "cleaned.map(|cleaned| if cleaned > end { start } else { cleaned }),",
-        "cleaned.map(|cleaned| if cleaned > end { end.max(start) } else { cleaned }),",
-        cargo=_CLEANER_POWER,
-        env=("OTTLA_CASES=200",),
     ),
 )
