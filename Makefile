@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench bench-full bench-limits bench-guard bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench bench-full bench-limits bench-flames bench-guard bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -146,6 +146,10 @@ bench-full: $(STAMPS)/bench-tools ## the same with whole sweeps and the cases th
 
 bench-limits: $(STAMPS)/bench-tools ## this broker beside what the machine can do, and its costs as things grow by 10 and 100
 	$(BIN)/python benches/limits.py $(ARGS)
+
+bench-flames: $(STAMPS)/bench-tools ## where the broker's time goes, as flame graphs in docs/benchmarks/: ARGS="fetch end-to-end"
+	$(BIN)/pip install --quiet py-spy
+	$(BIN)/python benches/flames.py $(ARGS)
 
 # Needs valgrind. The baseline is benches/guard.json; ARGS=--save writes it anew.
 bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (10 %), CPU of requests (35 %): fails where one costs so much more than it did
