@@ -109,3 +109,16 @@ async def test_completed_operations_do_not_pile_up(autojump_clock: trio.testing.
         deadlines.add(3_600_000, operation)
         operation.done = True
     assert len(deadlines._heap) <= 4096
+
+
+def test_what_completes_soon_leaves_soon() -> None:
+    """A consumer at the log's end waits a thousand times a second: its last half second must not leave all at once."""
+    deadlines = Deadlines(clock=lambda: 0.0)
+    fired: list[tuple[str, float]] = []
+    deadlines.add(100, Recorded("waits", fired))
+    for _ in range(500):
+        operation = Recorded("", fired)
+        deadlines.add(50, operation)
+        assert len(deadlines._heap) <= 3
+        operation.done = True
+    assert len(deadlines) == 1

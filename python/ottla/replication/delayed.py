@@ -34,7 +34,9 @@ class Operation(Protocol):
 
 
 class Deadlines:
-    """A heap of (time, operation) and the one task that serves it. Completed operations are dropped lazily, in bulk."""
+    """A heap of (time, operation) and the one task that serves it. Completed operations are dropped lazily: from its
+    head, and now and then from everywhere.
+    """
 
     def __init__(self, clock: Callable[[], float] = trio.current_time) -> None:
         self._clock = clock
@@ -53,7 +55,13 @@ class Deadlines:
         """Calls `operation.expire()` in `timeout_ms`, unless it is done by then."""
         at = self._clock() + timeout_ms / 1000
         self._count += 1
-        heapq.heappush(self._heap, (at, self._count, operation))
+        heap = self._heap
+        # Two go for each that comes. Left to the next deadline, half a second's fetches would all go at once, in half a
+        # millisecond in which nobody is served.
+        for _ in range(2):
+            if heap and heap[0][2].done:
+                heapq.heappop(heap)
+        heapq.heappush(heap, (at, self._count, operation))
         # Only an earlier head needs the sleeper's attention; deadlines mostly come in rising order.
         if self._sleeper is not None and at < self._sleeper.deadline:
             self._sleeper.deadline = at
