@@ -5,8 +5,33 @@ from tests.faults.mutants import Mutant
 MODEL = ("log::faults::model::the_log_is_its_model",)
 TAILS = ("log::faults::tails::a_last_batch_of_every_form_torn_at_every_byte",)
 POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
+TRUNCATION = ("log::faults::truncation::no_segment_is_left_behind_one_that_is_gone",)
+CLEANED = ("log::faults::truncation::a_cleaner_checkpoint_ahead_of_the_end_is_not_believed",)
 
 MUTANTS = (
+    Mutant(
+        "log.truncation-from-the-beginning",
+        "rust/log/deletion.rs",
+        "        for segment in segments.iter().rev() {\n            segment.set_suffix(Suffix::Deleted)?;\n"
+        "            self.folder.sync()?;\n",
+        "        for segment in segments {\n            segment.set_suffix(Suffix::Deleted)?;\n"
+        "            self.folder.sync()?;\n",
+        cargo=TRUNCATION,
+    ),
+    Mutant(
+        "log.truncation-in-no-order",
+        "rust/log/deletion.rs",
+        "            segment.set_suffix(Suffix::Deleted)?;\n            self.folder.sync()?;\n        }\n",
+        "            segment.set_suffix(Suffix::Deleted)?;\n        }\n        self.folder.sync()?;\n",
+        cargo=TRUNCATION,
+    ),
+    Mutant(
+        "log.cleaner-checkpoint-ahead-of-the-end",
+        "rust/log/opening.rs",
+        "if cleaned > end { start } else { cleaned }",
+        "if cleaned > end { cleaned.max(start) } else { cleaned }",
+        cargo=CLEANED,
+    ),
     Mutant(
         "log.recovery-exposes-before-fsync",
         "rust/log/recovery.rs",

@@ -1,7 +1,9 @@
 //! Faults on purpose: power cuts, torn and failing writes, bits that flip.
 //!
 //! [`model`] runs random steps against a list in memory; [`power`] takes the power away at every single change of the disk; [`tails`] cuts the
-//! last batch at every byte; [`overflow`] opens what an old broker left; [`directory`] does it to whole data directories, [`flips`] flips a bit in each kind of file, and in [`full`] a disk has no room. What random runs found is kept in [`found`].
+//! last batch at every byte; [`overflow`] opens what an old broker left; [`directory`] does it to whole data directories, [`flips`] flips a bit
+//! in each kind of file, and in [`full`] a disk has no room; [`truncation`] looks at what a power cut leaves of one. What random runs found is
+//! kept in [`found`].
 //! Random choices come from a seed that a failing test prints: see [`seeds`].
 
 mod directory;
@@ -17,3 +19,4 @@ pub mod seeds;
 mod steps;
 mod tails;
 mod transactions;
+mod truncation;
