@@ -113,7 +113,7 @@ impl<T> Hub<T> {
             .as_ref()
             .is_some_and(|visit| visit.connection == id);
         if !visited && !mem::replace(&mut connection.in_dirty, true) {
-            self.dirty.push(id);
+            self.dirty.push_back(id);
             if !self.in_turn {
                 self.wake.signal();
             }

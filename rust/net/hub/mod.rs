@@ -136,8 +136,8 @@ pub struct Hub<T> {
     events: VecDeque<Event<T>>,
     /// Connections to visit: readable, or with a frame that may start.
     ready: VecDeque<u64>,
-    /// Connections whose slots were filled outside their visit.
-    dirty: Vec<u64>,
+    /// Connections whose slots were filled outside their visit: whoever was answered first is sent to first.
+    dirty: VecDeque<u64>,
     /// Connections that sent as much as one may, and have more.
     unfinished: Vec<u64>,
     starved: Vec<u64>,
@@ -199,7 +199,7 @@ impl<T> Hub<T> {
             shared: vec![0; SHARED_READ_BYTES + 4].into_boxed_slice(),
             events: VecDeque::new(),
             ready: VecDeque::new(),
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
             unfinished: Vec::new(),
             starved: Vec::new(),
             waiting_bytes: 0,

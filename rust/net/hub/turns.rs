@@ -31,7 +31,7 @@ impl<T> Hub<T> {
                 self.begin_visit(id);
             } else if mem::take(&mut self.serving) {
                 return Ok(Some(Event::Served));
-            } else if let Some(id) = self.dirty.pop() {
+            } else if let Some(id) = self.dirty.pop_front() {
                 if let Some(mut connection) = self.connections.take(id) {
                     connection.in_dirty = false;
                     self.finish(connection);
