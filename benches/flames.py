@@ -32,10 +32,11 @@ UNNAMED = ("0x", "[unknown]", "??")
 
 @dataclass(frozen=True)
 class Under:
-    """A broker with the topic `t`, and a folder for frames."""
+    """A broker with the topic `t`, a folder for frames, and who makes the load."""
 
     server: Running
     folder: Path
+    load: Load
 
     def produce(self, value_bytes: int, records: int, *, acks: int = 1) -> str:
         return str(produce_frame(self.folder, "t", value_bytes, records, acks=acks).path)
@@ -58,18 +59,8 @@ def durable(under: Under) -> dict[str, Any]:
 
 def fetch(under: Under) -> dict[str, Any]:
     """4 MiB a request, from the page cache."""
-    load = Load()
-    frames = [under.produce(1000, 64)]
-    load(
-        run="drive",
-        address=under.server.bootstrap,
-        frames=frames,
-        depth=5,
-        requests=300,
-        seconds=60,
-        pids=[],
-        warm_up_s=0,
-    )
+    frames, address = [under.produce(1000, 64)], under.server.bootstrap
+    under.load(run="drive", address=address, frames=frames, depth=5, requests=300, seconds=60, pids=[], warm_up_s=0)
     return {"run": "drive", "frames": [str(fetch_frame(under.folder, "t", 4 << 20))]}
 
 
@@ -93,7 +84,7 @@ def broker() -> Iterator[Under]:
         server = Ottla().start(Path(folder), {"log.segment.bytes": 64 << 20, "log.retention.bytes": 256 << 20})
         try:
             create_topic(server, "t")
-            yield Under(server, Path(folder))
+            yield Under(server, Path(folder), Load())
         finally:
             server.kill()
 
@@ -108,13 +99,9 @@ def record(pid: int, form: str, to: Path) -> None:
 
 def draw(name: str) -> None:
     with broker() as under:
-        options = {
-            "address": under.server.bootstrap,
-            "pids": [under.server.pid],
-            "warm_up_s": 0.5,
-            **CASES[name](under),
-        }
-        running = Load().start(**options, seconds=2 * SECONDS + 6)
+        address, pids = under.server.bootstrap, [under.server.pid]
+        options = CASES[name](under)
+        running = under.load.start(address=address, pids=pids, warm_up_s=0.5, seconds=2 * SECONDS + 6, **options)
         record(under.server.pid, "flamegraph", PAGES / f"flame-{name}.svg")
         stacks = under.folder / "stacks"
         record(under.server.pid, "raw", stacks)

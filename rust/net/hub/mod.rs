@@ -313,6 +313,7 @@ impl<T> Hub<T> {
         }
         self.ready.clear();
         self.dirty.clear();
+        self.unfinished.clear();
         self.visit = None;
     }
 

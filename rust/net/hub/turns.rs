@@ -62,7 +62,7 @@ impl<T> Hub<T> {
         self.frames_left = TURN_FRAMES_MAX;
         self.rounds_left = TURN_ROUNDS_MAX;
         self.now_ms = self.started.elapsed().as_millis() as u64;
-        self.look_round().inspect_err(|_| self.in_turn = false)?;
+        self.look_round()?;
         if !self.starved.is_empty() {
             self.feed_starved();
         }
@@ -86,7 +86,10 @@ impl<T> Hub<T> {
         let readiness: &[epoll::Event] = match epoll::wait(&self.epoll, &mut space, Some(&now)) {
             Ok((readiness, _)) => readiness,
             Err(rustix::io::Errno::INTR) => &[],
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                self.in_turn = false;
+                return Err(error.into());
+            }
         };
         for event in readiness {
             let flags = event.flags;
