@@ -394,15 +394,22 @@ def full_group(talk: Talk) -> None:
 
 
 def silence(talk: Talk) -> None:
-    """Members of whom nothing is heard, also one that allows no time for a rebalance."""
-    talk.coordinator("si")
-    for name, fields in (("a", {}), ("b", {"group_instance_id": "b"})):
+    """Members of whom nothing is heard, also ones that allow no time for a rebalance."""
+    silent = []
+    for by, fields in (("a", {}), ("b", {"group_instance_id": "b"})):
         for timeout_ms in (1000, 0, -1):
-            short = {"session_timeout_ms": 150, "rebalance_timeout_ms": timeout_ms}
-            joined = talk.ask(JOIN, 5 if fields else 3, by=name, **joining("si", **short, **fields))
-            me = {"group_id": "si", "generation_id": joined.generation_id, "member_id": joined.member_id}
-            talk.ask(HEARTBEAT, 3, by=name, **me, **fields)
-            talk.unheard(DESCRIBE_GROUPS, 0, lambda answer: answer.groups[0].group_state == "Empty", groups=["si"])
-            talk.ask(HEARTBEAT, 3, by=name, **me, **fields)
-            commit(talk, **me, **fields)
-    talk.ask(DESCRIBE_GROUPS, 5, groups=["si"])
+            group = f"si-{by}-{timeout_ms}"
+            talk.coordinator(group)
+            # Long enough for a heartbeat to come in time even on a busy machine; all run out side by side.
+            short = {"session_timeout_ms": 2000, "rebalance_timeout_ms": timeout_ms}
+            joined = talk.ask(JOIN, 5 if fields else 3, by=by, **joining(group, **short, **fields))
+            me = {"group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id, **fields}
+            talk.ask(HEARTBEAT, 3, by=by, **me)
+            silent.append((group, by, me))
+    for group, by, me in silent:
+        talk.unheard(
+            DESCRIBE_GROUPS, 0, lambda answer: answer.groups[0].group_state in ("Empty", "Dead"), groups=[group]
+        )
+        talk.ask(HEARTBEAT, 3, by=by, **me)
+        commit(talk, **me)
+        talk.ask(DESCRIBE_GROUPS, 5, groups=[group])

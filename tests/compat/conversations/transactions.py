@@ -259,15 +259,19 @@ def sequences(talk: Talk) -> None:
 
 def timeouts(talk: Talk) -> None:
     """A transaction that was open for too long: what its producer is told, and how it may go on (KIP-588)."""
+    opened = {}
     for version in range(3):
         name = f"tt-{version}"
         talk.topic(name)
         talk.coordinator(name, 1)
-        ids = producing(talk, name, timeout_ms=1)
+        # Long enough for the record to come before the end even on a busy machine; the three run out side by side.
+        opened[name] = ids = producing(talk, name, timeout_ms=3000)
+        parts = [{"name": name, "partitions": [0]}]
+        talk.ask(ADD_PARTITIONS, version, transactional_id=name, **ids, topics=parts)
+        produce(talk, name, batch(b"a", **ids, base_sequence=0, transactional=True), transactional_id=name)
+    for version, (name, ids) in enumerate(opened.items()):
         me = {"transactional_id": name, **ids}
         parts = [{"name": name, "partitions": [0]}]
-        talk.ask(ADD_PARTITIONS, version, **me, topics=parts)
-        produce(talk, name, batch(b"a", **ids, base_sequence=0, transactional=True), transactional_id=name)
         row = {"partition_index": 0, "timestamp": -1}
         latest = {"replica_id": -1, "isolation_level": 1, "topics": [{"name": name, "partitions": [row]}]}
         talk.unheard(LIST_OFFSETS, 5, lambda answer: answer.topics[0].partitions[0].offset == 2, **latest)
