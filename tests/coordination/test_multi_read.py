@@ -13,8 +13,8 @@ from kazoo.security import make_digest_acl
 from pytest_trio import trio_fixture
 
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
-from ottla.coordination.tree import Create, Node, SessionState, Stat, Unavailable
-from ottla.coordination.zookeeper import ZooKeeperTree, _MultiReads
+from ottla.coordination.tree import Create, Node, SessionState, Stat, TreeError, Unavailable
+from ottla.coordination.zookeeper import WINDOW, ZooKeeperTree, _MultiReads
 from tests.coordination.proxy import LossyProxy
 
 real = pytest.mark.zookeeper
@@ -118,11 +118,25 @@ async def test_to_ask_an_old_server_costs_no_request(old_zookeeper: str) -> None
         states: list[SessionState] = []
         tree.listen(states.append)
         tree._multi_reads = _MultiReads.UNKNOWN  # as if the session had just come here from a newer server
+        lost: list[TreeError] = []
+
+        async def create(number: int) -> None:
+            try:
+                await tree.create(f"/moved/{number}", b"x")
+            except TreeError as error:
+                lost.append(error)
+
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
-                for number in range(200):
-                    nursery.start_soon(tree.create, f"/moved/{number}", b"x")
+                for number in range(WINDOW - 1):
+                    nursery.start_soon(create, number)
+                while not tree._in_flight:
+                    await trio.lowlevel.checkpoint()
+                for number in range(WINDOW - 1, 200):
+                    nursery.start_soon(create, number)
                     nursery.start_soon(tree.get_many, ["/", "/none"])
+                await tree.get_many(["/", "/none"])  # before those just started: that many writes are under way now
+            assert lost == []
             nodes = await tree.get_many([f"/moved/{number}" for number in range(201)])
         assert [node and node.data for node in nodes] == [b"x"] * 200 + [None]
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]

@@ -35,8 +35,8 @@ MUTANTS = (
         "        if self._is_safe_at_once:\n",
         "        if True:\n",
         pytest=(
-            f"{INTERNAL}::test_an_append_waits_for_as_many_acks_as_are_required",
-            "tests/group/test_coordinator.py::test_a_commit_that_is_not_safe_is_not_visible",
+            f"{INTERNAL}::test_an_append_waits_for_the_other_replicas",
+            "tests/group/test_coordinator.py::test_a_commit_is_not_answered_while_another_replica_lacks_it",
         ),
     ),
     Mutant(
@@ -134,8 +134,9 @@ MUTANTS = (
     Mutant(
         "broker.coordinator-loads-all-but-the-last-batch-under-kills",
         "python/ottla/replication/internal_topic.py",
-        "        self._end = partition.log.end_offset\n",
-        "        self._end = partition.log.end_offset - 1\n",
+        # Of however many records: a commit of two partitions is one batch of two.
+        "            if batch.info.base_offset < self._end:\n",
+        "            if batch.info.last_offset + 1 < self._end:\n",
         pytest=(f"{KILLS}::test_commits_never_go_back", f"{KILLS}::test_every_record_was_copied_once"),
         env=("OTTLA_FAULT_SECONDS=15",),
     ),

@@ -24,7 +24,8 @@ from ottla.group.members import JoinRequest, JoinResult
 from ottla.group.records import CommittedOffset, offset_key, offset_value
 from ottla.group.state import EMPTY, STABLE, Limits
 from ottla.replication.internal_topic import partition_for
-from tests.replication.internal import NAME, Opened, opened
+from ottla.replication.partition import PartitionState
+from tests.replication.internal import ME, NAME, Opened, opened
 
 DAY_MS = 86_400_000
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
@@ -308,6 +309,29 @@ async def test_a_commit_that_is_not_safe_is_not_visible(tmp_path: Path) -> None:
         assert await host.commit("g", 2) == CoordinatorNotAvailable.code
         assert host.offset("g") == 1
         assert not host.groups.groups["g"].group.offsets.is_unstable(T0)
+
+
+@pytest.mark.trio
+async def test_a_commit_is_not_answered_while_another_replica_lacks_it(tmp_path: Path) -> None:
+    async with hosting(tmp_path) as host, trio.open_nursery() as nursery:
+        index = await host.lead("g")
+        assert await host.commit("g", 1) == 0
+        partition = host.here.replicas.partitions[NAME, index]
+        await host.here.replicas.apply(NAME, {index: PartitionState(1, ME, 1, (ME, 2), (ME, 2), 0)})
+        while host.groups.is_loading:
+            await trio.lowlevel.checkpoint()
+        answers: list[int] = []
+
+        async def commit() -> None:
+            answers.append(await host.commit("g", 2))
+
+        nursery.start_soon(commit)
+        while not (answers or partition._durable):
+            await trio.lowlevel.checkpoint()
+        assert answers == []
+        assert host.offset("g") == 1
+        await host.lose("g", 2)
+    assert answers == [NotCoordinator.code]
 
 
 def test_a_value_has_the_version_that_kafka_2_7_writes() -> None:

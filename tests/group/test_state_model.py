@@ -1,5 +1,6 @@
 """The group's state machine under thousands of random interleavings (see model.py)."""
 
+import logging
 import os
 
 import pytest
@@ -27,6 +28,7 @@ def test_random_lives_of_a_group() -> None:
 
 
 @pytest.mark.soak
-def test_many_more_lives() -> None:
+def test_many_more_lives(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)  # pytest would keep what they log: 700 MB
     for seed in range(10_000, 100_000):
         run(seed)

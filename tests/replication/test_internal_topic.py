@@ -10,7 +10,7 @@ from ottla import _core
 from ottla.errors import NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.internal_topic import partition_for
 from ottla.replication.partition import PartitionState
-from tests.replication.internal import NAME, opened
+from tests.replication.internal import ME, NAME, opened
 
 
 @dataclass
@@ -86,6 +86,19 @@ async def test_an_append_waits_for_as_many_acks_as_are_required(tmp_path: Path, 
         else:
             await here.topic.append(0, 0, [(b"k", b"v")])
             assert here.replicas.partitions[NAME, 0].log.end_offset == 1
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(("acks", "is_waited_for"), [(-1, True), (0, False), (1, False)])
+async def test_an_append_waits_for_the_other_replicas(tmp_path: Path, acks: int, is_waited_for: bool) -> None:
+    async with opened(tmp_path, required_acks=acks) as here:
+        await here.replicas.apply(NAME, {0: PartitionState(1, ME, 0, (ME, 2), (ME, 2), 0)})
+        partition = here.replicas.partitions[NAME, 0]
+        outcomes: list[tuple[int, int]] = []
+        here.topic.append_then(0, 0, [(b"k", b"v")], lambda *outcome: outcomes.append(outcome))
+        while not (outcomes or partition._durable):  # another thread may be writing it
+            await trio.lowlevel.checkpoint()
+        assert outcomes == ([] if is_waited_for else [(0, 0)])
 
 
 @pytest.mark.trio

@@ -83,6 +83,14 @@ def within(seconds: float, call: Callable[..., T], *arguments: Any) -> T:
     return result
 
 
+def offset_of(message: Any) -> int | None:
+    """Of a delivered record. None where librdkafka was not told: the answer was lost, and that to a later batch of the
+    same producer says that the record is stored. (An exception in its callback comes as a SystemError from `poll`.)
+    """
+    offset: int | None = message.offset()
+    return None if offset is None or offset < 0 else offset
+
+
 def by_partition(messages: list[Any], *, committed: bool) -> tuple[Poll, ...]:
     rows: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
     for message in messages:
@@ -172,8 +180,7 @@ class Writer(Client):
 
             def delivered(error: Any, message: Any) -> None:
                 if error is None:
-                    offset = message.offset()
-                    told[place] = (Outcome.OK, Send((PLAIN, partition), value, offset if offset >= 0 else None))
+                    told[place] = (Outcome.OK, Send((PLAIN, partition), value, offset_of(message)))
 
             producer.produce(PLAIN, str(value), partition=partition, on_delivery=delivered)
 
@@ -253,8 +260,8 @@ class Copier(Client):
         steps.append(Send((COPIED, partition), value))
 
         def delivered(error: Any, message: Any) -> None:
-            if error is None and message.offset() >= 0:
-                steps[place] = Send((COPIED, partition), value, message.offset())
+            if error is None:
+                steps[place] = Send((COPIED, partition), value, offset_of(message))
 
         producer.produce(COPIED, str(value), partition=partition, on_delivery=delivered)
 
@@ -304,7 +311,8 @@ def all_partitions() -> Iterator[Partition]:
 
 class Committer(Client):
     """A static member of a group, which comes and goes; it commits what it has read, and asks what is committed: never
-    less than it was told.
+    less than it was told. It asks before it commits too, since after a kill the new commit would hide that the one
+    before it is lost.
     """
 
     def live(self) -> None:
@@ -314,19 +322,22 @@ class Committer(Client):
         self.asked: dict[int, int] = {}
         self.backwards: list[str] = []
         self.commits = 0
+        ends: dict[int, int] = {}  # read, but not told that it is committed
         while not self.stop.is_set():
             if self.chance.random() < 0.005:
                 consumer.close()
-                consumer = self.member()
-            ends = {message.partition(): message.offset() + 1 for message in self.consumed(consumer)}
+                consumer, ends = self.member(), {}
+            ends |= {message.partition(): message.offset() + 1 for message in self.consumed(consumer)}
             offsets = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
             try:
+                self.look(consumer)
                 if offsets:
                     self.asked |= {index: max(end, self.asked.get(index, -1)) for index, end in ends.items()}
                     consumer.commit(offsets=offsets, asynchronous=False)
                     self.acknowledged |= ends
                     self.commits += 1
-                self.look(consumer)
+                    ends = {}
+                    self.look(consumer)
             except ck.KafkaException:
                 continue  # not told: the commit may have happened or not
         consumer.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.replication.internal_topic import partition_for
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.broker.conftest import Client as BrokerClient
 from tests.coordination.proxy import LossyProxy
@@ -103,7 +104,9 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
         client.create(COMPACTED, 1, **COMPACTION)
         client.create(SHRUNK, 1, segment_bytes="5000")
     writers = [Writer(f"writer-{n}", bootstrap, seed, first=n << 32, per_round=5) for n in range(2)]
-    copier, committer = Copier("copier", bootstrap, seed), Committer("committer", bootstrap, seed)
+    copier, committer = Copier("copier", bootstrap, seed), Committer("committing", bootstrap, seed)
+    # So that what a kill finds at the end of a partition is what the committer was told last.
+    assert partition_for(copier.name, 2) != partition_for(committer.name, 2)
     readers = [Reader(f"reader-{level}", bootstrap, seed, committed=level) for level in (True, False)]
     churns = [Churn(f"churn-{kind}", bootstrap, seed, in_transactions=kind) for kind in (False, True)]
     movable = {PLAIN: PARTITIONS, COPIED: PARTITIONS, COMPACTED: 1, SHRUNK: 1, REBORN: 2, **INTERNAL}
@@ -122,7 +125,7 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
         one.end()
     with victim.connect() as client:
         ends = dict(zip(range(PARTITIONS), victim.ends(client, PLAIN, PARTITIONS, committed=True), strict=True))
-        for group in ("copier", "committer"):
+        for group in (copier.name, committer.name):
             caught_up(victim, client, copier, group, ends)
         copier.end()
         committer.end()
@@ -358,7 +361,8 @@ def test_for_a_long_time(tmp_path: Path, tree: str) -> None:
                 proxy.lose_after(iter(lambda: chance.randrange(5, 200), None))
                 victim = Victim(
                     brokers,
-                    SETTINGS | {"zookeeper.session.timeout.ms": SESSION_MS},
+                    # A server that starts writes its files first, which takes seconds on a busy disk.
+                    SETTINGS | {"zookeeper.session.timeout.ms": SESSION_MS, "zookeeper.connection.timeout.ms": 60_000},
                     f"127.0.0.1:{proxy.port}",
                     directories=DIRECTORIES,
                     own_zookeeper=lambda: apache.zookeeper_server(port=port)[0],  # noqa: B023
