@@ -229,6 +229,7 @@ impl Connection {
     pub fn flush(
         &mut self,
         round: u64,
+        now_ms: u64,
         is_warm: &mut dyn FnMut(&FileSlice) -> bool,
     ) -> io::Result<Sent> {
         if self.sent_in_round.0 != round {
@@ -238,7 +239,8 @@ impl Connection {
         if left == 0 && !self.output.is_empty() {
             return Ok(Sent::Budget);
         }
-        let (sent, count) = self.output.send(self.socket.as_fd(), left, is_warm)?;
+        let socket = self.socket.as_fd();
+        let (sent, count) = self.output.send(socket, left, now_ms, is_warm)?;
         self.sent_in_round.1 += count;
         Ok(sent)
     }

@@ -18,6 +18,8 @@ use crate::wire::piece::{FileSlice, Piece};
 
 /// Pieces in one sendmsg.
 const VECTOR_MAX: usize = 64;
+/// How long a part that was found in the page cache is believed to be there: a socket takes it in a dozen steps, and each would look again.
+const WARM_MS: u64 = 100;
 
 /// How a call of `Output::send` ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,8 +45,9 @@ pub struct Output {
     bytes: u64,
     /// Bytes that were sent, or forgotten, since the connection began.
     gone_bytes: u64,
-    /// Up to where the front slice is known to be in the page cache, as a part of the slice.
+    /// Up to where the front slice is known to be in the page cache, as a part of the slice, and until when that is believed.
     warm: u64,
+    warm_until_ms: u64,
 }
 
 impl Output {
@@ -145,9 +148,11 @@ impl Output {
         }
     }
 
-    /// The front slice is in the page cache for `length` bytes from what is sent.
+    /// The front slice is in the page cache for `length` bytes from what is sent: they were just read. Nobody asks again before they are sent, or a
+    /// cache that is too small for its readers would have them read for ever.
     pub fn warmed(&mut self, length: u64) {
         self.warm = self.sent + length;
+        self.warm_until_ms = u64::MAX;
     }
 
     /// Sends until everything is sent, `bytes_max` are, the socket is full, or a slice is cold by the judgement of `is_warm`.
@@ -155,6 +160,7 @@ impl Output {
         &mut self,
         socket: BorrowedFd<'_>,
         bytes_max: usize,
+        now_ms: u64,
         is_warm: &mut dyn FnMut(&FileSlice) -> bool,
     ) -> io::Result<(Sent, usize)> {
         let mut total = 0;
@@ -166,14 +172,20 @@ impl Output {
                     if total >= bytes_max {
                         break Sent::Budget;
                     }
-                    match self.send_slice(socket, bytes_max - total, is_warm)? {
+                    match self.send_slice(socket, bytes_max - total, now_ms, is_warm)? {
                         None => break Sent::Cold,
                         Some(result) => result,
                     }
                 }
             };
             match result {
-                Ok(count) => total += count,
+                Ok((count, is_whole)) => {
+                    total += count;
+                    if !is_whole {
+                        // Asking again would tell no more than that.
+                        break Sent::Blocked;
+                    }
+                }
                 Err(Errno::AGAIN) => break Sent::Blocked,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -185,15 +197,17 @@ impl Output {
         Ok((outcome, total))
     }
 
-    fn send_memory(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+    /// How much was sent, and whether that is all that was tried.
+    fn send_memory(&mut self, socket: BorrowedFd<'_>) -> Result<(usize, bool), Errno> {
         let mut vector = [IoSlice::new(&[]); VECTOR_MAX];
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         for piece in &self.pieces {
             match piece {
-                Piece::Bytes(bytes) if count < VECTOR_MAX => {
+                Piece::Bytes(memory) if count < VECTOR_MAX => {
                     let start = if count == 0 { self.sent as usize } else { 0 };
-                    vector[count] = IoSlice::new(&bytes[start..]);
+                    vector[count] = IoSlice::new(&memory[start..]);
+                    bytes += vector[count].len();
                     count += 1;
                 }
                 _ => {
@@ -211,20 +225,21 @@ impl Output {
         };
         self.memory_bytes -= sent;
         self.advance(sent as u64);
-        Ok(sent)
+        Ok((sent, sent == bytes))
     }
 
     fn send_slice(
         &mut self,
         socket: BorrowedFd<'_>,
         bytes_max: usize,
+        now_ms: u64,
         is_warm: &mut dyn FnMut(&FileSlice) -> bool,
-    ) -> io::Result<Option<Result<usize, Errno>>> {
+    ) -> io::Result<Option<Result<(usize, bool), Errno>>> {
         let Some(Piece::File(slice)) = self.pieces.front() else {
-            return Ok(Some(Ok(0)));
+            return Ok(Some(Ok((0, true))));
         };
         let mut part = (slice.length - self.sent).min(bytes_max as u64);
-        if self.warm > self.sent {
+        if self.warm > self.sent && now_ms <= self.warm_until_ms {
             part = part.min(self.warm - self.sent);
         } else {
             let probe = FileSlice {
@@ -235,6 +250,8 @@ impl Output {
             if !is_warm(&probe) {
                 return Ok(None);
             }
+            self.warm = self.sent + part;
+            self.warm_until_ms = now_ms + WARM_MS;
         }
         let descriptor = slice.file.descriptor()?;
         let mut position = slice.position + self.sent;
@@ -248,7 +265,7 @@ impl Output {
             )),
             Ok(count) => {
                 self.advance(count as u64);
-                Ok(Some(Ok(count)))
+                Ok(Some(Ok((count, count as u64 == part))))
             }
             Err(error) => Ok(Some(Err(error))),
         }

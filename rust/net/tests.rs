@@ -1,5 +1,7 @@
 //! The hub over real sockets and real files, driven as its task drives it.
 
+mod waiting;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};

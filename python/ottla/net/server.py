@@ -1,9 +1,9 @@
 """The one task over the hub.
 
 A task per connection costs 10-12 us a wake-up, and a task per request 7 us more. So Rust owns the readiness of all
-sockets, and the only thing trio waits for is the hub's own descriptor. Each wake-up is one *turn*: `hub.next()` hands
-out requests one by one until it returns None, and the answers of a turn leave with one system call per socket. While
-no task can run, not even that wait is trio's (`idle.py`): a handler may be called in no task at all.
+sockets. Each wake-up is one *turn*: the hub hands out requests one by one, until `hub.next()` returns None, and the
+answers of a turn leave with one system call per socket. Nor is the wait trio's (`idle.py`): handlers are called in no
+task at all, between trio's passes. Only where that cannot be, the task waits for the hub's own descriptor.
 
 The handler is called with each request as it starts. It is synchronous and quick: it answers, or it keeps the request
 and answers later (from a task, or from the callback of a completion). What takes long never happens in it: a disk is
@@ -11,15 +11,14 @@ waited for by a Rust thread, whose result comes back as a completion.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import trio
 
 from ottla._core import Completion, Disconnected, Hub, Request, Served
 from ottla.logs import Repeated
-from ottla.net.idle import Turns
+from ottla.net.idle import Event, Turns, is_taken
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ class Server:
         self._stopping = False
         self._closings = Repeated(log)
         self._scope = trio.CancelScope()
-        self._turns: Turns | None = None
+        self._drained = trio.Event()
         self._failure: BaseException | None = None
 
     def listen(self, host: str, port: int, name: str = "PLAINTEXT") -> int:
@@ -100,7 +99,7 @@ class Server:
         finally:
             self.hub.close()
             while (event := self.hub.next()) is not None:
-                self._dispatch(event, handler)
+                self._dispatch(event)
 
     def stop(self, grace_s: float = 0.0) -> None:
         """Ends `run` in good order: accepts and reads no more, lets what was read be answered and the answers leave.
@@ -108,58 +107,58 @@ class Server:
         `run` returns when all connections are closed, at the latest after `grace_s` seconds.
         """
         self._stopping = True
-        if self._turns is not None:
-            self._turns.end()  # the task sees when the last connection ends
         self.hub.drain()
+        if self.hub.connections == 0:
+            self._drained.set()
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + grace_s)
 
     async def _serve(self, handler: Handler) -> None:
-        fd = self.hub.fileno()
-        with self._turns_while_idle(handler):
-            while not (self._stopping and self.hub.connections == 0):
-                await trio.lowlevel.wait_readable(fd)
-                self._turn(handler)
+        turns = self._turns(handler)
+        if turns is not None:
+            try:
+                await self._drained.wait()
+            finally:
+                turns.end()
+        while not self._drained.is_set():
+            await trio.lowlevel.wait_readable(self.hub.fileno())
+            self._turn(self.hub.next(), handler)
 
-    @contextmanager
-    def _turns_while_idle(self, handler: Handler) -> Iterator[None]:
+    def _turns(self, handler: Handler) -> Turns | None:
+        if is_taken():
+            return None
         try:
-            turns = Turns(self.hub.fileno(), lambda: self._turn(handler), self._failed)
+            return Turns(self.hub, lambda event: self._turn(event, handler), self._failed)
         except (ImportError, AttributeError) as unknown:
             log.warning(
                 "every turn costs a pass of the scheduler, which this release of trio does not let avoid: %s", unknown
             )
-            yield
-            return
-        self._turns = turns
-        trio.lowlevel.add_instrument(turns)
-        try:
-            yield
-        finally:
-            turns.end()
-            with suppress(KeyError):  # one that failed is gone already
-                trio.lowlevel.remove_instrument(turns)
+            return None
 
-    def _turn(self, handler: Handler) -> None:
+    def _turn(self, event: Event | None, handler: Handler) -> None:
+        """The rest of a turn, from its first event."""
         next_event = self.hub.next
-        while (event := next_event()) is not None:
+        while event is not None:
             if type(event) is Request:
                 try:
                     handler(event)
                 except Exception as error:
                     self._fail(event, error)
             else:
-                self._dispatch(event, handler)
+                self._dispatch(event)
+            event = next_event()
 
     def _failed(self, error: BaseException) -> None:
         """A turn outside the task failed: the task ends with its error."""
         self._failure = error
         self._scope.cancel()
 
-    def _dispatch(self, event: Request | Completion | Disconnected | Served, handler: Handler) -> None:
+    def _dispatch(self, event: Event) -> None:
         if isinstance(event, Served):
             if self.served is not None:
                 self.served()
         elif isinstance(event, Disconnected):
+            if self._stopping and self.hub.connections == 0:
+                self._drained.set()
             if event.reason is not None:
                 host, port = event.peer_address
                 # A client that is refused comes again at once, with the same in mind.

@@ -1,8 +1,9 @@
 //! Readiness and turns.
 //!
 //! One epoll set, level-triggered, watches everything: listeners, connections, a timer, and the descriptor by which other threads wake the
-//! hub. Its own descriptor is what the one trio task waits on, so a wake-up costs one pass of trio's scheduler however many sockets are
-//! ready. The task then calls `next_event` until it returns None; those calls are one *turn*.
+//! hub. The loop waits in `wait`, which also ends when the loop itself has something to do (`beside`), or, with the hub's own descriptor, in
+//! any way it likes. It then calls `next_event` until that returns None; those calls are one *turn*. What `wait` can do without the loop, it
+//! does: a turn that only sends is over before anybody hears of it.
 //!
 //! A turn takes the ready connections one after the other. A *visit* reads a connection once, hands out its frames one by one (so that an
 //! answer given to one decides whether the next may start), and sends its answers in one system call while everything is still in the
@@ -15,12 +16,15 @@
 mod answers;
 mod arrivals;
 mod turns;
+mod waiting;
+
+pub use waiting::wait;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::mem::{self, MaybeUninit};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,6 +59,7 @@ const BETWEEN_BROKERS: std::ops::RangeInclusive<i16> = 4..=7;
 /// What epoll reports for descriptors that are not connections; listeners count down from below these.
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
+const BESIDE: u64 = u64::MAX - 2;
 const LISTENERS: u64 = u64::MAX - 1000;
 const EVENTS_MAX: usize = 256;
 
@@ -120,8 +125,12 @@ pub struct Figures {
 }
 
 pub struct Hub<T> {
-    epoll: OwnedFd,
+    /// Shared with whoever waits while the hub is not locked.
+    epoll: Arc<OwnedFd>,
     timer: OwnedFd,
+    /// What the loop waits for beside the hub, and whether it was ready in the turn that goes on, or in the last one.
+    beside: Option<OwnedFd>,
+    beside_ready: bool,
     completions: Arc<Completions<T>>,
     wake: Arc<Wake>,
     budget: Arc<Budget>,
@@ -176,7 +185,7 @@ pub struct Hub<T> {
 impl<T> Hub<T> {
     pub fn new(limits: Limits, versions: &HashMap<i16, (i16, i16)>) -> io::Result<Self> {
         let wake = Arc::new(Wake::new()?);
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
@@ -187,6 +196,8 @@ impl<T> Hub<T> {
         Ok(Self {
             epoll,
             timer,
+            beside: None,
+            beside_ready: false,
             completions: Arc::new(Completions::with_wake(Arc::clone(&wake))),
             budget: Arc::clone(&budget),
             pool: Arc::new(Pool::new(budget)),
@@ -227,9 +238,9 @@ impl<T> Hub<T> {
         })
     }
 
-    /// Readable when `next_event` has something to do.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+    /// Readable when `next_event` has something to do; also what `wait` waits for.
+    pub fn fd(&self) -> &Arc<OwnedFd> {
+        &self.epoll
     }
 
     /// Where other threads put results for the loop.

@@ -15,8 +15,24 @@ impl<T> Hub<T> {
             }
         }
         if !self.in_turn {
-            self.begin_turn()?;
+            self.begin_turn();
+            self.look_round()?;
         }
+        self.go_on()
+    }
+
+    /// As `next_event` at the beginning of a turn, for one who asked epoll already.
+    pub(super) fn first_event(
+        &mut self,
+        readiness: &[epoll::Event],
+    ) -> io::Result<Option<Event<T>>> {
+        self.begin_turn();
+        self.begin_round();
+        self.take_up(readiness)?;
+        self.go_on()
+    }
+
+    fn go_on(&mut self) -> io::Result<Option<Event<T>>> {
         loop {
             if let Some(visit) = self.visit.take() {
                 if let Some(incoming) = self.next_frame(visit) {
@@ -53,8 +69,9 @@ impl<T> Hub<T> {
         Ok(None)
     }
 
-    pub(super) fn begin_turn(&mut self) -> io::Result<()> {
+    fn begin_turn(&mut self) {
         self.in_turn = true;
+        self.beside_ready = false;
         if let Some(meter) = &mut self.meter {
             meter.turn_began();
         }
@@ -62,15 +79,9 @@ impl<T> Hub<T> {
         self.frames_left = TURN_FRAMES_MAX;
         self.rounds_left = TURN_ROUNDS_MAX;
         self.now_ms = self.started.elapsed().as_millis() as u64;
-        self.look_round()?;
-        if !self.starved.is_empty() {
-            self.feed_starved();
-        }
-        Ok(())
     }
 
-    /// Takes up what is ready now, and the connections that have more to send.
-    fn look_round(&mut self) -> io::Result<()> {
+    fn begin_round(&mut self) {
         self.round += 1;
         if let Some(meter) = &mut self.meter {
             meter.fresh_us();
@@ -78,24 +89,30 @@ impl<T> Hub<T> {
         for id in mem::take(&mut self.unfinished) {
             self.mark_dirty(id);
         }
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+    }
+
+    /// Takes up what is ready now, and the connections that have more to send.
+    fn look_round(&mut self) -> io::Result<()> {
+        self.begin_round();
         let mut space = [const { MaybeUninit::uninit() }; EVENTS_MAX];
-        let readiness: &[epoll::Event] = match epoll::wait(&self.epoll, &mut space, Some(&now)) {
-            Ok((readiness, _)) => readiness,
-            Err(rustix::io::Errno::INTR) => &[],
+        let now = Timespec::default();
+        match epoll::wait(&self.epoll, &mut space, Some(&now)) {
+            Ok((readiness, _)) => self.take_up(readiness),
+            Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => {
                 self.in_turn = false;
-                return Err(error.into());
+                Err(error.into())
             }
-        };
+        }
+    }
+
+    fn take_up(&mut self, readiness: &[epoll::Event]) -> io::Result<()> {
         for event in readiness {
             let flags = event.flags;
             match event.data.u64() {
                 WAKE => self.woken(),
                 TIMER => self.sweep(),
+                BESIDE => self.beside_ready = true,
                 token if token > LISTENERS => {
                     self.accept((token - LISTENERS - 1) as usize)?;
                     if let Some(meter) = &mut self.meter {
@@ -104,6 +121,9 @@ impl<T> Hub<T> {
                 }
                 id => self.became_ready(id, flags),
             }
+        }
+        if !self.starved.is_empty() {
+            self.feed_starved();
         }
         Ok(())
     }
@@ -319,7 +339,7 @@ impl<T> Hub<T> {
         }
         if !connection.output.is_empty() && !connection.cold {
             let before = connection.output.bytes();
-            match connection.flush(self.round, &mut is_warm) {
+            match connection.flush(self.round, self.now_ms, &mut is_warm) {
                 Ok(Sent::All) => {}
                 Ok(Sent::Blocked) => blocked = true,
                 Ok(Sent::Budget) => self.unfinished.push(connection.id),

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -36,7 +37,7 @@ fn os_error(error: std::io::Error) -> PyErr {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Hub {
     hub: Shared,
-    fd: RawFd,
+    epoll: Arc<OwnedFd>,
     served: Py<Served>,
 }
 
@@ -51,6 +52,19 @@ fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usi
             .map_err(|error| PyValueError::new_err(error.to_string()))
     });
     parsed.collect()
+}
+
+impl Hub {
+    fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
+        Ok(match event {
+            Event::Request(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
+            Event::Completion(completion) => {
+                Py::new(py, Completion::new(py, completion))?.into_any()
+            }
+            Event::Served => self.served.clone_ref(py).into_any(),
+            Event::Disconnected(event) => Py::new(py, Disconnected { event })?.into_any(),
+        })
+    }
 }
 
 #[pymethods]
@@ -95,16 +109,16 @@ impl Hub {
             receive_buffer_bytes,
         };
         let hub = hub::Hub::new(limits, &supported)?;
-        let fd = hub.fd().as_raw_fd();
+        let epoll = Arc::clone(hub.fd());
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
-            fd,
+            epoll,
             served: Py::new(py, Served)?,
         })
     }
 
     fn fileno(&self) -> RawFd {
-        self.fd
+        self.epoll.as_raw_fd()
     }
 
     fn listen(&self, host: &str, port: u16, name: &str) -> PyResult<u16> {
@@ -114,19 +128,28 @@ impl Hub {
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let event = self.hub.lock().next_event()?;
-        Ok(match event {
+        event.map(|event| self.told(py, event)).transpose()
+    }
+
+    fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
+        let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0))
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let (hub, epoll) = (&*self.hub, &*self.epoll);
+        // The hub itself never needs Python; other threads may run it meanwhile.
+        let event = py.detach(|| hub::wait(hub, epoll.as_fd(), timeout))?;
+        event.map(|event| self.told(py, event)).transpose()
+    }
+
+    fn watch_beside(&self, fd: Option<RawFd>) -> PyResult<()> {
+        let beside = match fd {
             None => None,
-            Some(Event::Request(incoming)) => {
-                Some(Py::new(py, Request::new(&self.hub, incoming))?.into_any())
+            Some(fd) if fd < 0 => {
+                return Err(PyValueError::new_err("a descriptor is not negative"));
             }
-            Some(Event::Completion(completion)) => {
-                Some(Py::new(py, Completion::new(py, completion))?.into_any())
-            }
-            Some(Event::Served) => Some(self.served.clone_ref(py).into_any()),
-            Some(Event::Disconnected(event)) => {
-                Some(Py::new(py, Disconnected { event })?.into_any())
-            }
-        })
+            // SAFETY: it is used during this call only, in which the loop that owns it does nothing else; the kernel refuses one that is not open.
+            Some(fd) => Some(unsafe { BorrowedFd::borrow_raw(fd) }),
+        };
+        self.hub.lock().watch_beside(beside).map_err(os_error)
     }
 
     #[getter]
