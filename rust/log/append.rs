@@ -374,7 +374,7 @@ impl Log {
             writer.jitter_ms,
             now_ms,
         )? {
-            active = self.home.guard(self.roll_at(writer, starts_at, now_ms))?;
+            active = self.guard(self.roll_at(writer, starts_at, now_ms))?;
         }
         for (_, batch) in batches {
             if batch.header.is_message() {
@@ -391,7 +391,7 @@ impl Log {
         };
         if let Some(entry) = aborted {
             let result = self.note_aborted(&active, entry);
-            self.home.guard(result)?;
+            self.guard(result)?;
         }
         let started = coarse_now();
         let headers = |at: &(usize, Checked)| (at.0, at.1.header);

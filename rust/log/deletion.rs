@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -105,7 +106,7 @@ impl Log {
         let mut total = 0;
         for policy in policies {
             let result = self.delete_by(now_ms, *policy);
-            total += self.home.guard(result)?;
+            total += self.guard(result)?;
         }
         Ok(total)
     }
@@ -208,6 +209,7 @@ impl Log {
         let from = self.folder.path();
         let to = from.with_file_name(self.partition.deleted_folder_name(unique_id));
         use super::error::Context;
+        self.leaving.store(true, Ordering::Release);
         self.home
             .guard(self.folder.rename(&to).context("rename", &from))?;
         let delay = Duration::from_millis(self.config().file_delete_delay_ms);

@@ -136,7 +136,7 @@ impl Log {
         }
     }
 
-    fn flush_once(&self) -> Result<i64> {
+    pub(super) fn flush_once(&self) -> Result<i64> {
         self.home.check()?;
         loop {
             let (target, truncations, created, epochs_changed) = {
@@ -145,8 +145,12 @@ impl Log {
                 let epochs_changed = std::mem::take(&mut state.epochs_changed);
                 (self.published(), state.truncations, created, epochs_changed)
             };
-            self.home
-                .guard(self.sync_to(target, created, epochs_changed))?;
+            let synced = self.guard(self.sync_to(target, created, epochs_changed));
+            if let Some(next) = self.successor.get() {
+                // All of it is there, and was durable before the one took the place of the other.
+                return Ok(next.flushed_offset());
+            }
+            synced?;
             let state = self.flush.lock();
             if state.truncations == truncations {
                 self.flushed_offset

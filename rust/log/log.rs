@@ -100,6 +100,8 @@ pub struct Log {
     pub(super) moving: AtomicBool,
     /// The log in another directory that took this one's place: appends go there.
     pub(super) successor: OnceLock<Arc<Log>>,
+    /// Its folder is renamed `-delete`, or is about to be: see [`guard`](Log::guard).
+    pub(super) leaving: AtomicBool,
     /// Set at the first append or truncation, so that a log that was only read costs nothing to close.
     pub(super) changed: AtomicBool,
     /// Bytes in all segments, active one included.
@@ -184,6 +186,7 @@ impl Log {
             future: AtomicBool::new(false),
             moving: AtomicBool::new(false),
             successor: OnceLock::new(),
+            leaving: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             size_bytes: AtomicU64::new(size),
         })
@@ -333,6 +336,15 @@ impl Log {
         self.home.check()
     }
 
+    /// As [`Home::guard`], for what is written to this log: where its folder is going away, what is not found there says nothing about the disk.
+    pub(super) fn guard<T>(&self, result: Result<T>) -> Result<T> {
+        if self.leaving.load(Ordering::Acquire) {
+            self.home.guard_read(result)
+        } else {
+            self.home.guard(result)
+        }
+    }
+
     pub(super) fn active(&self) -> Result<Arc<Segment>> {
         let segments = self.segments.load();
         segments
@@ -404,7 +416,7 @@ impl Log {
         self.note_epochs_changed();
         writer.epochs_saved = false;
         let epochs = self.epochs.read().clone();
-        self.home.guard(epochs.save(&self.folder))?;
+        self.guard(epochs.save(&self.folder))?;
         writer.epochs_saved = true;
         Ok(())
     }
@@ -414,8 +426,7 @@ impl Log {
         self.check_writable()?;
         let mut writer = self.writer();
         let end_offset = self.end_offset();
-        self.home
-            .guard(self.roll_at(&mut writer, end_offset, now_ms()))?;
+        self.guard(self.roll_at(&mut writer, end_offset, now_ms()))?;
         Ok(())
     }
 
@@ -472,13 +483,14 @@ impl Log {
         let mut writer = self.writer();
         let segments = self.segments();
         let mut result = Ok(());
-        if self.mode == OpenMode::Append && self.home.failure().is_none() {
+        let leaves = self.leaving.load(Ordering::Acquire);
+        if self.mode == OpenMode::Append && !leaves && self.home.failure().is_none() {
             result = self.finish(&mut writer, &segments, flush);
         }
         for segment in segments.iter() {
             segment.file.close();
         }
-        self.home.guard(result)
+        self.guard(result)
     }
 
     fn finish(&self, writer: &mut Writer, segments: &[Arc<Segment>], flush: bool) -> Result<()> {

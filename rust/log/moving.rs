@@ -164,6 +164,7 @@ fn retire(current: &Arc<Log>, from: &LogDirectory, unique_id: u128) -> Result<()
     // A cleaning that is at work sees that the log has moved, and stops.
     let _cleaning = current.cleaning.lock();
     from.forget(&current.partition);
+    current.leaving.store(true, Ordering::Release);
     let path = current.folder.path();
     let deleted = path.with_file_name(current.partition.deleted_folder_name(unique_id));
     current.folder.rename(&deleted).context("rename", &path)?;

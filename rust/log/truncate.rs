@@ -37,7 +37,7 @@ impl Log {
             return Ok(true);
         }
         let result = self.truncate_segments(&mut writer, offset);
-        self.home.guard(result)?;
+        self.guard(result)?;
         Ok(true)
     }
 
@@ -75,7 +75,7 @@ impl Log {
         let _layout = self.layout.lock();
         let mut writer = self.writer();
         let result = self.start_anew(&mut writer, offset);
-        self.home.guard(result)
+        self.guard(result)
     }
 
     fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {

@@ -7,6 +7,7 @@ TAILS = ("log::faults::tails::a_last_batch_of_every_form_torn_at_every_byte",)
 POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
 TRUNCATION = ("log::faults::truncation::no_segment_is_left_behind_one_that_is_gone",)
 CLEANED = ("log::faults::truncation::a_cleaner_checkpoint_ahead_of_the_end_is_not_believed",)
+WENT = ("log::faults::directory::a_folder_that_went_on_purpose_takes_no_directory_out_of_use",)
 
 MUTANTS = (
     Mutant(
@@ -296,5 +297,26 @@ MUTANTS = (
         "        if follows && is_confirmed && !fits(",
         "        if follows && (is_confirmed || true) && !fits(",
         cargo=("log::faults::overflow::a_cleaning_does_not_split_at_damage",),
+    ),
+    Mutant(
+        "log.a-log-that-moved-away-is-written-when-closed",
+        "rust/log/log.rs",
+        "self.mode == OpenMode::Append && !leaves && ",
+        "self.mode == OpenMode::Append && (!leaves || true) && ",
+        cargo=WENT,
+    ),
+    Mutant(
+        "log.a-folder-that-went-on-purpose-fails-its-directory",
+        "rust/log/log.rs",
+        "        if self.leaving.load(Ordering::Acquire) {\n            self.home.guard_read",
+        "        if false {\n            self.home.guard_read",
+        cargo=WENT,
+    ),
+    Mutant(
+        "log.a-flush-of-a-log-that-moved-away-is-lost",
+        "rust/log/flush.rs",
+        "            if let Some(next) = self.successor.get() {\n",
+        "            if let Some(next) = self.successor.get().filter(|_| false) {\n",
+        cargo=WENT,
     ),
 )

@@ -132,7 +132,7 @@ impl Log {
             report: CleanReport::default(),
         };
         let result = run.run(first_dirty_offset, first_uncleanable_offset);
-        let report = self.home.guard(result)?;
+        let report = self.guard(result)?;
         let _layout = self.layout.lock();
         if self.truncations() == truncations {
             self.note_cleaned(report.end_offset);

@@ -9,6 +9,7 @@ use super::flips::flip;
 use super::seeds::{self, choices};
 use crate::log::checkpoint::{CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS};
 use crate::log::cleaner::{Cleaner, CleanerSettings};
+use crate::log::deletion::{ByAge, remove_folder};
 use crate::log::error::Result;
 use crate::log::names::TopicPartition;
 use crate::log::tests::batch;
@@ -388,6 +389,47 @@ fn a_bit_flips_in_a_checkpoint() {
                 whole.directories.clear();
             }
         });
+    }
+}
+
+/// Whoever still holds a log that moved away or was deleted may come after its files are gone, which is no failure of the disk.
+#[test]
+fn a_folder_that_went_on_purpose_takes_no_directory_out_of_use() {
+    type Late = fn(&Arc<Log>);
+    let flushed: Late = |old| {
+        old.note_epochs_changed();
+        assert_eq!(old.flush_once().unwrap(), old.end_offset());
+    };
+    let cleared: Late = |old| assert!(old.delete_segments(i64::MAX, &[&ByAge]).is_err());
+    let closed: Late = |old| old.close(false).unwrap();
+    let flushed_though_deleted: Late = |old| {
+        old.note_epochs_changed();
+        assert!(old.flush_once().is_err());
+    };
+    for (moves, late) in [
+        (true, flushed),
+        (true, cleared),
+        (true, closed),
+        (false, flushed_though_deleted),
+    ] {
+        let mut broker = Broker::new();
+        broker.work().unwrap();
+        let (at, old) = broker.log(&plain());
+        old.update_config(LogConfig {
+            file_delete_delay_ms: 1_000_000_000,
+            ..config("plain")
+        });
+        if moves {
+            broker.relocate().unwrap();
+        } else {
+            broker.directories[at].delete(&plain(), 8).unwrap();
+        }
+        remove_folder(&broker.storage, &old.directory()).unwrap();
+        late(&old);
+        assert_eq!(broker.directories[at].failure(), None);
+        if moves {
+            broker.append(&plain(), &["a"], true).unwrap();
+        }
     }
 }
 
