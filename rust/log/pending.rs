@@ -54,14 +54,10 @@ impl Log {
     where
         B: DerefMut<Target = [u8]> + Send + 'static,
     {
-        self.check_writable()?;
-        let inline =
-            records.len() <= INLINE_BYTES_MAX && is_quick_to_store(&records, &self.config());
-        if inline && !self.home.is_slow() && !self.has_pending() {
-            let appended = self.try_append(&mut records, leader_epoch, origin, guard, now_ms, when);
-            if let Some(result) = appended {
-                return result.map(Some);
-            }
+        let appended =
+            self.append_at_once(when, &mut records, leader_epoch, origin, guard, now_ms)?;
+        if appended.is_some() {
+            return Ok(appended);
         }
         // Else the turn's end might have to wait for the I/O thread.
         if self.has_staged.load(Ordering::Acquire)
@@ -73,6 +69,26 @@ impl Log {
             done(log.append_with(&mut records, leader_epoch, origin, guard, now_ms));
         }))?;
         Ok(None)
+    }
+
+    /// As [`append_or_queue`](Log::append_or_queue), but None, with nothing done, if it would queue.
+    pub fn append_at_once(
+        &self,
+        when: When,
+        records: &mut [u8],
+        leader_epoch: i32,
+        origin: Origin,
+        guard: u64,
+        now_ms: i64,
+    ) -> Result<Option<AppendInfo>> {
+        self.check_writable()?;
+        let inline =
+            records.len() <= INLINE_BYTES_MAX && is_quick_to_store(records, &self.config());
+        if !inline || self.home.is_slow() || self.has_pending() {
+            return Ok(None);
+        }
+        self.try_append(records, leader_epoch, origin, guard, now_ms, when)
+            .transpose()
     }
 
     fn has_pending(&self) -> bool {

@@ -4,6 +4,7 @@ mod asked;
 mod completions;
 mod fetch;
 mod hub;
+mod lease;
 mod produce;
 mod request;
 

@@ -4,6 +4,7 @@ from tests.faults.mutants import Mutant
 
 PARTITION = "tests/replication/test_partition.py"
 INTERNAL = "tests/replication/test_internal_topic.py"
+LEASES = "tests/broker/test_leases.py"
 DELAYS = "tests/faults/broker/test_delays.py"
 KILLS = "tests/faults/broker/test_kills.py"
 
@@ -59,6 +60,41 @@ MUTANTS = (
         "        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:\n",
         "        if False:\n",
         pytest=("tests/broker/test_produce_fetch.py::test_unknown_partitions_and_stale_epochs",),
+    ),
+    Mutant(
+        "broker.lease-outlives-the-epoch",
+        "python/ottla/replication/partition.py",
+        "            return False\n        self.end_lease()\n        self.state = state\n",
+        "            return False\n        self.state = state\n",
+        pytest=(f"{LEASES}::test_whatever_happens_to_the_partition_ends_its_lease",),
+    ),
+    Mutant(
+        "broker.lease-outlives-the-leader",
+        "python/ottla/replication/partition.py",
+        "        self.end_lease()\n        self.is_leader = False\n",
+        "        self.is_leader = False\n",
+        pytest=(f"{LEASES}::test_whatever_happens_to_the_partition_ends_its_lease",),
+    ),
+    Mutant(
+        "broker.lease-answers-what-was-lost",
+        "rust/py/net/lease.rs",
+        ".map_or(0, |(.., code)| *code)",
+        ".map_or(0, |_| 0)",
+        pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
+    ),
+    Mutant(
+        "broker.lease-for-transactions",
+        "rust/py/net/lease.rs",
+        " || is_transactional(records)",
+        "",
+        pytest=(f"{LEASES}::test_what_is_not_plain_comes_to_python",),
+    ),
+    Mutant(
+        "broker.lease-for-acks-all",
+        "rust/py/net/lease.rs",
+        "(0..=1).contains(&request.acks)",
+        "(-1..=1).contains(&request.acks)",
+        pytest=(f"{LEASES}::test_what_is_not_plain_comes_to_python",),
     ),
     Mutant(
         "broker.replaced-producer-may-commit",

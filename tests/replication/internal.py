@@ -12,6 +12,7 @@ from ottla.config import BrokerConfig
 from ottla.net import Server
 from ottla.replication.delayed import Deadlines
 from ottla.replication.internal_topic import InternalTopic, LoadedBatch
+from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
 from ottla.replication.partition import PartitionState
 from ottla.replication.replicas import Replicas
@@ -56,7 +57,7 @@ async def opened(
         server = Server(_core.Hub(supported={}))
         replicas = Replicas(ME, logs, server)
         deadlines = Deadlines()
-        turn = Turn(replicas)
+        turn = Turn(replicas, Leases(server.hub))
         created: list[str] = []
 
         async def create() -> None:

@@ -36,6 +36,7 @@ from ottla.net import Server
 from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
 from ottla.replication.fetch_session import FetchSessions
+from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 from ottla.replication.turn import Turn
@@ -77,7 +78,8 @@ class Broker:
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)
         self.failing_directories = FailingDirectories(tree, broker_id, self.replicas, logs)
-        self.turn = Turn(self.replicas)
+        self.leases = Leases(self.server.hub)
+        self.turn = Turn(self.replicas, self.leases)
         self.server.served = self.turn.end
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
         self.metadata = MetadataCache()
@@ -220,6 +222,7 @@ class Broker:
         if quotas is not self.quotas:
             self.quotas = quotas
             requests.measure(quotas)
+            self.leases.allow(quotas is None)
 
     # --- what requests ask ---
 

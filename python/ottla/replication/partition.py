@@ -88,6 +88,7 @@ class Partition:
         "is_offline",
         "leader_epoch",
         "leader_epoch_start",
+        "lease",
         "log",
         "log_start_told",
         "may_convert_down",
@@ -103,6 +104,8 @@ class Partition:
         self.topic = topic
         self.index = index
         self.log = log
+        #: While the hub may append without asking: what ends that.
+        self.lease: Callable[[Partition], None] | None = None
         self.is_leader = False
         #: Only this broker's coordinators write to it.
         self.is_internal = topic in INTERNAL_TOPICS
@@ -155,6 +158,7 @@ class Partition:
         """
         if state.leader_epoch <= self.leader_epoch:
             return False
+        self.end_lease()
         self.state = state
         self.leader_epoch = state.leader_epoch
         self.is_leader = state.leader == self._broker_id
@@ -170,8 +174,15 @@ class Partition:
         """The replica is going away (StopReplica, a failed directory, shutdown): whoever waits is told that this is no
         leader.
         """
+        self.end_lease()
         self.is_leader = False
         self._fail_waiting()
+
+    def end_lease(self) -> None:
+        """From now on every Produce is decided upon one by one."""
+        if self.lease is not None:
+            lease, self.lease = self.lease, None
+            lease(self)
 
     def release_fetches(self) -> None:
         """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for
@@ -182,6 +193,7 @@ class Partition:
 
     def moved(self, log: Log) -> bool:
         """The partition's log is another one now, with the same records. True if the caller must start a flush."""
+        self.end_lease()
         self.log = log
         self.advance_high_watermark()
         self._settle_durable()

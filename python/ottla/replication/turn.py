@@ -2,7 +2,8 @@
 
 A turn of the hub brings dozens of small batches for one partition. `log.append` checks each and gives it its offsets,
 but leaves the write to the end of the turn. Nobody sees the batches before that, and nothing is acknowledged: the
-answers are put off until then too, and leave with the turn's others.
+answers are put off until then too, and leave with the turn's others. So are those of what the hub appended itself
+(`leases.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ottla.errors import KafkaError, StorageError
 from ottla.replication.delayed import ProduceResult
 
 if TYPE_CHECKING:
+    from ottla.replication.leases import Leases
     from ottla.replication.partition import Partition
     from ottla.replication.replicas import Replicas
 
@@ -31,18 +33,23 @@ PutOff: TypeAlias = tuple[Callable[[list[ProduceResult]], object], Asked, list[P
 class Turn:
     """The appends since the last `end`, and who waits for it. Handlers that run inside the hub's turn use it."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, leases: Leases) -> None:
         #: Partitions that were appended to, as keys.
         self.appended: dict[Partition, None] = {}
         self._replicas = replicas
+        self._leases = leases
+        self._leased = leases.touched
         self._put_off: list[PutOff] = []
         #: Calls `done(results)` of (done, asked, results) at the end of the turn.
         self.put_off = self._put_off.append
 
     def end(self) -> None:
         """Writes what was appended, and lets everybody go on."""
-        if not self._put_off:
+        leased = self._leased()
+        if not self._put_off and not leased:
             return
+        for partition in leased:
+            self.appended[partition] = None
         appended, put_off = tuple(self.appended), tuple(self._put_off)
         self.appended.clear()
         self._put_off.clear()
@@ -56,6 +63,8 @@ class Turn:
                 lost[partition.topic, partition.index] = failed
                 if isinstance(failed[1], StorageError):
                     self._replicas.storage_error(partition, failed[1])
+        if leased:
+            self._leases.answer(lost)
         for done, asked, results in put_off:
             if lost:
                 _take_back(lost, asked, results)

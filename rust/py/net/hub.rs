@@ -11,12 +11,14 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::completions::{Completion, Completions, Outcome};
+use super::lease::{Leases, Lost};
 use super::request::Request;
 use crate::net::hub::{self, Event};
 use crate::net::limits::Limits;
 use crate::net::listeners::Origin;
 use crate::net::meter::Histogram;
 use crate::net::rate::Window;
+use crate::py::log::Log;
 
 /// The hub as requests share it. The lock is only ever held for a moment, by a thread that is attached to Python, and never while a Python object
 /// is made or dropped (a collection of garbage may drop a request, which takes the lock).
@@ -37,6 +39,7 @@ fn os_error(error: std::io::Error) -> PyErr {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Hub {
     hub: Shared,
+    leases: Leases,
     epoll: Arc<OwnedFd>,
     served: Py<Served>,
 }
@@ -55,15 +58,30 @@ fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usi
 }
 
 impl Hub {
-    fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
-        Ok(match event {
-            Event::Request(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
-            Event::Completion(completion) => {
-                Py::new(py, Completion::new(py, completion))?.into_any()
-            }
-            Event::Served => self.served.clone_ref(py).into_any(),
-            Event::Disconnected(event) => Py::new(py, Disconnected { event })?.into_any(),
-        })
+    /// What the loop gets of an event and those that follow it: requests under leases are appended on the way.
+    fn told(
+        &self,
+        py: Python<'_>,
+        mut event: Option<Event<Outcome>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        loop {
+            let told = match event {
+                None => return Ok(None),
+                Some(Event::Request(incoming)) => match self.leases.append(&self.hub, incoming) {
+                    Some(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
+                    None => {
+                        event = self.hub.lock().next_event()?;
+                        continue;
+                    }
+                },
+                Some(Event::Completion(completion)) => {
+                    Py::new(py, Completion::new(py, completion))?.into_any()
+                }
+                Some(Event::Served) => self.served.clone_ref(py).into_any(),
+                Some(Event::Disconnected(event)) => Py::new(py, Disconnected { event })?.into_any(),
+            };
+            return Ok(Some(told));
+        }
     }
 }
 
@@ -112,6 +130,7 @@ impl Hub {
         let epoll = Arc::clone(hub.fd());
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
+            leases: Leases::default(),
             epoll,
             served: Py::new(py, Served)?,
         })
@@ -128,7 +147,7 @@ impl Hub {
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let event = self.hub.lock().next_event()?;
-        event.map(|event| self.told(py, event)).transpose()
+        self.told(py, event)
     }
 
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
@@ -137,7 +156,26 @@ impl Hub {
         let (hub, epoll) = (&*self.hub, &*self.epoll);
         // The hub itself never needs Python; other threads may run it meanwhile.
         let event = py.detach(|| hub::wait(hub, epoll.as_fd(), timeout))?;
-        event.map(|event| self.told(py, event)).transpose()
+        self.told(py, event)
+    }
+
+    fn lease(&self, topic: &str, partition: i32, log: &Log, leader_epoch: i32, owner: Py<PyAny>) {
+        let log = Arc::clone(&log.log);
+        self.leases
+            .grant(topic, partition, log, leader_epoch, owner);
+    }
+
+    fn end_lease(&self, topic: &str, partition: i32) {
+        self.leases.end(topic, partition);
+    }
+
+    fn take_leased(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let touched = self.leases.touched();
+        touched.iter().map(|owner| owner.clone_ref(py)).collect()
+    }
+
+    fn answer_leased(&self, lost: Vec<Lost>) {
+        self.leases.answer(&self.hub, &lost);
     }
 
     fn watch_beside(&self, fd: Option<RawFd>) -> PyResult<()> {

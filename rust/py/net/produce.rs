@@ -191,7 +191,7 @@ pub fn note(asked: &Asked, results: Option<&Results>) {
 
 /// Errors that Kafka does not count as failures (`ReplicaManager.appendToLocalLog`): CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION,
 /// NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
-const EXPECTED: [i16; 6] = [2, 3, 6, 10, 18, 56];
+pub const EXPECTED: [i16; 6] = [2, 3, 6, 10, 18, 56];
 
 /// The results as Python gives them, in the order of the request's partitions.
 pub struct Results(Vec<Result>);

@@ -106,10 +106,16 @@ def handle(broker: Broker, request: Request) -> None:
         turn.put_off((waiting.turn_ended, asked, results))
     elif not appended:
         return _answer(request, acks, results)
-    elif acks:
-        turn.put_off((request.reply_produce, asked, results))
     else:
-        turn.put_off((partial(_answer, request, acks), asked, results))
+        if len(asked) == 1 and verified is None and request.api_version >= BATCHES_SINCE:
+            partition = partitions[asked[0][:2]]
+            if partition.lease is None:
+                # The next ones are like this one.
+                broker.leases.grant(partition)
+        if acks:
+            turn.put_off((request.reply_produce, asked, results))
+        else:
+            turn.put_off((partial(_answer, request, acks), asked, results))
     if waiting is None or not waiting.appends:
         # The next Produce of this connection may start: it is appended behind this one.
         request.appended()

@@ -1,0 +1,52 @@
+"""Leases: the hub appends to a partition without asking, for as long as nothing happens to it.
+
+What `k00_produce` decides about a plain Produce (one partition, acks=0 or 1, current format, no transaction) is the
+same from one to the next until the partition's role, epoch, log or directory changes, or quotas are set. So the first
+such Produce grants a lease, those that follow are appended by the hub, and each of these events ends the lease before
+anything else can run. What is not plain, and every error, comes to Python with a lease as without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla._core import Hub
+    from ottla.replication.partition import Partition
+
+
+class Leases:
+    """Those of one broker. All methods are for the loop's thread."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._granted: set[Partition] = set()
+        self._are_allowed = True
+        #: Partitions that the hub appended to in this turn. They are to be written, and then `answer` is to be called.
+        self.touched = hub.take_leased
+
+    def grant(self, partition: Partition) -> None:
+        """Lets the hub append to a partition, which this broker leads, until `partition.end_lease`."""
+        if self._are_allowed and not partition.is_internal:
+            self._hub.lease(partition.topic, partition.index, partition.log, partition.leader_epoch, partition)
+            self._granted.add(partition)
+            partition.lease = self._end
+
+    def allow(self, allowed: bool) -> None:
+        """Whether there may be any from now on."""
+        self._are_allowed = allowed
+        if not allowed:
+            for partition in tuple(self._granted):
+                partition.end_lease()
+
+    def _end(self, partition: Partition) -> None:
+        self._granted.remove(partition)
+        self._hub.end_lease(partition.topic, partition.index)
+
+    def answer(self, lost: dict[tuple[str, int], tuple[int, KafkaError]]) -> None:
+        """Answers what the hub appended in this turn. `lost` says from which offset on, and why, a partition could not
+        be written.
+        """
+        self._hub.answer_leased([(*place, offset, error.code) for place, (offset, error) in lost.items()])

@@ -1,0 +1,236 @@
+//! Leases: partitions to which the hub appends without asking Python.
+//!
+//! Python decides who may append. What it decides about a plain Produce is the same from one to the next until something happens to the
+//! partition: so it grants a lease, and whatever happens ends the lease first. While it stands, a Produce for that one partition with acks=0
+//! or 1, in the current format and outside of transactions, is appended as it comes, in the turn's staged batches like any other; everything
+//! else, every error and every doubt goes to Python as if there were no lease, with the request unchanged. At the end of the turn Python is
+//! told which partitions were appended to, writes them, and has the answers given.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use super::hub::Shared;
+use crate::log::traffic::{self, Count};
+use crate::log::verification::NO_GUARD;
+use crate::log::{AppendInfo, Log, Origin, When, home};
+use crate::net::hub::{Incoming, Ticket};
+use crate::records::batch::is_transactional;
+use crate::wire::produce::{self, PartitionResult};
+
+const PRODUCE: i16 = 0;
+/// The first version that carries nothing but record batches.
+const BATCHES_SINCE: i16 = 3;
+
+struct Lease {
+    topic: Box<str>,
+    partition: i32,
+    log: Arc<Log>,
+    leader_epoch: i32,
+    /// What Python calls the partition.
+    owner: Arc<Py<PyAny>>,
+}
+
+/// An append that waits for the end of its turn.
+struct Appended {
+    ticket: Ticket,
+    lease: Arc<Lease>,
+    acks: i16,
+    info: AppendInfo,
+}
+
+#[derive(Default)]
+struct State {
+    by_topic: HashMap<Box<[u8]>, HashMap<i32, Arc<Lease>>>,
+    /// Appended to in this turn, each once.
+    touched: Vec<Arc<Lease>>,
+    appended: Vec<Appended>,
+}
+
+/// The leases of one hub. For threads that are attached to Python; the lock is not held while objects of Python are dropped.
+#[derive(Default)]
+pub struct Leases(Mutex<State>);
+
+/// Topic, partition, from which offset on, and the error: what the end of a turn could not write.
+pub type Lost = (String, i32, i64, i16);
+
+impl Leases {
+    pub fn grant(
+        &self,
+        topic: &str,
+        partition: i32,
+        log: Arc<Log>,
+        leader_epoch: i32,
+        owner: Py<PyAny>,
+    ) {
+        let lease = Arc::new(Lease {
+            topic: topic.into(),
+            partition,
+            log,
+            leader_epoch,
+            owner: Arc::new(owner),
+        });
+        let mut state = self.0.lock();
+        let of_topic = state.by_topic.entry(topic.as_bytes().into()).or_default();
+        let before = of_topic.insert(partition, lease);
+        drop(state);
+        drop(before);
+    }
+
+    pub fn end(&self, topic: &str, partition: i32) {
+        let mut state = self.0.lock();
+        let Some(of_topic) = state.by_topic.get_mut(topic.as_bytes()) else {
+            return;
+        };
+        let ended = of_topic.remove(&partition);
+        if of_topic.is_empty() {
+            state.by_topic.remove(topic.as_bytes());
+        }
+        drop(state);
+        drop(ended);
+    }
+
+    /// Appends what a request brings, if a lease allows; else gives the request back as it was.
+    pub fn append(&self, hub: &Shared, mut incoming: Incoming) -> Option<Incoming> {
+        let ticket = incoming.ticket;
+        if ticket.api_key != PRODUCE || ticket.api_version < BATCHES_SINCE {
+            return Some(incoming);
+        }
+        let mut state = self.0.lock();
+        if state.by_topic.is_empty() {
+            return Some(incoming);
+        }
+        let body = &mut incoming.frame[incoming.header.body_start..];
+        let Some((lease, acks, info)) = state.try_append(body, ticket.api_version) else {
+            return Some(incoming);
+        };
+        if !state
+            .touched
+            .iter()
+            .any(|touched| Arc::ptr_eq(touched, &lease))
+        {
+            state.touched.push(Arc::clone(&lease));
+        }
+        state.appended.push(Appended {
+            ticket,
+            lease,
+            acks,
+            info,
+        });
+        drop(state);
+        // The next Produce of this connection may start: it is appended behind this one.
+        hub.lock().appended(ticket);
+        None
+    }
+
+    /// The owners of the partitions that were appended to since this was last asked.
+    pub fn touched(&self) -> Vec<Arc<Py<PyAny>>> {
+        let touched = mem::take(&mut self.0.lock().touched);
+        touched
+            .iter()
+            .map(|lease| Arc::clone(&lease.owner))
+            .collect()
+    }
+
+    /// Answers what was appended, now that it is written but for what is `lost`.
+    pub fn answer(&self, hub: &Shared, lost: &[Lost]) {
+        let appended = mem::take(&mut self.0.lock().appended);
+        let mut hub = hub.lock();
+        for Appended {
+            ticket,
+            lease,
+            acks,
+            info,
+        } in &appended
+        {
+            let error_code = lost
+                .iter()
+                .find(|(topic, partition, from, _)| {
+                    // A duplicate was written by an earlier turn, so its offset is lower.
+                    **topic == *lease.topic
+                        && *partition == lease.partition
+                        && info.base_offset >= *from
+                })
+                .map_or(0, |(.., code)| *code);
+            let is_measured = ticket.started_us != 0;
+            if is_measured {
+                traffic::note([lease.topic.as_bytes()].into_iter(), |_, row| {
+                    row.add(Count::ProduceRequests, 1);
+                    if error_code != 0 && !super::produce::EXPECTED.contains(&error_code) {
+                        row.add(Count::FailedProduceRequests, 1);
+                    }
+                });
+            }
+            if *acks == 0 {
+                if error_code == 0 {
+                    hub.skip(*ticket);
+                } else {
+                    let reason = format!("a Produce with acks=0 failed with error {error_code}");
+                    hub.close_after(*ticket, Some(&reason));
+                }
+                continue;
+            }
+            let is_lost = error_code != 0;
+            let result = PartitionResult {
+                topic: lease.topic.as_bytes(),
+                partition: lease.partition,
+                error_code,
+                base_offset: if is_lost { -1 } else { info.base_offset },
+                log_append_time_ms: if is_lost { -1 } else { info.append_time_ms },
+                log_start_offset: if is_lost { -1 } else { info.log_start_offset },
+                record_errors: &[],
+                error_message: None,
+            };
+            if is_measured && let Some(meter) = &mut hub.meter {
+                meter.noted(PRODUCE, [error_code].into_iter());
+            }
+            let write = |to: &mut Vec<u8>| {
+                produce::encode_response(to, ticket.api_version, &[result], 0);
+            };
+            hub.reply(*ticket, write, Vec::new());
+            if is_measured && let Some(meter) = &mut hub.meter {
+                meter.throttled(PRODUCE, 0);
+            }
+        }
+        drop(hub);
+        drop(appended);
+    }
+}
+
+impl State {
+    fn try_append(
+        &self,
+        body: &mut [u8],
+        api_version: i16,
+    ) -> Option<(Arc<Lease>, i16, AppendInfo)> {
+        let request = produce::decode_request(body, api_version).ok()?;
+        let [data] = request.partitions.as_slice() else {
+            return None;
+        };
+        if !(0..=1).contains(&request.acks) || request.transactional_id.is_some() {
+            return None;
+        }
+        let lease = self
+            .by_topic
+            .get(&body[data.topic.clone()])?
+            .get(&data.partition)?;
+        let records = &mut body[data.records.clone()?];
+        if produce::format_problem(api_version, records).is_some() || is_transactional(records) {
+            return None;
+        }
+        let appended = lease.log.append_at_once(
+            When::InTurn,
+            records,
+            lease.leader_epoch,
+            Origin::Client,
+            NO_GUARD,
+            home::now_ms(),
+        );
+        // What is refused is unchanged, and Python finds the same error.
+        let info = appended.ok().flatten()?;
+        Some((Arc::clone(lease), request.acks, info))
+    }
+}

@@ -1,0 +1,275 @@
+"""Plain Produces are appended without asking Python, and nothing else is.
+
+How many come to Python all the same is no exact number: behind a write that took long the next append is a thread's.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla._core import BatchBuilder, Request
+from ottla.broker.api import k00_produce
+from ottla.broker.broker import Broker
+from ottla.config import BrokerConfig
+from ottla.controller import NewTopic, create_topic
+from ottla.errors import CorruptMessage, MessageTooLarge, OutOfOrderSequenceNumber, TransactionalIdAuthorizationFailed
+from ottla.replication.partition import Partition
+from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.conftest import Client, batch, values
+from tests.broker.test_old_formats import message_set
+
+pytestmark = pytest.mark.trio
+
+
+class One:
+    """A broker in this process that counts the Produces that Python decides."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.asked = 0
+
+    async def talk(self, conversation: Callable[[Client], Any]) -> Any:
+        port = self.broker.addresses.listening[0].port
+
+        def run() -> Any:
+            with Client.connect("127.0.0.1", port, "test") as client:
+                return conversation(client)
+
+        return await trio.to_thread.run_sync(run)
+
+    async def create(self, topic: str, partitions: int = 1) -> Partition:
+        await create_topic(self.broker.tree, NewTopic(topic, partitions, 1))
+        await self.broker.metadata.wait_until(lambda: topic in self.broker.metadata.topics)
+        return self.broker.replicas.partitions[topic, 0]
+
+    async def needed(self, conversation: Callable[[Client], Any]) -> int:
+        """How many Produces of the conversation came to Python."""
+        before = self.asked
+        await self.talk(conversation)
+        return self.asked - before
+
+
+@asynccontextmanager
+async def started(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> AsyncIterator[One]:
+    handle, found = k00_produce.handle, []
+
+    def counted(broker: Broker, request: Request) -> None:
+        found[0].asked += 1
+        handle(broker, request)
+
+    monkeypatch.setattr(k00_produce, "handle", counted)
+    given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "log.retention.ms": "-1", **settings}
+    async with Broker.start(BrokerConfig(given)) as broker:
+        found.append(One(broker))
+        yield found[0]
+
+
+def produce(client: Client, topic: str, *values: bytes, acks: int = 1, **options: object) -> tuple[int, int]:
+    """Error code and base offset."""
+    answer = client.produce(topic, batch(*values, **options), acks=acks)
+    ((row,),) = [topic.partitions for topic in answer.responses]
+    return row.error_code, row.base_offset
+
+
+async def test_plain_produces_come_to_python_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("plain")
+        answers = []
+
+        def talk(client: Client) -> None:
+            for number in range(20):
+                answers.append(produce(client, "plain", b"%d" % number, b"x"))
+                client.produce_silently("plain", batch(b"silent"))
+            assert values(client.fetch("plain")) == [
+                value for number in range(20) for value in (b"%d" % number, b"x", b"silent")
+            ]
+
+        assert await one.needed(talk) < 20
+        assert answers == [(0, 3 * number) for number in range(20)]
+        assert partition.log.high_watermark == 60
+
+
+async def test_who_waits_for_records_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("awaited")
+        await one.talk(lambda client: produce(client, "awaited", b"a"))
+        got = []
+
+        async def wait() -> None:
+            got.append(
+                await one.talk(lambda client: values(client.fetch("awaited", 1, max_wait_ms=20_000, min_bytes=1)))
+            )
+
+        with trio.fail_after(15):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                while not partition.fetches:
+                    await trio.lowlevel.checkpoint()
+                assert partition.lease is not None
+                await one.talk(lambda client: produce(client, "awaited", b"b"))
+        assert got == [[b"b"]]
+
+
+def others() -> dict[str, Callable[[Client], None]]:
+    """What is not plain, or not right."""
+    damaged = bytearray(batch(b"damaged"))
+    damaged[-1] ^= 1
+
+    def refused(records: bytes, code: int) -> Callable[[Client], None]:
+        def talk(client: Client) -> None:
+            answer = client.produce("t", records, acks=1)
+            assert answer.responses[0].partitions[0].error_code == code
+
+        return talk
+
+    def two(client: Client) -> None:
+        rows = [PartitionProduceData(partition_index=index, records=batch(b"two")) for index in range(2)]
+        topics = [TopicProduceData(name="t", partitions=rows)]
+        answer = client.call(PRODUCE, ProduceRequest(transactional_id=None, acks=1, timeout_ms=5000, topics=topics))
+        assert [row.error_code for row in answer.responses[0].partitions] == [0, 0]
+
+    def old(client: Client) -> None:
+        answer = client.produce("t", message_set(1, "none", (0, None, b"old")), acks=1, version=2)
+        assert answer.responses[0].partitions[0].error_code == 0
+
+    builder = BatchBuilder(compression="zstd")
+    builder.append(1_700_000_000_000, None, b"z" * 100)
+    zstd = builder.finish()
+
+    def early_zstd(client: Client) -> None:
+        assert client.produce("t", zstd, acks=1, version=6).responses[0].partitions[0].error_code == 76
+
+    return {
+        "acks=all": lambda client: assert_equal(produce(client, "t", b"all", acks=-1)[0], 0),
+        "two partitions": two,
+        "an old format": old,
+        "zstd too early": early_zstd,
+        "no records": refused(b"", 87),
+        "of a transaction": refused(
+            batch(b"t", producer_id=8, producer_epoch=0, base_sequence=0, transactional=True),
+            TransactionalIdAuthorizationFailed.code,
+        ),
+        "damaged": refused(bytes(damaged), CorruptMessage.code),
+        "too large": refused(batch(b"x" * 1_200_000), MessageTooLarge.code),
+        "large": lambda client: assert_equal(produce(client, "t", b"x" * 300_000)[0], 0),
+        "a gap in the sequence": refused(
+            batch(b"gap", producer_id=9, producer_epoch=0, base_sequence=5), OutOfOrderSequenceNumber.code
+        ),
+    }
+
+
+def assert_equal(one: object, other: object) -> None:
+    assert one == other
+
+
+async def test_what_is_not_plain_comes_to_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = batch(b"first", producer_id=9, producer_epoch=0, base_sequence=0)
+    refused = {"of a transaction", "zstd too early", "no records", "damaged", "too large", "a gap in the sequence"}
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("t", 2)
+        await one.talk(lambda client: client.produce("t", first, acks=1))
+        for name, conversation in others().items():
+            end = partition.log.end_offset
+
+            assert partition.lease is not None
+            assert await one.needed(conversation) == 1, name
+            assert partition.log.end_offset == end + (name not in refused), name
+
+
+async def test_a_repeated_batch_keeps_its_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        await one.create("retried")
+        answers: list[tuple[int, int]] = []
+
+        def talk(client: Client) -> list[tuple[int, int]]:
+            me = {"producer_id": 5, "producer_epoch": 0}
+            return [produce(client, "retried", b"v", base_sequence=at, **me) for at in (0, 1, 1, 0, 2)]
+
+        assert await one.needed(lambda client: answers.extend(talk(client))) < 5
+        assert answers == [(0, 0), (0, 1), (0, 1), (0, 0), (0, 2)]
+
+
+async def test_whatever_happens_to_the_partition_ends_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(client: Client) -> None:
+        assert produce(client, "moving", b"v")[0] == 0
+
+    def refused(client: Client) -> None:
+        assert [produce(client, "moving", b"v")[0] for _ in range(2)] == [6, 6]
+
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("moving")
+        me = one.broker.id
+
+        async def led_by(broker_id: int) -> None:
+            epoch = partition.leader_epoch + 1
+            await one.broker.replicas.apply("moving", {0: _next(partition, leader_epoch=epoch, leader=broker_id)})
+            assert partition.lease is None
+
+        for end in (lambda: led_by(7), partition.resign):
+            await led_by(me)
+            await one.talk(write)
+            assert partition.lease is not None
+            await led_by(me)
+            assert await one.needed(write) == 1
+            assert partition.lease is not None
+            if (ending := end()) is not None:
+                await ending
+            assert await one.needed(refused) == 2
+
+
+def _next(partition: Partition, **changes: int) -> Any:
+    from msgspec.structs import replace
+
+    return replace(partition.state, **changes)
+
+
+async def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        await one.create("again")
+
+        def write(client: Client) -> tuple[int, int]:
+            produce(client, "again", b"v")
+            return produce(client, "again", b"v")
+
+        assert await one.talk(write) == (0, 1)
+        await one.talk(lambda client: client.delete_topic("again"))
+        await one.broker.metadata.wait_until(lambda: "again" not in one.broker.metadata.topics)
+        await one.create("again")
+        assert await one.talk(write) == (0, 1)
+
+
+async def test_quotas_end_all_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("limited")
+
+        def write(client: Client) -> None:
+            for _ in range(3):
+                assert produce(client, "limited", b"v")[0] == 0
+
+        await one.talk(write)
+        assert partition.lease is not None
+        one.broker.leases.allow(False)
+        assert await one.needed(write) == 3
+        one.broker.leases.allow(True)
+        await one.talk(write)
+        assert partition.lease is not None
+
+
+async def test_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        hub = one.broker.server.hub
+        hub.measure()
+        await one.create("measured")
+        await one.talk(lambda client: [produce(client, "measured", b"v") for _ in range(5)])
+        rows = {row[0]: row for row in hub.measured()}
+        key, versions, times, sizes, _, errors = rows[0]
+        assert (key, versions) == (0, [(8, 5)])
+        assert [count for count, _ in times] == [5] * len(times)
+        assert sizes[0] == 5
+        assert errors == [(0, 5)]
