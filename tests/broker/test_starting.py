@@ -6,9 +6,16 @@ librdkafka takes a broker that is missing in Metadata for gone, and a topic for 
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
+import trio
+
+from ottla.broker.broker import Broker
 from ottla.client.errors import ConnectionLost
+from ottla.config import BrokerConfig
+from ottla.errors import UnknownTopicOrPartition
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from ottla.wire.k60_describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Brokers
@@ -49,3 +56,24 @@ def test_who_comes_first_after_a_kill_is_told_of_everything(brokers: Brokers) ->
         leaders = {(topic.name, row.leader_id) for topic in cluster.topics for row in topic.partitions}
         assert [topic.error_code for topic in cluster.topics] == [0] * len(TOPICS)
         assert leaders == {(topic, 7) for topic in TOPICS}
+
+
+def test_a_topic_that_was_not_told_of_yet_is_deleted(tmp_path: Path) -> None:
+    """Between the orders to lead it and the news of it: an answer "unknown" would say that it is gone."""
+    config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+
+    def delete(port: int) -> list[int]:
+        with closing(Client.connect("127.0.0.1", port, "owner")) as client:
+            request = DeleteTopicsRequest(topic_names=["t", "none"], timeout_ms=30_000)
+            return [row.error_code for row in client.call(DELETE_TOPICS, request).responses]
+
+    async def main() -> None:
+        async with Broker.start(config) as broker:
+            (listener,) = broker.addresses.listening
+            await broker.admin.create_topic("t")
+            await broker.metadata.wait_until(lambda: "t" in broker.metadata.topics)
+            del broker.metadata.topics["t"]
+            assert await trio.to_thread.run_sync(delete, listener.port) == [0, UnknownTopicOrPartition.code]
+            assert ("t", 0) not in broker.replicas.partitions
+
+    trio.run(main)

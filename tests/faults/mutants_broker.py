@@ -183,4 +183,11 @@ MUTANTS = (
         "    if False:\n",
         pytest=("tests/broker/test_starting.py",),
     ),
+    Mutant(
+        "broker.deletion-believes-the-brokers-own-metadata",
+        "python/ottla/broker/api/k20_delete_topics.py",
+        "                if name not in in_tree:\n",
+        "                if True:\n",
+        pytest=("tests/broker/test_starting.py::test_a_topic_that_was_not_told_of_yet_is_deleted",),
+    ),
 )
