@@ -31,6 +31,8 @@ BUILD = SCRATCH / "build"
 MODULE = Path("python/ottla/_core.abi3.so")
 #: A mutant may make a test hang, which is a way of noticing it.
 TIMEOUT_S = 600
+#: From nothing on a busy machine; a build that does not end notices nothing.
+BUILD_TIMEOUT_S = 3600
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,9 @@ def cargo(arguments: list[str]) -> list[str]:
 
 def build_module() -> tuple[int | None, str]:
     """The native module of the tree, where Python finds it."""
-    result = run(["cargo", "build", "--quiet", "--locked", "--profile", "quick", "--lib"], environment())
+    result = run(
+        ["cargo", "build", "--quiet", "--locked", "--profile", "quick", "--lib"], environment(), BUILD_TIMEOUT_S
+    )
     if result[0] == 0:
         shutil.copyfile(BUILD / "quick" / "libottla_core.so", TREE / MODULE)
     return result
@@ -118,7 +122,7 @@ def failing(mutant: Mutant) -> tuple[str | None, str]:
     """What went wrong in the tests of a mutant, None if nothing; and the output. SystemExit if it cannot be built."""
     env = environment(mutant.env)
     if mutant.cargo:
-        code, output = run(cargo(["test", "--no-run"]), env)
+        code, output = run(cargo(["test", "--no-run"]), env, BUILD_TIMEOUT_S)
         if code != 0:
             raise SystemExit(f"{mutant.name} does not compile:\n{output}")
         for name in mutant.cargo:

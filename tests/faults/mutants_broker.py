@@ -190,4 +190,18 @@ MUTANTS = (
         "                if True:\n",
         pytest=("tests/broker/test_starting.py::test_a_topic_that_was_not_told_of_yet_is_deleted",),
     ),
+    Mutant(
+        "broker.deleted-records-are-back-after-a-move",
+        "python/ottla/replication/log_manager.py",
+        "        targets = [self._future_homes.get(key) for key in keys]\n",
+        "        targets = [None for key in keys]\n",
+        pytest=("tests/replication/test_moves.py::test_a_deletion_of_records_during_a_move_survives_a_crash",),
+    ),
+    Mutant(
+        "broker.the-log-that-has-deleted-records-is-kept",
+        "python/ottla/replication/log_manager.py",
+        "            if log.end_offset == other.end_offset and (is_left_over or goes_on):\n",
+        "            if False:\n",
+        pytest=("tests/replication/test_moves.py::test_records_that_were_deleted_in_the_new_one_alone_stay_deleted",),
+    ),
 )

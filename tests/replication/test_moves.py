@@ -161,6 +161,47 @@ async def test_the_old_log_beside_the_new_one_is_removed(tmp_path: Path) -> None
                 logs.logs["t", 0].truncate_to(3)
 
 
+@pytest.mark.parametrize("start", [2, 5])
+async def test_records_that_were_deleted_in_the_new_one_alone_stay_deleted(tmp_path: Path, start: int) -> None:
+    """The same crash: the old log has what the new one has, and is read first or last."""
+    made = Made(tmp_path)
+    async with LogManager.open(made.settings.config) as logs:
+        await made.begin(logs)
+    shutil.copytree(made.a / "t-0", made.b / "t-0")
+    alone = Settings(config(made.b))
+    async with LogManager.open(alone.config) as logs:
+        await logs.load(alone)
+        logs.logs["t", 0].high_watermark = 5
+        assert await logs.delete_records([(logs.logs["t", 0], start)]) == [None]
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    for order in ((made.a, made.b), (tmp_path / "copy" / "b", tmp_path / "copy" / "a")):
+        settings = Settings(config(*order))
+        async with LogManager.open(settings.config) as logs:
+            await logs.load(settings)
+            assert logs.failures == {}
+            assert logs.logs["t", 0].start_offset == start
+            assert values(logs.logs["t", 0], start) == ALL[start:]
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_deletion_of_records_during_a_move_survives_a_crash(tmp_path: Path, is_replaced: bool) -> None:
+    """Also in the moment when the new log has taken the old one's place and nobody has heard of it."""
+    made = Made(tmp_path / "before")
+    async with LogManager.open(made.settings.config) as logs:
+        log = await made.begin(logs)
+        future = await made.start_move(logs)
+        while log.copy_to(future, WHOLE):
+            pass
+        from_, to = logs._homes["t", 0].open_native, logs._future_homes["t", 0].open_native
+        assert not is_replaced or from_.replace(log, future, to)
+        assert await logs.delete_records([(log, 3)]) == [None]
+        shutil.copytree(tmp_path / "before", tmp_path / "after")
+    crashed = Settings(config(tmp_path / "after" / "a", tmp_path / "after" / "b"))
+    async with LogManager.open(crashed.config) as logs:
+        await logs.load(crashed)
+        assert logs.logs["t", 0].start_offset == 3
+
+
 async def test_a_log_is_not_compacted_while_it_moves(tmp_path: Path) -> None:
     """Else a tombstone may be gone before it is copied, and the record that it deletes was copied already."""
     made = Made(tmp_path)

@@ -142,11 +142,16 @@ class LogManager:
         logs, homes = (self.futures, self._future_homes) if log.is_future else (self.logs, self._homes)
         other, home = logs.get(key), homes.get(key)
         if other is not None and home is not None and other is not log:
-            # A move that a crash cut short leaves the old log beside the new one, which goes on where the old one ends.
-            if log.is_future or is_beginning_of(log, other):
+            # A move that a crash cut short leaves the old log beside the new one, which goes on where the old one ends;
+            # or starts later, if nothing came since but a deletion of records.
+            is_left_over, goes_on = is_beginning_of(log, other), is_beginning_of(other, log)
+            if log.end_offset == other.end_offset and (is_left_over or goes_on):
+                goes_on = log.start_offset > other.start_offset
+                is_left_over = not goes_on
+            if log.is_future or is_left_over:
                 await self._remove_leftover(directory, log)
                 return
-            if not is_beginning_of(other, log):
+            if not goes_on:
                 error = StorageError(
                     f"the partition {log.topic}-{log.partition} is in two log directories, {home} and {directory}, "
                     "with different records: take one of them away"
@@ -322,14 +327,22 @@ class LogManager:
                 errors.append(None)
             except KafkaError as error:
                 errors.append(error)
-        homes = [self._homes.get((log.topic, log.partition)) for log, _ in starts]
-        failures: dict[DataDirectory | None, KafkaError] = {}
-        for home in {home for home in homes if home is not None}:
+        # Of a log that moves both directories, the new one first: it may have taken the place of the old one, where the
+        # start was moved then, while `_homes` does not say so yet.
+        keys = [(log.topic, log.partition) for log, _ in starts]
+        targets = [self._future_homes.get(key) for key in keys]
+        homes = [
+            {home for home in (target, self._homes.get(key)) if home is not None}
+            for target, key in zip(targets, keys, strict=True)
+        ]
+        failures: dict[DataDirectory, KafkaError] = {}
+        for home in set().union(*homes):
             try:
                 home.open_native.checkpoint_start_offsets()
             except KafkaError as failure:
                 failures[home] = failure
-        return [error or failures.get(home) for error, home in zip(errors, homes, strict=True)]
+        failed = [next((failures[home] for home in both if home in failures), None) for both in homes]
+        return [error or failure for error, failure in zip(errors, failed, strict=True)]
 
     def cleanable(self, now_ms: int) -> dict[Cleanable, LogDirectory]:
         """The compacted logs with what there is to clean in them, and where they are."""
