@@ -127,7 +127,7 @@ def _lines() -> Iterator[str]:
 
 
 BESIDES = """
-Besides: TLS, SASL, access control, giving partitions to other brokers.
+Besides: TLS and SASL of listeners, access control, giving partitions to other brokers.
 
 ## Settings without a meaning here
 

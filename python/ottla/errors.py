@@ -34,11 +34,12 @@ class KafkaError(Exception):
     #: Of records that were refused one by one (KIP-467): index in the batch and reason of each.
     record_errors: Sequence[tuple[int, str | None]] = ()
 
-    def __init_subclass__(cls, *, code: int, retriable: bool = False, name: str = "") -> None:
-        cls.code = code
-        cls.retriable = retriable
+    def __init_subclass__(cls, *, code: int | None = None, retriable: bool = False, name: str = "") -> None:
         cls.name = name or _upper_snake(cls.__name__)
-        BY_CODE[code] = cls
+        if code is not None:  # else a special case of another error, that no broker sends
+            cls.code = code
+            cls.retriable = retriable
+            BY_CODE[code] = cls
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or (self.__doc__ or self.name))

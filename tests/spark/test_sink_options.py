@@ -72,7 +72,11 @@ def make(columns: dict[str, str], options: dict[str, str], *, overwrite: bool = 
             {"topic": "t", "txnAppId": "a", "txnVersion": "1", "delivery": "at-least-once"},
             "need delivery=exactly-once",
         ),
-        ("value", {"topic": "t", "kafka.security.protocol": "SASL"}, "kafka.security.protocol is SASL"),
+        (
+            "value",
+            {"topic": "t", "kafka.security.protocol": "SASL"},
+            "security.protocol is 'SASL'; it is one",
+        ),
     ],
 )
 def test_mistakes_are_named(columns: str, options: dict[str, str], message: str, stream: bool) -> None:

@@ -42,7 +42,9 @@ async def measure(
     position = (await list_offsets(cluster, {partition: LATEST}))[partition].offset
     sender = await cluster.connection(leader)
     latencies = Latencies()
-    async with await Connection.connect(*leader, client_id="ottla-bench", timeout_ms=cluster.timeout_ms) as receiver:
+    async with await Connection.connect(
+        *leader, client_id="ottla-bench", timeout_ms=cluster.timeout_ms, security=cluster.security
+    ) as receiver:
         for _ in range(records):
             mark = os.urandom(MARK_BYTES)
             value = mark + bytes(max(0, record_bytes - MARK_BYTES))

@@ -11,6 +11,7 @@ trio.
 | `Producer`              | records out: batches, compression, Java's partitioner                                    |
 | `TransactionalProducer` | the same in transactions, also with other processes' decisions                           |
 | `Consumer`              | records in, from partitions and places that are named                                    |
+| `Security`              | TLS and SASL of the connections, by the names of the Java client's settings              |
 
 Both connections drive `protocol.Protocol`, which has the state and no I/O.
 """
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Address, Cluster, TopicPartition
     from ottla.client.connection import Connection
     from ottla.client.consumer import At, Consumer, Record
-    from ottla.client.errors import ConnectionLost
+    from ottla.client.errors import ConnectionLost, TlsFailed
     from ottla.client.offsets import EARLIEST, LATEST
     from ottla.client.producer import Producer
+    from ottla.client.security import Security
     from ottla.client.transaction_admin import TransactionAdmin
     from ottla.client.transactional import Prepared, TransactionalProducer, end_transaction
 
@@ -47,7 +49,9 @@ __all__ = [
     "Prepared",
     "Producer",
     "Record",
+    "Security",
     "Setting",
+    "TlsFailed",
     "Topic",
     "TopicPartition",
     "TransactionAdmin",
@@ -71,7 +75,9 @@ _FILES = {
     "Prepared": "transactional",
     "Producer": "producer",
     "Record": "consumer",
+    "Security": "security",
     "Setting": "admin",
+    "TlsFailed": "errors",
     "Topic": "admin",
     "TopicPartition": "cluster",
     "TransactionAdmin": "transaction_admin",

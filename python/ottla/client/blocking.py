@@ -4,17 +4,22 @@ event loop.
 `send` and `receive` are apart, so that a reader can ask for the next fetch before it works on the last one.
 """
 
+from __future__ import annotations
+
 import socket
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.errors import ConnectionLost
+from ottla.client.errors import ConnectionLost, refused
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
 from ottla.errors import RemoteProtocolError
 from ottla.wire.k18_api_versions import API_VERSIONS
 from ottla.wire.schema import Api, Request, Response
+
+if TYPE_CHECKING:
+    from ottla.client.security import Security
 
 TIMEOUT_MS = 30_000
 # A fetch of megabytes arrives faster when the kernel may hold more of it while the reader decodes.
@@ -25,34 +30,63 @@ class BlockingConnection:
     """For one thread at a time. After any error of these methods it is closed; make a new one."""
 
     def __init__(
-        self, endpoint: socket.socket, client_id: str | None = "ottla", *, timeout_ms: float = TIMEOUT_MS
+        self,
+        endpoint: socket.socket,
+        client_id: str | None = "ottla",
+        *,
+        timeout_ms: float = TIMEOUT_MS,
+        place: str = "the broker",
+        security: Security | None = None,
     ) -> None:
         self.protocol = Protocol(client_id)
         self.timeout_ms = timeout_ms
+        self.place = place
+        self._security = security
+        self._renew_at: float | None = None
         self._socket = endpoint
         self._frames = FrameReader()
         self._answers: list[Any] = []
         self._closed = False
 
     @classmethod
-    def connect(cls, host: str, port: int, client_id: str | None = "ottla", *, timeout_ms: float = TIMEOUT_MS) -> Self:
-        """Connects and negotiates versions.
+    def connect(
+        cls,
+        host: str,
+        port: int,
+        client_id: str | None = "ottla",
+        *,
+        timeout_ms: float = TIMEOUT_MS,
+        security: Security | None = None,
+    ) -> Self:
+        """Connects and negotiates versions. With `security`, TLS comes first and SASL last.
 
         Raises:
             OSError: nothing listens there, or not within `timeout_ms` (TimeoutError).
             ConnectionLost: it closed the connection. RemoteProtocolError: it does not speak Kafka's protocol.
+            SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState: it does not take us.
+            TlsFailed: it cannot be trusted, or has no TLS in common with us.
+            ValueError: what `security` names cannot be read.
         """
+        place = f"{host}:{port}"
         endpoint = socket.create_connection((host, port), timeout_ms / 1000)
         try:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            connection = cls(endpoint, client_id, timeout_ms=timeout_ms)
+            if security is not None and security.tls:
+                from ottla.client.tls import encrypted_socket
+
+                endpoint = encrypted_socket(endpoint, host, port, security)
+            connection = cls(endpoint, client_id, timeout_ms=timeout_ms, place=place, security=security)
             version: int | None = API_VERSIONS.versions[-1]
             while version is not None:
                 answer = connection.call(API_VERSIONS, connection.protocol.negotiation_request(), version)
                 version = connection.protocol.negotiated(version, answer)
-        except BaseException:
+            if security is not None and security.sasl:
+                connection._authenticate(security)
+        except BaseException as problem:
             endpoint.close()
+            if isinstance(problem, ConnectionLost):
+                raise refused(problem, security, place) from problem
             raise
         return connection
 
@@ -78,6 +112,12 @@ class BlockingConnection:
         """Sends a request; `receive` gives the answers in the order of sending."""
         if self._closed:
             raise ConnectionLost("the connection was closed here")
+        if self._renew_at is not None and time.monotonic() >= self._renew_at:
+            assert self._security is not None
+            self._authenticate(self._security)
+        self._put(api, message, version)
+
+    def _put(self, api: Api[Any, Any], message: Any, version: int | None = None) -> None:
         frame = self.protocol.encode(api, message, version)
         try:
             self._socket.settimeout(self.timeout_ms / 1000)
@@ -96,18 +136,22 @@ class BlockingConnection:
             TimeoutError: not within `timeout_ms` (the connection's, unless given).
             ConnectionLost: it ended first.
         """
-        limit_ms = self.timeout_ms if timeout_ms is None else timeout_ms
+        self._receive(1, self.timeout_ms if timeout_ms is None else timeout_ms)
+        return self._answers.pop(0)
+
+    def _receive(self, count: int, limit_ms: float) -> None:
+        """Until there are so many answers."""
         deadline = time.monotonic() + limit_ms / 1000
         try:
-            while not self._answers:
+            while len(self._answers) < count:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"no answer within {limit_ms / 1000:g} s")
                 self._socket.settimeout(left)
-                count = self._socket.recv_into(self._frames.buffer())
-                if not count:
-                    raise ConnectionLost("the broker closed the connection")
-                self._frames.received(count)
+                size = self._socket.recv_into(self._frames.buffer())
+                if not size:
+                    raise ConnectionLost(f"{self.place} closed the connection")
+                self._frames.received(size)
                 self._answers.extend(self.protocol.decode(frame)[1] for frame in self._frames.frames())
         except (TimeoutError, ConnectionLost, RemoteProtocolError):
             self.close()
@@ -115,7 +159,24 @@ class BlockingConnection:
         except OSError as problem:
             self.close()
             raise ConnectionLost(str(problem)) from problem
-        return self._answers.pop(0)
+
+    def _authenticate(self, security: Security) -> None:
+        """At first, and again before the session ends (KIP-368). Answers that are under way come before."""
+        from ottla.client.sasl import authentication, renewal_s
+
+        conversation = authentication(security, self.place)
+        try:
+            api, message = next(conversation)
+            while True:
+                self._put(api, message)
+                self._receive(len(self._answers) + len(self.protocol.in_flight), self.timeout_ms)
+                api, message = conversation.send(self._answers.pop())
+        except StopIteration as end:
+            after_s = renewal_s(end.value)
+            self._renew_at = None if after_s is None else time.monotonic() + after_s
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """May be called more than once."""

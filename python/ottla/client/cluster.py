@@ -5,10 +5,12 @@ partition, a broken connection) makes them be asked again, and the call repeated
 calls that may be repeated are: a request is sent again after its connection broke, when it may have been carried out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import trio
 
@@ -31,6 +33,9 @@ from ottla.wire.k03_metadata import (
     MetadataResponseTopic,
 )
 from ottla.wire.schema import Api, Request, Response
+
+if TYPE_CHECKING:
+    from ottla.client.security import Security
 
 RETRY_MS = 50
 RETRY_MS_MAX = 1000
@@ -93,15 +98,22 @@ def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
 class Cluster:
     """Connections to the brokers of a cluster; `async with Cluster("host:9092") as cluster: ...`.
 
-    For the tasks of one trio run. Nothing is connected before the first call.
+    For the tasks of one trio run. Nothing is connected before the first call. `security` is for all connections, made
+    by `Security.of(settings)`; None is plain text.
     """
 
     def __init__(
-        self, bootstrap: str | Iterable[str], *, client_id: str = "ottla", timeout_ms: float = TIMEOUT_MS
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        client_id: str = "ottla",
+        timeout_ms: float = TIMEOUT_MS,
+        security: Security | None = None,
     ) -> None:
         self.bootstrap = parse_bootstrap(bootstrap)
         self.client_id = client_id
         self.timeout_ms = timeout_ms
+        self.security = security
         self.metadata = Metadata()
         self._connections: dict[Address, Connection] = {}
         self._connecting: dict[Address, trio.Lock] = {}
@@ -110,12 +122,14 @@ class Cluster:
         """The open connection to a broker, or a new one.
 
         Raises:
-            OSError, ConnectionLost, RemoteProtocolError: as `Connection.connect`.
+            OSError, ConnectionLost, RemoteProtocolError, SaslAuthenticationFailed: as `Connection.connect`.
         """
         async with self._connecting.setdefault(address, trio.Lock()):
             found = self._connections.get(address)
             if found is None or found.closed:
-                found = await Connection.connect(address.host, address.port, self.client_id, timeout_ms=self.timeout_ms)
+                found = await Connection.connect(
+                    *address, self.client_id, timeout_ms=self.timeout_ms, security=self.security
+                )
                 self._connections[address] = found
             return found
 

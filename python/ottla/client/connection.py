@@ -4,20 +4,28 @@ There is no background task, so a connection needs no nursery and can live in an
 one reads the socket for all; when its own answer has come, it hands the reading to the caller who waits longest. A
 caller that is cancelled while it waits leaves its place in the order behind, and its answer is dropped when it comes.
 A caller that is cancelled while its request is half sent has broken the stream, so the connection closes.
+
+A SASL session may have an end (KIP-368). Whoever sends when most of its time is over authenticates again first, on the
+same connection; answers that were under way come meanwhile, and other senders wait.
 """
+
+from __future__ import annotations
 
 from collections import deque
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from ottla.client.errors import ConnectionLost
+from ottla.client.errors import ConnectionLost, refused
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
 from ottla.errors import RemoteProtocolError
 from ottla.wire.k18_api_versions import API_VERSIONS
 from ottla.wire.schema import Api, Request, Response
+
+if TYPE_CHECKING:
+    from ottla.client.security import Security
 
 RECEIVE_BYTES = 256 * 1024
 TIMEOUT_MS = 30_000
@@ -44,11 +52,19 @@ class Connection:
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, client_id: str | None = "ottla", *, host: str = "", port: int = 0
+        self,
+        stream: trio.abc.Stream,
+        client_id: str | None = "ottla",
+        *,
+        host: str = "",
+        port: int = 0,
+        security: Security | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.protocol = Protocol(client_id)
+        self._security = security
+        self._renew_at: float | None = None
         self._stream = stream
         self._frames = FrameReader()
         self._waiters: deque[_Waiter] = deque()
@@ -65,25 +81,37 @@ class Connection:
         *,
         timeout_ms: float = TIMEOUT_MS,
         negotiate: bool = True,
+        security: Security | None = None,
     ) -> Self:
-        """Connects and, unless told not to, negotiates versions.
+        """Connects and, unless told not to, negotiates versions. With `security`, TLS comes first and SASL last.
 
         Raises:
             OSError: nothing listens there, or not within `timeout_ms` (TimeoutError).
             ConnectionLost: it closed the connection. RemoteProtocolError: it does not speak Kafka's protocol.
+            SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState: it does not take us.
+            TlsFailed: it cannot be trusted, or has no TLS in common with us.
+            ValueError: what `security` names cannot be read.
         """
-        connection: Self | None = None
+        stream: trio.abc.Stream | None = None
         try:
             with trio.fail_after(timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
-                connection = cls(stream, client_id, host=host, port=port)
+                if security is not None and security.tls:
+                    from ottla.client.tls import encrypted
+
+                    stream = await encrypted(stream, host, port, security)
+                connection = cls(stream, client_id, host=host, port=port, security=security)
                 if negotiate:
                     await connection.negotiate()
+                if security is not None and security.sasl:
+                    await connection._authenticate(security)
         except BaseException as problem:
-            if connection is not None:
-                await trio.aclose_forcefully(connection._stream)
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
             if isinstance(problem, trio.TooSlowError):
                 raise TimeoutError(f"{host}:{port} did not answer within {timeout_ms / 1000:g} s") from None
+            if isinstance(problem, ConnectionLost):
+                raise refused(problem, security, f"{host}:{port}") from problem
             raise
         return connection
 
@@ -124,21 +152,44 @@ class Connection:
         await self._send(api, message, version, answered=False)
 
     async def _send(self, api: Api[Any, Any], message: Any, version: int | None, *, answered: bool = True) -> _Waiter:
-        waiter = _Waiter()
         async with self._sending:
-            self._check()
-            frame = self.protocol.encode(api, message, version, answered=answered)
-            if answered:
-                self._waiters.append(waiter)
-            try:
-                await self._stream.send_all(frame)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
-                await self._lose(ConnectionLost(f"{self.host}:{self.port} closed the connection"))
-                raise self._lost_error() from problem
-            except trio.Cancelled:
-                await self._lose(ConnectionLost("a request was cancelled half sent"))
-                raise
+            if self._renew_at is not None and trio.current_time() >= self._renew_at:
+                assert self._security is not None
+                await self._authenticate(self._security)
+            return await self._put(api, message, version, answered)
+
+    async def _put(self, api: Api[Any, Any], message: Any, version: int | None, answered: bool) -> _Waiter:
+        waiter = _Waiter()
+        self._check()
+        frame = self.protocol.encode(api, message, version, answered=answered)
+        if answered:
+            self._waiters.append(waiter)
+        try:
+            await self._stream.send_all(frame)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
+            await self._lose(ConnectionLost(f"{self.host}:{self.port} closed the connection"))
+            raise self._lost_error() from problem
+        except trio.Cancelled:
+            await self._lose(ConnectionLost("a request was cancelled half sent"))
+            raise
         return waiter
+
+    async def _authenticate(self, security: Security) -> None:
+        """While nobody else sends: what came between would be refused."""
+        from ottla.client.sasl import authentication, renewal_s
+
+        conversation = authentication(security, f"{self.host}:{self.port}")
+        try:
+            api, message = next(conversation)
+            while True:
+                waiter = await self._put(api, message, None, True)
+                api, message = conversation.send(await self._answer(waiter))
+        except StopIteration as end:
+            after_s = renewal_s(end.value)
+            self._renew_at = None if after_s is None else trio.current_time() + after_s
+        except BaseException:
+            await self._lose(ConnectionLost(f"{self.host}:{self.port}: authentication did not come to its end"))
+            raise
 
     async def _answer(self, waiter: _Waiter) -> Any:
         try:
@@ -167,7 +218,7 @@ class Connection:
                 for frame in self._frames.feed(data):
                     self._deliver(frame)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:
-            await self._lose(ConnectionLost(f"{self.host}:{self.port}: {problem}"))
+            await self._lose(ConnectionLost(f"{self.host}:{self.port}: {problem.__cause__ or problem}"))
             raise self._lost_error() from problem
         except (ConnectionLost, RemoteProtocolError) as problem:
             await self._lose(problem)

@@ -116,10 +116,13 @@ class Consumer:
                 raise
             await trio.sleep(RETRY_MS / 1000)
             return []
+        refusals: list[KafkaError] = []
         async with trio.open_nursery() as nursery:
             for leader, partitions in groups.items():
-                nursery.start_soon(self._fetch, leader, partitions, answers)
+                nursery.start_soon(self._fetch, leader, partitions, answers, refusals)
         # Errors first: records that were decoded before one is raised would be lost.
+        if refusals:
+            raise refusals[0]
         stale: set[str] = set()
         for partition, answer in answers:
             if answer.error_code:
@@ -149,6 +152,7 @@ class Consumer:
         leader: Address,
         partitions: list[TopicPartition],
         answers: list[tuple[TopicPartition, _core.FetchedPartition]],
+        refusals: list[KafkaError],
     ) -> None:
         topics: dict[str, list[FetchPartition]] = {}
         for topic, number in partitions:
@@ -167,6 +171,9 @@ class Consumer:
         try:
             connection = await self.cluster.connection(leader)
             answer = await connection.call(FETCH, request, timeout_ms=self.cluster.timeout_ms + self.wait_ms)
+        except KafkaError as problem:  # of the connection: this broker does not take us
+            refusals.append(problem)
+            return
         except (OSError, RemoteProtocolError):
             self.cluster.forget(topics)
             await trio.sleep(RETRY_MS / 1000)

@@ -288,6 +288,10 @@ class Producer:
             else:
                 answer = await connection.call(PRODUCE, request, timeout_ms=REQUEST_TIMEOUT_MS)
                 self._answered(answer, waiting)
+        except KafkaError as problem:  # of the connection: this broker does not take us
+            for batch in waiting.values():
+                self._fail(batch, problem)
+            waiting.clear()
         except (OSError, RemoteProtocolError):
             pass
         finally:

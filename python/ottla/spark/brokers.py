@@ -109,7 +109,9 @@ def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]]) -> T:
 
     async def once() -> T:
         servers = options.bootstrap_servers or ""
-        async with Cluster(servers, client_id=options.client_id, timeout_ms=options.api_timeout_ms) as cluster:
+        async with Cluster(
+            servers, client_id=options.client_id, timeout_ms=options.api_timeout_ms, security=options.security
+        ) as cluster:
             return await look(cluster)
 
     for _ in range(options.offset_attempts - 1):

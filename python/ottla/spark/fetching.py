@@ -99,7 +99,10 @@ class Fetcher:
         found = self._connections.get(address)
         if found is None or found.closed:
             found = BlockingConnection.connect(
-                *address, self.options.client_id, timeout_ms=self.options.poll_timeout_ms
+                *address,
+                self.options.client_id,
+                timeout_ms=self.options.poll_timeout_ms,
+                security=self.options.security,
             )
             self._connections[address] = found
         return found
@@ -107,5 +110,8 @@ class Fetcher:
     def _cluster(self) -> Cluster:
         assert self.options.bootstrap_servers is not None
         return Cluster(
-            self.options.bootstrap_servers, client_id=self.options.client_id, timeout_ms=self.options.poll_timeout_ms
+            self.options.bootstrap_servers,
+            client_id=self.options.client_id,
+            timeout_ms=self.options.poll_timeout_ms,
+            security=self.options.security,
         )

@@ -4,7 +4,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import overload
 
-PLAINTEXT = "PLAINTEXT"
+from ottla.client import Security
+
 SINK_TOPIC = "__ottla_sink"
 """Where the sink keeps its decisions; brokers know nothing of it."""
 
@@ -21,14 +22,22 @@ def refuse_unknown(options: Mapping[str, str], names: Iterable[str], refused: Ma
             setting = key.removeprefix("kafka.")
             if setting in refused:
                 raise ValueError(f"Kafka option '{setting}' is not supported: {refused[setting]}")
-            if setting.startswith(("sasl.", "ssl.")):
-                raise ValueError(f"Kafka option '{setting}' is not supported: connections are not encrypted yet")
         elif key not in known:
             near = difflib.get_close_matches(key, known, 1)
             raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
-    protocol = options.get("kafka.security.protocol", PLAINTEXT)
-    if protocol.upper() != PLAINTEXT:
-        raise ValueError(f"kafka.security.protocol is {protocol}; only {PLAINTEXT} is supported")
+
+
+def security(options: Mapping[str, str]) -> Security | None:
+    """What connections to brokers need besides an address: kafka.security.protocol, kafka.ssl.* and kafka.sasl.*.
+
+    Raises:
+        ValueError: it names the setting.
+    """
+    kafka = {key.removeprefix("kafka."): value for key, value in options.items() if key.startswith("kafka.")}
+    try:
+        return Security.of(kafka)
+    except ValueError as problem:
+        raise ValueError(f"Kafka option {problem}") from None
 
 
 def choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ottla.client import TopicPartition
 from ottla.errors import KafkaError, ProtocolError
+from ottla.spark.given import security
 from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json
 
@@ -32,7 +33,8 @@ class OffsetPublisher(StreamingQueryListener):
         """`options` are those of the source, `query` is the name or id of the one query that is meant; None: all.
 
         Raises:
-            ValueError: the options have no brokers, or a group for more than one query.
+            ValueError: the options have no brokers, or a group for more than one query; or a setting of
+                kafka.security.protocol, kafka.ssl.* or kafka.sasl.* is wrong.
         """
         given = {key.lower(): value for key, value in options.items()}
         if "kafka.bootstrap.servers" not in given:
@@ -42,6 +44,7 @@ class OffsetPublisher(StreamingQueryListener):
                 "kafka.group.id is for one query: say which, or use groupIdPrefix, which gives each query its group"
             )
         self._servers = given["kafka.bootstrap.servers"]
+        self._security = security(given)
         self._client_id = given.get("kafka.client.id", "ottla-spark")
         self._group = given.get("kafka.group.id")
         self._prefix = given.get("groupidprefix", PREFIX)
@@ -71,8 +74,8 @@ class OffsetPublisher(StreamingQueryListener):
         if not ends or (ends == known and time.monotonic() - when < REPEAT_SECONDS):
             return
         try:
-            commit(self._servers, group, ends, self._client_id)
-        except (KafkaError, ProtocolError, OSError) as problem:
+            commit(self._servers, group, ends, self._client_id, self._security)
+        except (KafkaError, ProtocolError, OSError, ValueError) as problem:
             log.warning("the offsets of query %s do not reach group %s: %s", progress.id, group, problem)
         else:
             self._published[group] = time.monotonic(), ends

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.client import TopicPartition
-from ottla.spark.given import SINK_TOPIC, choice, flag, number, refuse_unknown
+from ottla.client import Security, TopicPartition
+from ottla.spark.given import SINK_TOPIC, choice, flag, number, refuse_unknown, security
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class ReadOptions:
     starting: Limit
     ending: Limit
     bootstrap_servers: str | None
+    security: Security | None
     path: str | None
     up_to_log_end: bool
     latest_if_no_timestamp: bool
@@ -153,6 +154,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         starting=parse_limit(options, "starting", use),
         ending=parse_limit(options, "ending", use),
         bootstrap_servers=servers,
+        security=security(options) if servers is not None else None,
         path=path,
         up_to_log_end=choice(options, "upTo", ("highWatermark", "logEnd")) == "logEnd",
         latest_if_no_timestamp=choice(options, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",

@@ -128,8 +128,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group is None or self.options.bootstrap_servers is None or done == self._published:
             return
         try:
-            commit(self.options.bootstrap_servers, group, done, self.options.client_id)
-        except (KafkaError, ProtocolError, OSError) as problem:
+            commit(self.options.bootstrap_servers, group, done, self.options.client_id, self.options.security)
+        except (KafkaError, ProtocolError, OSError, ValueError) as problem:
             log.warning("the offsets do not reach the group %s (commitGroup): %s", group, problem)
         else:
             self._published = done

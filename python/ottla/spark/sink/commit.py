@@ -59,7 +59,7 @@ async def commit(
         ProducerFenced, InvalidProducerEpoch: another driver runs this query.
         KafkaError, OSError: the cluster cannot be asked.
     """
-    async with _cluster(options) as cluster, Deciding(cluster, names) as deciding:
+    async with options.cluster() as cluster, Deciding(cluster, names) as deciding:
         previous = decision = await deciding.last()
         step = next_step(previous, batch_id, reports)
         if step is Step.DECIDE:
@@ -82,7 +82,7 @@ async def abort(options: WriteOptions, names: Names, batch_id: int, reports: Seq
     """Aborts a batch that failed, unless it is decided. What cannot be aborted now ends with its timeout, or with the
     next commit.
     """
-    async with _cluster(options) as cluster, Deciding(cluster, names) as deciding:
+    async with options.cluster() as cluster, Deciding(cluster, names) as deciding:
         decision = await deciding.last()
         if decision is not None and decision.batch_id >= batch_id:
             return
@@ -97,7 +97,7 @@ async def commit_all(options: WriteOptions, names: Names, reports: Sequence[Repo
         BatchTooLong: nothing was committed. TransactionLost: only some were.
     """
     transactions = tuple(each.transaction for each in reports if each.transaction is not None)
-    async with _cluster(options) as cluster:
+    async with options.cluster() as cluster:
         await check_open(cluster, transactions, options, "the write")
         await finish(cluster, transactions, "the write", hooks.reached)
         await end_orphans(cluster, names, others=False)
@@ -105,7 +105,7 @@ async def commit_all(options: WriteOptions, names: Names, reports: Sequence[Repo
 
 async def abort_job(options: WriteOptions, names: Names, reports: Sequence[Report]) -> None:
     """Aborts the transactions of a job that is no query."""
-    async with _cluster(options) as cluster:
+    async with options.cluster() as cluster:
         await abort_all(cluster, [each.transaction for each in reports if each.transaction is not None])
         await end_orphans(cluster, names, others=False)
 
@@ -215,11 +215,7 @@ def _prepared(each: Transaction) -> Prepared:
     return Prepared(each.transactional_id, each.producer_id, each.producer_epoch, False)
 
 
-def _cluster(options: WriteOptions) -> Cluster:
-    return Cluster(options.bootstrap_servers, client_id=options.client_id, timeout_ms=options.block_ms_max)
-
-
 async def look(options: WriteOptions, names: Names) -> Decision | None:
     """The query's last decision, as a task sees it: without fencing anybody, and without waiting."""
-    async with _cluster(options) as cluster:
+    async with options.cluster() as cluster:
         return await last_decision(cluster, names.key, wait=False)

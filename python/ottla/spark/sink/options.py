@@ -8,7 +8,8 @@ the Java client's inner life are accepted, and those that would be wrong are ref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.spark.given import choice, flag, number, refuse_unknown
+from ottla.client import Cluster, Security
+from ottla.spark.given import choice, flag, number, refuse_unknown, security
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
@@ -38,6 +39,7 @@ class WriteOptions:
     """What a write is to do. Sizes in bytes, times in milliseconds."""
 
     bootstrap_servers: str
+    security: Security | None
     topic: str | None
     """Of all rows; None takes the column `topic`."""
     exactly_once: bool
@@ -59,6 +61,12 @@ class WriteOptions:
     client_id: str
     once: tuple[str, int] | None
     """Of a batch write: the name and the number under which it is done once; the numbers of a name only grow."""
+
+    def cluster(self) -> Cluster:
+        """The brokers that are written to."""
+        return Cluster(
+            self.bootstrap_servers, client_id=self.client_id, timeout_ms=self.block_ms_max, security=self.security
+        )
 
 
 def parse(given: Mapping[str, str]) -> WriteOptions:
@@ -97,6 +105,7 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
     request_bytes_max = number(options, "kafka.max.request.size", 1024 * 1024, 1, INT_MAX)
     return WriteOptions(
         bootstrap_servers=servers,
+        security=security(options),
         topic=topic,
         exactly_once=exactly_once,
         prefix=options.get("transactionalidprefix") or "ottla-sink",

@@ -69,9 +69,7 @@ async def _write(
     options: WriteOptions, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], transactional_id: str | None
 ) -> Written:
     opened_s = time.time()
-    async with Cluster(
-        options.bootstrap_servers, client_id=options.client_id, timeout_ms=options.block_ms_max
-    ) as cluster:
+    async with options.cluster() as cluster:
         if transactional_id is None:
             async with Producer(
                 cluster,

@@ -1,0 +1,104 @@
+"""Source, sink and published offsets where brokers want TLS and SASL: Apache Kafka 3.9.2."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from ottla.client import Admin, Cluster
+from ottla.client.groups import Groups
+from tests.peers.apache import Apache
+from tests.peers.secured import PASSWORD, Secured
+from tests.peers.skips import require
+from tests.spark.committed import values
+from tests.spark.texts import fill, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+try:
+    import confluent_kafka  # noqa: F401
+except ImportError:
+    require("clients", "confluent-kafka is not installed (the extra `test`)")
+
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.clients]
+TOPIC = "secured"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    async def create() -> None:
+        async with Cluster(found.plaintext) as cluster:
+            await Admin(cluster).create_topic(TOPIC, 2, 1)
+
+    with Apache(tmp_path_factory.mktemp("secured")) as apache:
+        found = Secured(apache, "3.9.2", tmp_path_factory.mktemp("stores"))
+        trio.run(create)
+        yield found
+
+
+def options(secured: Secured, **settings: str) -> dict[str, str]:
+    """Of Spark, for the listener with TLS and SASL; `settings` have underscores for dots."""
+    found = {**secured.settings("both", "SCRAM-SHA-512"), "bootstrap.servers": secured.bootstrap("both")}
+    found |= {name.replace("_", "."): value for name, value in settings.items()}
+    return {f"kafka.{name}": value for name, value in found.items()}
+
+
+def committed(secured: Secured, group: str) -> int:
+    """How many records the group has read."""
+
+    async def ask() -> int:
+        async with Cluster(secured.plaintext) as cluster:
+            return sum(each.offset for each in (await Groups(cluster).committed(group)).values())
+
+    return trio.run(ask)
+
+
+def test_through_sink_and_source(secured: Secured, spark: "SparkSession", tmp_path: Path) -> None:
+    from ottla.spark import publish_offsets
+
+    lines = fill(tmp_path, range(2))
+    query = start(spark, tmp_path, secured.bootstrap("both"), TOPIC, tasks=2, **options(secured))
+    assert query.awaitTermination(120)
+    assert values(secured.plaintext, TOPIC) == lines
+
+    given = {**options(secured), "subscribe": TOPIC, "kafka.isolation.level": "read_committed"}
+    rows = spark.read.format("ottla").options(**given).load()
+    assert PASSWORD not in rows._jdf.queryExecution().toString()
+    assert Counter(row.value for row in rows.selectExpr("CAST(value AS STRING) AS value").collect()) == lines
+
+    listener = publish_offsets(spark, {**options(secured), "groupIdPrefix": "lag"})
+    try:
+        stream = spark.readStream.format("ottla").options(**given, startingOffsets="earliest", commitGroup="own").load()
+        reading = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "reading"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "read"))
+        )
+        assert reading.awaitTermination(120)
+        deadline = time.monotonic() + 20
+        while (found := committed(secured, f"lag-{reading.id}")) < lines.total():
+            assert time.monotonic() < deadline, found
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def test_what_is_wrong_is_said(secured: Secured, spark: "SparkSession") -> None:
+    wrong = {**secured.settings("both", "SCRAM-SHA-512", "not " + PASSWORD)}
+    jaas = wrong["sasl.jaas.config"]
+    for settings, message in (
+        ({"sasl_jaas_config": jaas}, "SCRAM-SHA-512 as 'alice'"),
+        ({"ssl_truststore_location": "/nowhere"}, "ssl.truststore.location: /nowhere cannot be read"),
+        ({"sasl_mechanism": "GSSAPI"}, "Kafka option sasl.mechanism is 'GSSAPI'; here it is one of PLAIN"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "does this port want TLS"),
+    ):
+        frame = spark.read.format("ottla").options(**options(secured, **settings), subscribe=TOPIC)
+        frame = frame.option("kafka.default.api.timeout.ms", "1000").option("fetchOffset.numRetries", "1")
+        with pytest.raises(Exception, match=message) as caught:
+            frame.load().count()
+        assert PASSWORD not in str(caught.value)
