@@ -180,6 +180,12 @@ def test_no_certificate_where_one_is_wanted(secured: Secured, connects: Connects
         connects(secured, "mutual", without(secured.settings("mutual"), "ssl.keystore"))
 
 
+def test_whatever_is_in_a_trust_store_is_trusted(secured: Secured, connects: Connects) -> None:
+    """The broker's own certificate, without who signed it: as in Java."""
+    settings = without(secured.settings("both"), "ssl.")
+    connects(secured, "both", {**settings, "ssl.truststore.certificates": secured.certified.certificate_pem})
+
+
 @pytest.mark.parametrize("password", [None, "of the key"])
 def test_key_in_pem(secured: Secured, connects: Connects, tmp_path: Path, password: str | None) -> None:
     settings = without(secured.settings("mutual"), "ssl.keystore")
@@ -217,6 +223,11 @@ def test_tls_where_there_is_none(secured: Secured, connects: Connects) -> None:
 def test_plain_text_where_there_is_tls(secured: Secured, connects: Connects) -> None:
     with pytest.raises(ConnectionLost, match=r"TLS or SASL \(security\.protocol\)"):
         connects(secured, "mutual", {})
+
+
+def test_nobody_where_a_user_is_wanted(secured: Secured, connects: Connects) -> None:
+    with pytest.raises(ConnectionLost, match=r"want a user \(security\.protocol, SASL\)"):
+        connects(secured, "sasl", {})
 
 
 def test_sessions_that_end_are_renewed(secured: Secured) -> None:

@@ -165,7 +165,7 @@ def test_scram_by_its_rfc() -> None:
         "r=other,s=AAAA,i=4096",
         "r=nonce,s=AAAA,i=4096",
         "r=nonce1,s=AAAA,i=4095",
-        "r=nonce1,s=AAAA,i=2147483647",
+        "r=nonce1,s=AAAA,i=10000001",
         "r=nonce1,s=AAAA,i=" + 10_000 * "1",
         "r=nonce1,s=?,i=4096",
         "m=x,r=nonce1,s=AAAA,i=4096",

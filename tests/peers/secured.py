@@ -41,6 +41,7 @@ class Secured:
         self.folder = folder
         self.authority = certified("authority")
         self.client = certified("client", self.authority)
+        self.certified = certified("broker", self.authority, ["127.0.0.1", "localhost"])
         self.trusted = folder / "trusted.pem"
         self.trusted.write_text(self.authority.certificate_pem)
         port = free_port()
@@ -68,9 +69,7 @@ class Secured:
         return found
 
     def _settings(self, port: int, kraft: bool) -> dict[str, object]:
-        here = certified("broker", self.authority, ["127.0.0.1", "localhost"]).pkcs12(
-            self.folder / "broker.p12", STORE_PASSWORD
-        )
+        here = self.certified.pkcs12(self.folder / "broker.p12", STORE_PASSWORD)
         elsewhere = certified("other", self.authority, ["broker.example"]).pkcs12(
             self.folder / "other.p12", STORE_PASSWORD
         )

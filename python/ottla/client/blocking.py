@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.errors import ConnectionLost, refused
+from ottla.client.errors import ConnectionLost, ended, refused
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
 from ottla.errors import RemoteProtocolError
@@ -150,7 +150,7 @@ class BlockingConnection:
                 self._socket.settimeout(left)
                 size = self._socket.recv_into(self._frames.buffer())
                 if not size:
-                    raise ConnectionLost(f"{self.place} closed the connection")
+                    raise ended(self.place, begins=self._security is None and self.protocol.begins)
                 self._frames.received(size)
                 self._answers.extend(self.protocol.decode(frame)[1] for frame in self._frames.frames())
         except (TimeoutError, ConnectionLost, RemoteProtocolError):

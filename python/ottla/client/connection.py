@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from ottla.client.errors import ConnectionLost, refused
+from ottla.client.errors import ConnectionLost, ended, refused
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
 from ottla.errors import RemoteProtocolError
@@ -214,7 +214,8 @@ class Connection:
             while not waiter.done:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
                 if not data:
-                    raise ConnectionLost(f"{self.host}:{self.port} closed the connection")
+                    begins = self._security is None and self.protocol.begins
+                    raise ended(f"{self.host}:{self.port}", begins=begins)
                 for frame in self._frames.feed(data):
                     self._deliver(frame)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as problem:

@@ -20,6 +20,14 @@ class TlsFailed(SaslAuthenticationFailed, name="SSL_AUTHENTICATION_FAILED"):
     """
 
 
+def ended(place: str, *, begins: bool) -> ConnectionLost:
+    """The other side closed a connection. `begins`: without a user, and after one question at most: a broker that wants
+    one tells its versions to everybody, and nothing else.
+    """
+    hint = "; does this port want a user (security.protocol, SASL)?" if begins else ""
+    return ConnectionLost(f"{place} closed the connection{hint}")
+
+
 def refused(problem: ConnectionLost, security: Security | None, place: str) -> ConnectionLost | TlsFailed:
     """What it may mean that a connection ended before it could be used: the broker does not say."""
     if security is None or not security.tls:

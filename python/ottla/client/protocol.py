@@ -22,6 +22,8 @@ from ottla.wire.schema import Api
 SOFTWARE_NAME = "ottla"
 CORRELATION_ID_MAX = 2**31 - 1
 ERROR_CODE_BYTES = 2
+NEGOTIATION_REQUESTS_MAX = 3
+"""How often versions are asked for: in the highest version, in one that the broker names, in 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Protocol:
         self.versions: Mapping[int, tuple[int, int]] | None = None
         self.in_flight: deque[InFlight] = deque()
         self._next_correlation_id = 0
+
+    @property
+    def begins(self) -> bool:
+        """Whether nothing but versions and one more thing can have been asked."""
+        return self.versions is not None and self._next_correlation_id <= NEGOTIATION_REQUESTS_MAX + 1
 
     def version(self, api: Api[Any, Any]) -> int:
         """The highest version of `api` that both sides have.

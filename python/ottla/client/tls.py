@@ -44,18 +44,20 @@ def context(security: Security) -> ssl.SSLContext:
         ValueError: a file, a password or a suite is wrong; it names the setting.
     """
     paths = [path for path in (security.truststore_location, security.keystore_location) if path is not None]
-    return _context(security, tuple(_changed_ns(path) for path in paths))
+    return _context(security, tuple(_state(path) for path in paths))
 
 
-def _changed_ns(path: str) -> int:
+def _state(path: str) -> tuple[int, int]:
+    """What is different when the file has changed."""
     try:
-        return os.stat(path).st_mtime_ns
+        found = os.stat(path)
     except OSError:
-        return 0  # reading it will tell
+        return 0, 0  # reading it will tell
+    return found.st_mtime_ns, found.st_size
 
 
 @functools.lru_cache(maxsize=CONTEXTS)
-def _context(security: Security, changed: tuple[int, ...]) -> ssl.SSLContext:
+def _context(security: Security, states: tuple[tuple[int, int], ...]) -> ssl.SSLContext:
     # Not ssl.create_default_context, which is stricter with certificates than Java from Python 3.13 on.
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = security.checks_name
