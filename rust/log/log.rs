@@ -80,7 +80,7 @@ pub struct Log {
     pub(super) flushed_offset: AtomicI64,
     /// A flush by `flush.ms` is on its way.
     pub(super) flush_timer: AtomicBool,
-    pub(super) pending: Mutex<super::pending::Pending>,
+    pub(super) pending: ArcSwap<Mutex<super::pending::Pending>>,
     /// The start of the oldest open transaction, `i64::MAX` if there is none.
     pub(super) unstable_offset: AtomicI64,
     /// First batches of transactions that were announced and did not come yet.
@@ -175,7 +175,7 @@ impl Log {
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
             flush_timer: AtomicBool::new(false),
-            pending: Mutex::default(),
+            pending: ArcSwap::default(),
             unstable_offset: AtomicI64::new(unstable_offset),
             verifications: Mutex::default(),
             has_aborted: AtomicBool::new(has_aborted),

@@ -148,7 +148,8 @@ pub fn replace(
     // Before its name says that it is the log: deleted records must not come back.
     to.checkpoint_start_offsets()?;
     to.take_place(future)?;
-    // Whoever waits for the writer's lock goes on there.
+    // Whoever waits for the writer's lock goes on there, and before what comes to the new one.
+    future.pending.store(current.pending.load_full());
     let _ = current.successor.set(Arc::clone(future));
     drop(writer);
     if let Err(error) = retire(current, from, unique_id) {

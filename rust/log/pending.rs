@@ -5,7 +5,8 @@
 //! now (the kernel makes writers wait when too much is dirty), or if somebody else is writing to the log.
 //!
 //! Order: while a log has a pending append, all its appends queue. Checks, sequence numbers and offsets are done when an append's turn comes,
-//! under the leader epoch that it names: a role change in between refuses it.
+//! under the leader epoch that it names: a role change in between refuses it. A log that takes another's place takes its queue over too: what
+//! comes to the one stands behind what came to the other.
 
 use std::collections::VecDeque;
 use std::ops::DerefMut;
@@ -21,7 +22,7 @@ use crate::io::IoPool;
 /// Larger appends go to an I/O thread. Measured with `benches/log.rs`: writing this much takes about ten times the hand-over.
 pub const INLINE_BYTES_MAX: usize = 128 << 10;
 
-type Job = Box<dyn FnOnce(&Log) + Send>;
+pub(super) type Job = Box<dyn FnOnce(&Log) + Send>;
 
 #[derive(Default)]
 pub struct Pending {
@@ -92,15 +93,16 @@ impl Log {
     }
 
     fn has_pending(&self) -> bool {
-        self.pending.lock().running
+        self.pending.load().lock().running
     }
 
-    fn queue(self: &Arc<Self>, job: Job) -> Result<()> {
+    pub(super) fn queue(self: &Arc<Self>, job: Job) -> Result<()> {
         let pool = pool().ok_or_else(|| LogError::Offline {
             path: self.home.path.clone(),
             reason: "no thread for appends can be started".to_owned(),
         })?;
-        let mut pending = self.pending.lock();
+        let queue = self.pending.load_full();
+        let mut pending = queue.lock();
         pending.jobs.push_back(job);
         if !pending.running {
             pending.running = true;
@@ -112,8 +114,9 @@ impl Log {
     }
 
     fn run_pending(&self) {
+        let queue = self.pending.load_full();
         loop {
-            let mut pending = self.pending.lock();
+            let mut pending = queue.lock();
             let Some(job) = pending.jobs.pop_front() else {
                 pending.running = false;
                 return;
@@ -125,7 +128,8 @@ impl Log {
 
     /// How many appends wait or run on an I/O thread.
     pub fn pending_appends(&self) -> usize {
-        let pending = self.pending.lock();
+        let queue = self.pending.load();
+        let pending = queue.lock();
         pending.jobs.len() + usize::from(pending.running)
     }
 

@@ -319,4 +319,11 @@ MUTANTS = (
         "            if let Some(next) = self.successor.get().filter(|_| false) {\n",
         cargo=WENT,
     ),
+    Mutant(
+        "log.a-log-that-takes-a-place-overtakes-what-waits",
+        "rust/log/moving.rs",
+        "    future.pending.store(current.pending.load_full());\n",
+        "",
+        cargo=("log::faults::directory::appends_keep_their_order_when_the_log_moves",),
+    ),
 )

@@ -18,6 +18,8 @@ COUNTS = [300, 0, 450]
 HERE = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 CONNECT = Path(__file__).parents[2] / ".venvs" / "connect"
 SCRIPT = Path(__file__).with_name("deployed.py")
+#: Several JVMs start at once, on a machine that may have other work.
+PATIENCE_S = 900
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def run(topics: Topics, folder: Path, *arguments: str, **environment: str) -> st
     """What `deployed.py` says: the rows of a batch, and those of a stream."""
     command = [sys.executable, str(SCRIPT), topics.bootstrap, str(folder), *arguments]
     script = Server("script", command, folder / "log", environment={**HERE, **environment})
-    assert script.process.wait(240) == 0, script.output_tail()
+    assert script.process.wait(PATIENCE_S) == 0, script.output_tail()
     return (folder / "answer").read_text()
 
 
@@ -119,7 +121,7 @@ libraries:
     command = [str(home() / "bin" / "spark-pipelines"), "run", "--spec", str(tmp_path / "spark-pipeline.yml")]
     options = ["--conf", f"spark.sql.warehouse.dir=file://{warehouse}"]
     pipeline = Server("pipeline", [*command, *options], tmp_path / "log", environment=environment)
-    assert pipeline.process.wait(240) == 0, pipeline.output_tail()
+    assert pipeline.process.wait(PATIENCE_S) == 0, pipeline.output_tail()
     import pyarrow.parquet as parquet
 
     found = parquet.read_table(warehouse / "counts").to_pylist()

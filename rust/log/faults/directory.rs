@@ -13,8 +13,9 @@ use crate::log::deletion::{ByAge, remove_folder};
 use crate::log::error::Result;
 use crate::log::names::TopicPartition;
 use crate::log::tests::batch;
+use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
-use crate::log::{Home, Log, LogConfig, LogDirectory, Origin, moving};
+use crate::log::{Home, Log, LogConfig, LogDirectory, Origin, When, moving};
 use crate::records::Batches;
 use crate::storage::{FaultyStorage, Storage};
 
@@ -433,6 +434,41 @@ fn a_folder_that_went_on_purpose_takes_no_directory_out_of_use() {
             broker.append(&plain(), &["a"], true).unwrap();
         }
     }
+}
+
+/// An append that waited while the log's place was taken comes before one that found the new log: else a producer's sequence numbers, and the
+/// records of one that has none, would be out of order.
+#[test]
+fn appends_keep_their_order_when_the_log_moves() {
+    let mut broker = Broker::new();
+    broker.work().unwrap();
+    let (_, old) = broker.log(&plain());
+    let (wake, woken) = std::sync::mpsc::channel::<()>();
+    old.queue(Box::new(move |_| woken.recv().unwrap())).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let append = |log: &Arc<Log>, value: &str| {
+        let sender = sender.clone();
+        let queued = log.append_or_queue(
+            When::Now,
+            batch(&[value], 1000),
+            0,
+            Origin::Client,
+            NO_GUARD,
+            1000,
+            move |result| sender.send(result.unwrap().base_offset).unwrap(),
+        );
+        assert!(queued.unwrap().is_none(), "{value} overtook");
+    };
+    append(&old, "first");
+    broker.relocate().unwrap();
+    let (_, new) = broker.log(&plain());
+    assert!(!Arc::ptr_eq(&old, &new));
+    append(&new, "second");
+    append(&old, "third");
+    let end = new.end_offset();
+    wake.send(()).unwrap();
+    let offsets: Vec<i64> = receiver.iter().take(3).collect();
+    assert_eq!(offsets, [end, end + 1, end + 2]);
 }
 
 /// A clean stop that the power overtakes right behind it was clean, and one before it was not.
