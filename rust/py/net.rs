@@ -5,6 +5,7 @@ mod completions;
 mod fetch;
 mod hub;
 mod lease;
+mod leased_fetch;
 mod produce;
 mod request;
 

@@ -1,4 +1,4 @@
-"""Plain Produces are appended without asking Python, and nothing else is.
+"""Plain Produces and Fetches are served without asking Python, and nothing else is.
 
 How many come to Python all the same is no exact number: behind a write that took long the next append is a thread's.
 """
@@ -11,14 +11,22 @@ from typing import Any
 import pytest
 import trio
 
-from ottla._core import BatchBuilder, Request
-from ottla.broker.api import k00_produce
+from ottla._core import BatchBuilder, RecordReader, Request
+from ottla.broker.api import k00_produce, k01_fetch
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller import NewTopic, create_topic
-from ottla.errors import CorruptMessage, MessageTooLarge, OutOfOrderSequenceNumber, TransactionalIdAuthorizationFailed
+from ottla.errors import (
+    CorruptMessage,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    OutOfOrderSequenceNumber,
+    TransactionalIdAuthorizationFailed,
+    UnknownLeaderEpoch,
+)
 from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.conftest import Client, batch, values
 from tests.broker.test_old_formats import message_set
 
@@ -26,7 +34,7 @@ pytestmark = pytest.mark.trio
 
 
 class One:
-    """A broker in this process that counts the Produces that Python decides."""
+    """A broker in this process that counts the Produces and Fetches that Python decides."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -47,7 +55,7 @@ class One:
         return self.broker.replicas.partitions[topic, 0]
 
     async def needed(self, conversation: Callable[[Client], Any]) -> int:
-        """How many Produces of the conversation came to Python."""
+        """How many requests of the conversation came to Python."""
         before = self.asked
         await self.talk(conversation)
         return self.asked - before
@@ -55,13 +63,14 @@ class One:
 
 @asynccontextmanager
 async def started(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> AsyncIterator[One]:
-    handle, found = k00_produce.handle, []
+    found: list[One] = []
+    for module in (k00_produce, k01_fetch):
 
-    def counted(broker: Broker, request: Request) -> None:
-        found[0].asked += 1
-        handle(broker, request)
+        def counted(broker: Broker, request: Request, handle: Callable[..., None] = module.handle) -> None:
+            found[0].asked += 1
+            handle(broker, request)
 
-    monkeypatch.setattr(k00_produce, "handle", counted)
+        monkeypatch.setattr(module, "handle", counted)
     given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "log.retention.ms": "-1", **settings}
     async with Broker.start(BrokerConfig(given)) as broker:
         found.append(One(broker))
@@ -84,12 +93,12 @@ async def test_plain_produces_come_to_python_once(tmp_path: Path, monkeypatch: p
             for number in range(20):
                 answers.append(produce(client, "plain", b"%d" % number, b"x"))
                 client.produce_silently("plain", batch(b"silent"))
-            assert values(client.fetch("plain")) == [
-                value for number in range(20) for value in (b"%d" % number, b"x", b"silent")
-            ]
 
         assert await one.needed(talk) < 20
         assert answers == [(0, 3 * number) for number in range(20)]
+        assert await one.talk(lambda client: values(client.fetch("plain"))) == [
+            value for number in range(20) for value in (b"%d" % number, b"x", b"silent")
+        ]
         assert partition.log.high_watermark == 60
 
 
@@ -273,3 +282,72 @@ async def test_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert [count for count, _ in times] == [5] * len(times)
         assert sizes[0] == 5
         assert errors == [(0, 5)]
+
+
+async def test_plain_fetches_need_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("read", 2)
+        for index in range(2):
+            one.broker.replicas.partitions["read", index].log.append_bytes(batch(b"a%d" % index, b"b", b"c"), 0)
+            one.broker.replicas.partitions["read", index].advance_high_watermark()
+        first = await one.talk(lambda client: client.fetch("read"))
+        assert partition.lease is not None
+
+        def talk(client: Client) -> None:
+            for _ in range(3):
+                assert client.fetch("read") == first
+                assert client.fetch("read", max_wait_ms=20_000, min_bytes=10, current_leader_epoch=0) == first
+                assert values(client.fetch("read", 3)) == []
+
+        assert await one.needed(talk) == 0
+        assert values(first) == [b"a0", b"b", b"c"]
+        assert await one.needed(lambda client: client.fetch("read", partition=1)) == 1
+
+        def both(client: Client) -> list[bytes]:
+            rows = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, 1)]
+            request = FetchRequest(replica_id=-1, max_wait_ms=0, topics=[FetchTopic(topic="read", partitions=rows)])
+            answer = client.call(FETCH, request, 11)
+            return [next(iter(RecordReader(row.record_set))).value for row in answer.responses[0].partition_responses]
+
+        got: list[list[bytes]] = []
+        assert await one.needed(lambda client: got.append(both(client))) == 0
+        assert got == [[b"a0", b"a1"]]
+
+
+async def test_fetches_that_are_not_plain_come_to_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def error(answer: FetchResponse) -> int:
+        return answer.responses[0].partition_responses[0].error_code
+
+    conversations: dict[str, tuple[Callable[[Client], FetchResponse], int]] = {
+        "committed": (lambda client: client.fetch("read", isolation_level=1), 0),
+        "a session": (lambda client: client.fetch("read", session_epoch=0), 0),
+        "an old version": (lambda client: client.fetch("read", version=9), 0),
+        "a version without batches": (lambda client: client.fetch("read", version=3), 0),
+        "a newer epoch": (lambda client: client.fetch("read", current_leader_epoch=5), UnknownLeaderEpoch.code),
+        "beyond the end": (lambda client: client.fetch("read", 9), OffsetOutOfRange.code),
+        "waits": (lambda client: client.fetch("read", 1, max_wait_ms=50, min_bytes=1), 0),
+        "waits for more": (lambda client: client.fetch("read", 0, max_wait_ms=50, min_bytes=100_000), 0),
+    }
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("read")
+        await one.talk(lambda client: produce(client, "read", b"a"))
+        for name, (conversation, code) in conversations.items():
+            assert partition.lease is not None
+
+            def talk(client: Client, ask: Callable[[Client], FetchResponse] = conversation, code: int = code) -> None:
+                assert error(ask(client)) == code
+
+            assert await one.needed(talk) == 1, name
+
+
+async def test_fetches_are_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        hub = one.broker.server.hub
+        hub.measure()
+        await one.create("measured")
+        await one.talk(lambda client: produce(client, "measured", b"v"))
+        assert await one.needed(lambda client: [client.fetch("measured") for _ in range(5)]) == 0
+        row = next(row for row in hub.measured() if row[0] == 1)
+        assert row[1] == [(11, 5)]
+        assert [count for count, _ in row[2]] == [5] * len(row[2])
+        assert row[5] == [(0, 10)]

@@ -57,7 +57,7 @@ async def opened(
         server = Server(_core.Hub(supported={}))
         replicas = Replicas(ME, logs, server)
         deadlines = Deadlines()
-        turn = Turn(replicas, Leases(server.hub))
+        turn = Turn(replicas, Leases(server.hub, 1 << 20))
         created: list[str] = []
 
         async def create() -> None:

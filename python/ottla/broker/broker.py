@@ -78,7 +78,9 @@ class Broker:
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)
         self.failing_directories = FailingDirectories(tree, broker_id, self.replicas, logs)
-        self.leases = Leases(self.server.hub)
+        #: What one Fetch gets at most.
+        self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
+        self.leases = Leases(self.server.hub, self.fetch_bytes_max)
         self.turn = Turn(self.replicas, self.leases)
         self.server.served = self.turn.end
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
@@ -102,7 +104,6 @@ class Broker:
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         #: Answers a request of a plain handler in a task after all; see `Requests`.
         self.in_background: Callable[[AsyncHandler, Request], None]
-        self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
         self._controller_epoch = 0
 
     @property

@@ -1,9 +1,10 @@
-"""Leases: the hub appends to a partition without asking, for as long as nothing happens to it.
+"""Leases: the hub appends to a partition and reads from it without asking, for as long as nothing happens to it.
 
-What `k00_produce` decides about a plain Produce (one partition, acks=0 or 1, current format, no transaction) is the
-same from one to the next until the partition's role, epoch, log or directory changes, or quotas are set. So the first
-such Produce grants a lease, those that follow are appended by the hub, and each of these events ends the lease before
-anything else can run. What is not plain, and every error, comes to Python with a lease as without.
+What `k00_produce` decides about a plain Produce (one partition, acks=0 or 1, current format, no transaction), and
+`k01_fetch` about a plain Fetch (of a consumer without session, that reads everything and need not wait), is the same
+from one to the next until the partition's role, epoch, log or directory changes, or quotas are set. So the first of
+them grants a lease, those that follow are served by the hub, and each of these events ends the lease before anything
+else can run. What is not plain, and every error, comes to Python with a lease as without.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
 class Leases:
     """Those of one broker. All methods are for the loop's thread."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, fetch_bytes_max: int) -> None:
         self._hub = hub
+        hub.limit_leased_fetches(fetch_bytes_max)
         self._granted: set[Partition] = set()
         self._are_allowed = True
         #: Partitions that the hub appended to in this turn. They are to be written, and then `answer` is to be called.
         self.touched = hub.take_leased
 
     def grant(self, partition: Partition) -> None:
-        """Lets the hub append to a partition, which this broker leads, until `partition.end_lease`."""
+        """Lets the hub serve a partition, which this broker leads, until `partition.end_lease`."""
         if self._are_allowed and not partition.is_internal:
             self._hub.lease(partition.topic, partition.index, partition.log, partition.leader_epoch, partition)
             self._granted.add(partition)

@@ -104,7 +104,7 @@ class Partition:
         self.topic = topic
         self.index = index
         self.log = log
-        #: While the hub may append without asking: what ends that.
+        #: While the hub may append and read without asking: what ends that.
         self.lease: Callable[[Partition], None] | None = None
         self.is_leader = False
         #: Only this broker's coordinators write to it.
@@ -179,7 +179,7 @@ class Partition:
         self._fail_waiting()
 
     def end_lease(self) -> None:
-        """From now on every Produce is decided upon one by one."""
+        """From now on every Produce and Fetch is decided upon one by one."""
         if self.lease is not None:
             lease, self.lease = self.lease, None
             lease(self)

@@ -58,7 +58,7 @@ fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usi
 }
 
 impl Hub {
-    /// What the loop gets of an event and those that follow it: requests under leases are appended on the way.
+    /// What the loop gets of an event and those that follow it: requests under leases are served on the way.
     fn told(
         &self,
         py: Python<'_>,
@@ -67,7 +67,7 @@ impl Hub {
         loop {
             let told = match event {
                 None => return Ok(None),
-                Some(Event::Request(incoming)) => match self.leases.append(&self.hub, incoming) {
+                Some(Event::Request(incoming)) => match self.leases.serve(&self.hub, incoming) {
                     Some(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
                     None => {
                         event = self.hub.lock().next_event()?;
@@ -163,6 +163,10 @@ impl Hub {
         let log = Arc::clone(&log.log);
         self.leases
             .grant(topic, partition, log, leader_epoch, owner);
+    }
+
+    fn limit_leased_fetches(&self, bytes_max: u64) {
+        self.leases.limit_fetches(bytes_max);
     }
 
     fn end_lease(&self, topic: &str, partition: i32) {

@@ -4,7 +4,8 @@
 //! partition: so it grants a lease, and whatever happens ends the lease first. While it stands, a Produce for that one partition with acks=0
 //! or 1, in the current format and outside of transactions, is appended as it comes, in the turn's staged batches like any other; everything
 //! else, every error and every doubt goes to Python as if there were no lease, with the request unchanged. At the end of the turn Python is
-//! told which partitions were appended to, writes them, and has the answers given.
+//! told which partitions were appended to, writes them, and has the answers given. A Fetch of leased partitions is answered at once if it
+//! is a consumer's that reads everything, outside of sessions, and finds what it wants (`leased_fetch.rs`).
 
 use std::collections::HashMap;
 use std::mem;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use super::hub::Shared;
+use super::leased_fetch;
 use crate::log::traffic::{self, Count};
 use crate::log::verification::NO_GUARD;
 use crate::log::{AppendInfo, Log, Origin, When, home};
@@ -22,14 +24,15 @@ use crate::records::batch::is_transactional;
 use crate::wire::produce::{self, PartitionResult};
 
 const PRODUCE: i16 = 0;
+const FETCH: i16 = 1;
 /// The first version that carries nothing but record batches.
 const BATCHES_SINCE: i16 = 3;
 
-struct Lease {
+pub(super) struct Lease {
     topic: Box<str>,
     partition: i32,
-    log: Arc<Log>,
-    leader_epoch: i32,
+    pub log: Arc<Log>,
+    pub leader_epoch: i32,
     /// What Python calls the partition.
     owner: Arc<Py<PyAny>>,
 }
@@ -43,11 +46,13 @@ struct Appended {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     by_topic: HashMap<Box<[u8]>, HashMap<i32, Arc<Lease>>>,
     /// Appended to in this turn, each once.
     touched: Vec<Arc<Lease>>,
     appended: Vec<Appended>,
+    /// `fetch.max.bytes`
+    pub fetch_bytes_max: u64,
 }
 
 /// The leases of one hub. For threads that are attached to Python; the lock is not held while objects of Python are dropped.
@@ -80,6 +85,11 @@ impl Leases {
         drop(before);
     }
 
+    /// What one Fetch gets at most.
+    pub fn limit_fetches(&self, bytes_max: u64) {
+        self.0.lock().fetch_bytes_max = bytes_max;
+    }
+
     pub fn end(&self, topic: &str, partition: i32) {
         let mut state = self.0.lock();
         let Some(of_topic) = state.by_topic.get_mut(topic.as_bytes()) else {
@@ -93,14 +103,19 @@ impl Leases {
         drop(ended);
     }
 
-    /// Appends what a request brings, if a lease allows; else gives the request back as it was.
-    pub fn append(&self, hub: &Shared, mut incoming: Incoming) -> Option<Incoming> {
-        let ticket = incoming.ticket;
-        if ticket.api_key != PRODUCE || ticket.api_version < BATCHES_SINCE {
-            return Some(incoming);
+    /// Serves a request, if leases allow; else gives it back as it was.
+    pub fn serve(&self, hub: &Shared, incoming: Incoming) -> Option<Incoming> {
+        match incoming.ticket.api_key {
+            PRODUCE => self.append(hub, incoming),
+            FETCH => leased_fetch::serve(&self.0, hub, incoming),
+            _ => Some(incoming),
         }
+    }
+
+    fn append(&self, hub: &Shared, mut incoming: Incoming) -> Option<Incoming> {
+        let ticket = incoming.ticket;
         let mut state = self.0.lock();
-        if state.by_topic.is_empty() {
+        if ticket.api_version < BATCHES_SINCE || state.by_topic.is_empty() {
             return Some(incoming);
         }
         let body = &mut incoming.frame[incoming.header.body_start..];
@@ -201,6 +216,14 @@ impl Leases {
 }
 
 impl State {
+    pub fn is_empty(&self) -> bool {
+        self.by_topic.is_empty()
+    }
+
+    pub fn get(&self, topic: &[u8], partition: i32) -> Option<&Arc<Lease>> {
+        self.by_topic.get(topic)?.get(&partition)
+    }
+
     fn try_append(
         &self,
         body: &mut [u8],
@@ -213,10 +236,7 @@ impl State {
         if !(0..=1).contains(&request.acks) || request.transactional_id.is_some() {
             return None;
         }
-        let lease = self
-            .by_topic
-            .get(&body[data.topic.clone()])?
-            .get(&data.partition)?;
+        let lease = self.get(&body[data.topic.clone()], data.partition)?;
         let records = &mut body[data.records.clone()?];
         if produce::format_problem(api_version, records).is_some() || is_transactional(records) {
             return None;

@@ -57,6 +57,7 @@ def handle(broker: Broker, request: Request) -> None:
     verified = verify(broker, produce) if produce.is_transactional else None
     if verified is not None and verified.error:
         return _answer(request, acks, [(verified.error, -1, -1, -1)] * len(produce))
+    is_plain = acks != ALL and len(asked) == 1 and verified is None and request.api_version >= BATCHES_SINCE
     for index, (topic, number, has_records) in enumerate(asked):
         partition = partitions.get((topic, number))
         if partition is None:
@@ -88,6 +89,9 @@ def handle(broker: Broker, request: Request) -> None:
         except KafkaError as refused:
             results.append(_refused(broker, partition, refused))
             continue
+        if partition.lease is None and is_plain:
+            # The next ones are like this one.
+            broker.leases.grant(partition)
         if info is not None:
             appended = True
             turn.appended[partition] = None
@@ -106,16 +110,10 @@ def handle(broker: Broker, request: Request) -> None:
         turn.put_off((waiting.turn_ended, asked, results))
     elif not appended:
         return _answer(request, acks, results)
+    elif acks:
+        turn.put_off((request.reply_produce, asked, results))
     else:
-        if len(asked) == 1 and verified is None and request.api_version >= BATCHES_SINCE:
-            partition = partitions[asked[0][:2]]
-            if partition.lease is None:
-                # The next ones are like this one.
-                broker.leases.grant(partition)
-        if acks:
-            turn.put_off((request.reply_produce, asked, results))
-        else:
-            turn.put_off((partial(_answer, request, acks), asked, results))
+        turn.put_off((partial(_answer, request, acks), asked, results))
     if waiting is None or not waiting.appends:
         # The next Produce of this connection may start: it is appended behind this one.
         request.appended()

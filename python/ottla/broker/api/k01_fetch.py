@@ -48,6 +48,11 @@ def handle(broker: Broker, request: Request) -> None:
     if fetch.session_id != NO_SESSION:
         broker.fetch_sessions.remove(fetch.session_id)  # who asks for everything has done with it
     rows, read, failed = _read(broker, request, fetch, fetch.partitions)
+    if len(rows) == 1 and not rows[0][1]:
+        partition = broker.replicas.partitions[fetch.partitions[0][:2]]
+        if partition.is_leader and partition.lease is None:
+            # The next plain ones need not be asked about.
+            broker.leases.grant(partition)
     if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or failed or not rows:
         return _answer(broker, request, fetch, rows)
     return _Parked(broker, request, fetch, read).park(rows)
