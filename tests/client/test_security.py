@@ -8,7 +8,7 @@ import pytest
 
 from ottla.client import Security
 from ottla.client.jaas import credentials
-from ottla.client.sasl import authentication, scram_final
+from ottla.client.sasl import authentication, renewal_s, scram_final
 from ottla.errors import SaslAuthenticationFailed
 from ottla.wire.k17_sasl_handshake import SaslHandshakeResponse
 from ottla.wire.k36_sasl_authenticate import SaslAuthenticateResponse
@@ -147,6 +147,13 @@ def test_login_that_is_none(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         credentials(text, "PLAIN")
     assert "secret" not in str(caught.value)
+
+
+def test_sessions_are_renewed_before_they_end() -> None:
+    assert renewal_s(0) is None
+    times = [renewal_s(100_000) for _ in range(100)]
+    assert all(each is not None and 85 <= each <= 95 for each in times)
+    assert len(set(times)) > 1
 
 
 def test_scram_by_its_rfc() -> None:

@@ -11,6 +11,8 @@ import trio
 
 from ottla.client import Admin, Cluster
 from ottla.client.groups import Groups
+from ottla.spark.limits import Use
+from ottla.spark.options import parse
 from tests.peers.apache import Apache
 from tests.peers.secured import PASSWORD, Secured
 from tests.peers.skips import require
@@ -63,7 +65,7 @@ def test_through_sink_and_source(secured: Secured, spark: "SparkSession", tmp_pa
 
     lines = fill(tmp_path, range(2))
     query = start(spark, tmp_path, secured.bootstrap("both"), TOPIC, tasks=2, **options(secured))
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert values(secured.plaintext, TOPIC) == lines
 
     given = {**options(secured), "subscribe": TOPIC, "kafka.isolation.level": "read_committed"}
@@ -73,19 +75,30 @@ def test_through_sink_and_source(secured: Secured, spark: "SparkSession", tmp_pa
 
     listener = publish_offsets(spark, {**options(secured), "groupIdPrefix": "lag"})
     try:
-        stream = spark.readStream.format("ottla").options(**given, startingOffsets="earliest", commitGroup="own").load()
+        stream = spark.readStream.format("ottla").options(**given, startingOffsets="earliest").load()
         reading = (
             stream.writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "reading"))
             .trigger(availableNow=True)
             .start(str(tmp_path / "read"))
         )
-        assert reading.awaitTermination(120)
-        deadline = time.monotonic() + 20
+        assert reading.awaitTermination(300)
+        deadline = time.monotonic() + 120
         while (found := committed(secured, f"lag-{reading.id}")) < lines.total():
             assert time.monotonic() < deadline, found
     finally:
         spark.streams.removeListener(listener)
+
+
+def test_group_of_a_stream(secured: Secured) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from ottla.spark.stream import StreamReader
+
+    given = {**options(secured), "subscribe": TOPIC, "commitGroup": "own"}
+    source = StreamReader(parse(given, Use.STREAM), ("offset",))
+    source.latestOffset({TOPIC: {"0": 2, "1": 3}}, ReadAllAvailable())
+    assert committed(secured, "own") == 5
 
 
 def test_what_is_wrong_is_said(secured: Secured, spark: "SparkSession") -> None:

@@ -68,6 +68,7 @@ class BlockingConnection:
             ValueError: what `security` names cannot be read.
         """
         place = f"{host}:{port}"
+        connection: Self | None = None
         endpoint = socket.create_connection((host, port), timeout_ms / 1000)
         try:
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -85,7 +86,7 @@ class BlockingConnection:
                 connection._authenticate(security)
         except BaseException as problem:
             endpoint.close()
-            if isinstance(problem, ConnectionLost):
+            if isinstance(problem, ConnectionLost) and connection is not None:
                 raise refused(problem, security, place) from problem
             raise
         return connection

@@ -93,6 +93,7 @@ class Connection:
             ValueError: what `security` names cannot be read.
         """
         stream: trio.abc.Stream | None = None
+        connection: Self | None = None
         try:
             with trio.fail_after(timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
@@ -110,7 +111,7 @@ class Connection:
                 await trio.aclose_forcefully(stream)
             if isinstance(problem, trio.TooSlowError):
                 raise TimeoutError(f"{host}:{port} did not answer within {timeout_ms / 1000:g} s") from None
-            if isinstance(problem, ConnectionLost):
+            if isinstance(problem, ConnectionLost) and connection is not None:
                 raise refused(problem, security, f"{host}:{port}") from problem
             raise
         return connection

@@ -29,7 +29,7 @@ def ended(place: str, *, begins: bool) -> ConnectionLost:
 
 
 def refused(problem: ConnectionLost, security: Security | None, place: str) -> ConnectionLost | TlsFailed:
-    """What it may mean that a connection ended before it could be used: the broker does not say."""
+    """What it may mean that a connection ended before it could be used, TLS being done: the broker does not say."""
     if security is None or not security.tls:
         return ConnectionLost(f"{problem}; does this port want TLS or SASL (security.protocol)?")
     from ottla.client.tls import failure
