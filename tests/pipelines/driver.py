@@ -1,6 +1,6 @@
 """Runs pipelines, each with its configuration, at the same time in one Spark session: what tests kill.
 
-    python driver.py [--hold BATCH] NAME CONFIG NAME CONFIG ...
+    python driver.py HEAP [--hold BATCH] NAME CONFIG NAME CONFIG ...
 
 What their progress says goes to stdout, a line each. With --hold they wait for each other inside batch BATCH (or the
 first later one), go on together once all are there, and the first whose results are written stays there, before Spark
@@ -68,10 +68,11 @@ class Held(Progress):
 
 def main(arguments: list[str]) -> int:
     """Returns how many failed."""
+    heap, *arguments = arguments
     hold = int(arguments[1]) if arguments[0] == "--hold" else None
     arguments = arguments if hold is None else arguments[2:]
     gate = None if hold is None else Gate(hold, len(arguments) // 2)
-    spark = session("killed", cores=2, memory="1g", settings=SETTINGS)
+    spark = session("killed", cores=2, memory=heap, settings=SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     failed = []
 

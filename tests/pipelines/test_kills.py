@@ -101,10 +101,10 @@ def test_streams_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [TABLES, STREAMS], ids=["loads", "streams"])
 def test_killed_with_five_million_events(tmp_path: Path, names: Sequence[str]) -> None:
     settings = Settings(events=5_000_000, seed=12, span_ms=7 * 24 * HOUR_MS)
-    run(tmp_path, names, settings, 400_000, kills=[3, 6, 9])
+    run(tmp_path, names, settings, 400_000, kills=[3, 6, 9], heap="4g")
 
 
-def run(folder: Path, names: Sequence[str], settings: Settings, batch: int, kills: list[int]) -> None:
+def run(folder: Path, names: Sequence[str], settings: Settings, batch: int, kills: list[int], heap: str = "1g") -> None:
     answers = Answers(settings)
     with Brokers(folder) as brokers:
         broker = brokers()
@@ -121,7 +121,7 @@ def run(folder: Path, names: Sequence[str], settings: Settings, batch: int, kill
             text = text.format(bootstrap=broker.bootstrap, folder=folder, name=name, batch=batch)
             file.write_text(text)
             pipelines.append((pipeline, file))
-        drivers = Drivers(pipelines, folder / "driver.log")
+        drivers = Drivers(pipelines, folder / "driver.log", heap)
         for batch_number in kills:
             drivers.run(kill_in=batch_number, held=names == STREAMS)
             # Each stream is in the middle of a batch; of the loads all but one that has just done its own may be.

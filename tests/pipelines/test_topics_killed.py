@@ -48,10 +48,10 @@ def test_killed(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_killed_with_five_million_events(tmp_path: Path) -> None:
     settings = Settings(events=5_000_000, seed=22, span_ms=7 * 24 * HOUR_MS)
-    run(tmp_path, settings, 400_000, span_s=14_400, kill_in=4)
+    run(tmp_path, settings, 400_000, span_s=14_400, kill_in=4, heap="4g")
 
 
-def run(folder: Path, settings: Settings, batch: int, span_s: int, kill_in: int) -> None:
+def run(folder: Path, settings: Settings, batch: int, span_s: int, kill_in: int, heap: str = "1g") -> None:
     answers, audit, feeds, mirrors = Answers(settings), Audit(settings), Feeds(settings.members), Mirrors(settings)
     with Brokers(folder) as brokers:
         east, west = brokers().bootstrap, brokers().bootstrap
@@ -71,7 +71,7 @@ def run(folder: Path, settings: Settings, batch: int, span_s: int, kill_in: int)
             given = {"bootstrap": east, "east": east, "west": west, "folder": folder, "name": name}
             file.write_text(text.format(**given, batch=batch, span_s=span_s, cap=CAP))
             pipelines.append((pipeline, file))
-        drivers = Drivers(pipelines, folder / "driver.log")
+        drivers = Drivers(pipelines, folder / "driver.log", heap)
         drivers.run(kill_in=kill_in, all_inside=True)
         assert drivers.killed_in, "those that had not finished were in the middle of a batch"
         drivers.run()
