@@ -83,13 +83,6 @@ MUTANTS = (
         pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
     ),
     Mutant(
-        "broker.lease-for-transactions",
-        "rust/py/net/lease.rs",
-        " || is_transactional(records)",
-        "",
-        pytest=(f"{LEASES}::test_what_is_not_plain_comes_to_python",),
-    ),
-    Mutant(
         "broker.lease-for-acks-all",
         "rust/py/net/lease.rs",
         "(0..=1).contains(&request.acks)",
