@@ -270,6 +270,15 @@ async def test_quotas_end_all_leases(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert partition.lease is not None
 
 
+async def test_a_stopped_broker_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub holds the partition, and that (by what ends its lease) the hub: a cycle that no collector sees."""
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("left")
+        await one.talk(lambda client: produce(client, "left", b"v"))
+        assert partition.lease is not None
+    assert partition.lease is None
+
+
 async def test_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, monkeypatch) as one:
         hub = one.broker.server.hub

@@ -1,6 +1,8 @@
 """Moving a log between data directories: every state that a crash may leave is healed at the next start."""
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,17 @@ class Made:
     def __init__(self, tmp_path: Path) -> None:
         self.a, self.b = tmp_path / "a", tmp_path / "b"
         self.settings = Settings(config(self.a, self.b))
+
+    @asynccontextmanager
+    async def alone_in_b(self) -> AsyncIterator[LogManager]:
+        """The log of `begin` stands in both directories, and goes on in the second."""
+        async with LogManager.open(self.settings.config) as logs:
+            await self.begin(logs)
+        shutil.copytree(self.a / "t-0", self.b / "t-0")
+        alone = Settings(config(self.b))
+        async with LogManager.open(alone.config) as logs:
+            await logs.load(alone)
+            yield logs
 
     async def begin(self, logs: LogManager) -> _core.Log:
         await logs.load(self.settings)
@@ -136,12 +149,7 @@ async def test_a_copy_gives_up_what_the_log_lost(tmp_path: Path) -> None:
 async def test_the_old_log_beside_the_new_one_is_removed(tmp_path: Path) -> None:
     """A crash between the two renames; the new log went on since, as after a failure of the old directory."""
     made = Made(tmp_path)
-    async with LogManager.open(made.settings.config) as logs:
-        await made.begin(logs)
-    shutil.copytree(made.a / "t-0", made.b / "t-0")
-    alone = Settings(config(made.b))
-    async with LogManager.open(alone.config) as logs:
-        await logs.load(alone)
+    async with made.alone_in_b() as logs:
         logs.logs["t", 0].append_bytes(batch(b"four"), 5)
     for order in ((made.a, made.b), (made.b, made.a)):
         settings = Settings(config(*order))
@@ -165,12 +173,7 @@ async def test_the_old_log_beside_the_new_one_is_removed(tmp_path: Path) -> None
 async def test_records_that_were_deleted_in_the_new_one_alone_stay_deleted(tmp_path: Path, start: int) -> None:
     """The same crash: the old log has what the new one has, and is read first or last."""
     made = Made(tmp_path)
-    async with LogManager.open(made.settings.config) as logs:
-        await made.begin(logs)
-    shutil.copytree(made.a / "t-0", made.b / "t-0")
-    alone = Settings(config(made.b))
-    async with LogManager.open(alone.config) as logs:
-        await logs.load(alone)
+    async with made.alone_in_b() as logs:
         logs.logs["t", 0].high_watermark = 5
         assert await logs.delete_records([(logs.logs["t", 0], start)]) == [None]
     shutil.copytree(tmp_path, tmp_path / "copy")

@@ -177,6 +177,8 @@ class Broker:
                 with trio.CancelScope(shield=True):
                     self.server.stop(DRAIN_SECONDS)
                     await served.wait()
+                # The hub holds what it leases, out of the collector's sight.
+                self.leases.allow(False)
                 nursery.cancel_scope.cancel()
 
     async def _until_ready(self) -> None:
