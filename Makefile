@@ -131,6 +131,7 @@ soak: $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousan
 	OTTLA_CASES=$(CASES) cargo test --quiet --locked --profile quick --no-default-features --lib log::
 	$(BIN)/python -m tests.faults.mutants log.
 	$(BIN)/pytest -m soak
+	OTTLA_TAKEOVER_MB=1024 $(BIN)/pytest tests/compat/test_takeover.py
 
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)
