@@ -666,10 +666,26 @@ class Hub:
     def wait(self, timeout_s: float) -> Request | Completion | Disconnected | Served | None: ...
     def watch_beside(self, fd: int | None) -> None: ...
     # Until `end_lease`: plain Produces and Fetches of it are served without becoming a Request
-    def lease(self, topic: str, partition: int, log: Log, leader_epoch: int, owner: object) -> None: ...
+    def lease(
+        self,
+        topic: str,
+        partition: int,
+        log: Log,
+        leader_epoch: int,
+        owner: Any,
+        fetches: dict[
+            Any, None
+        ],  # who waits in Python for the high watermark: while there is none, Python need not end turns
+        is_alone: bool,  # the high watermark is the log's end
+        acknowledges_all: bool,  # with acks=all too
+    ) -> None: ...
     def end_lease(self, topic: str, partition: int) -> None: ...
+    def wake_leased(self, topic: str, partition: int) -> None: ...  # the high watermark moved
+    @property
+    def waiting_fetches(self) -> int: ...  # under leases
     def limit_leased_fetches(self, bytes_max: int) -> None: ...
-    def take_leased(self) -> list[Any]: ...  # the owners of what was appended to since the last call
+    # Writes what was appended to under leases: owner, whether a flush is due, from which offset on it failed, and why
+    def write_leased(self) -> list[tuple[Any, bool, tuple[int, KafkaError] | None]]: ...
     # topic, partition, from which offset on, and the error, of what could not be written; the rest was
     def answer_leased(self, lost: list[tuple[str, int, int, int]]) -> None: ...
     def limit_connection_rate(

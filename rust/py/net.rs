@@ -6,6 +6,7 @@ mod fetch;
 mod hub;
 mod lease;
 mod leased_fetch;
+mod parked;
 mod produce;
 mod request;
 

@@ -18,6 +18,7 @@ from ottla.wire.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.wire.schema import Api
 from tests.peers.ottla import Broker, Brokers
 
 
@@ -88,7 +89,11 @@ class Client(BlockingConnection):
         """With acks=0, to which there is no answer."""
         row = TopicProduceData(name=topic, partitions=[PartitionProduceData(records=records)])
         request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=5_000, topics=[row])
-        self._socket.sendall(request_frame(0, 8, 0, "test", PRODUCE.encode_request(8, request)))
+        self.send_only(PRODUCE, 8, request)
+
+    def send_only(self, api: Api, version: int, request: object) -> None:
+        """A request whose answer nobody waits for."""
+        self._socket.sendall(request_frame(api.key, version, 0, "test", api.encode_request(version, request)))
 
     def fetch(
         self,

@@ -19,6 +19,8 @@ from ottla.controller import NewTopic, create_topic
 from ottla.errors import (
     CorruptMessage,
     MessageTooLarge,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
     TransactionalIdAuthorizationFailed,
@@ -102,25 +104,216 @@ async def test_plain_produces_come_to_python_once(tmp_path: Path, monkeypatch: p
         assert partition.log.high_watermark == 60
 
 
-async def test_who_waits_for_records_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with started(tmp_path, monkeypatch) as one:
+class Waiting:
+    """Fetches from the end of a partition that wait for records, each on a connection of its own: at most 20 s."""
+
+    def __init__(self, one: One, partition: Partition, nursery: trio.Nursery) -> None:
+        self.answers: list[FetchResponse] = []
+        self._one = one
+        self._partition = partition
+        self._nursery = nursery
+
+    @property
+    def count(self) -> int:
+        return self._one.broker.server.hub.waiting_fetches
+
+    async def add(self, **options: Any) -> None:
+        """Returns when it waits in the hub."""
+        options = {"max_wait_ms": 20_000, "min_bytes": 1, **options}
+        topic, offset, before = self._partition.topic, self._partition.log.high_watermark, self.count
+
+        async def wait() -> None:
+            self.answers.append(await self._one.talk(lambda client: client.fetch(topic, offset, **options)))
+
+        self._nursery.start_soon(wait)
+        while self.count == before:
+            await trio.lowlevel.checkpoint()
+
+    async def answered(self, count: int) -> list[list[bytes]]:
+        """The values that each of them got."""
+        while len(self.answers) < count:
+            await trio.lowlevel.checkpoint()
+        return [values(answer) for answer in self.answers]
+
+
+@asynccontextmanager
+async def waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str
+) -> AsyncIterator[tuple[One, Any, Waiting]]:
+    """A partition with a lease and one record, and those who wait for more."""
+    async with started(path, monkeypatch, **settings) as one:
         partition = await one.create("awaited")
         await one.talk(lambda client: produce(client, "awaited", b"a"))
+        with trio.fail_after(15):
+            async with trio.open_nursery() as nursery:
+                yield one, partition, Waiting(one, partition, nursery)
+
+
+async def test_who_waits_for_records_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(client: Client) -> None:
+        assert produce(client, "awaited", b"b") == (0, 1)
+
+    async with waited_for(tmp_path, monkeypatch) as (one, partition, waiting):
+        before = one.asked
+        await waiting.add()
+        await waiting.add()
+        await one.talk(write)
+        assert await waiting.answered(2) == [[b"b"]] * 2
+        assert waiting.count == 0
+        assert one.asked == before
+        assert partition.log.high_watermark == 2
+
+
+async def test_who_waits_in_python_is_woken_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with waited_for(tmp_path, monkeypatch) as (one, partition, waiting):
+        await waiting.add()
         got = []
 
         async def wait() -> None:
-            got.append(
-                await one.talk(lambda client: values(client.fetch("awaited", 1, max_wait_ms=20_000, min_bytes=1)))
-            )
+            committed = {"max_wait_ms": 20_000, "min_bytes": 1, "isolation_level": 1}
+            got.append(values(await one.talk(lambda client: client.fetch("awaited", 1, **committed))))
 
-        with trio.fail_after(15):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(wait)
-                while not partition.fetches:
-                    await trio.lowlevel.checkpoint()
-                assert partition.lease is not None
-                await one.talk(lambda client: produce(client, "awaited", b"b"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            while not partition.fetches:
+                await trio.lowlevel.checkpoint()
+            await one.talk(lambda client: produce(client, "awaited", b"b"))
         assert got == [[b"b"]]
+        assert await waiting.answered(1) == [[b"b"]]
+
+
+async def test_records_that_python_appends_wake_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(client: Client) -> None:
+        rows = [PartitionProduceData(partition_index=0, records=batch(b"twice"))] * 2
+        topics = [TopicProduceData(name="awaited", partitions=rows)]
+        client.send_only(PRODUCE, 8, ProduceRequest(transactional_id=None, acks=0, timeout_ms=5000, topics=topics))
+
+    def durably(client: Client) -> None:
+        assert produce(client, "awaited", b"durable", acks=-1)[0] == 0
+
+    async with waited_for(tmp_path, monkeypatch) as (one, _, waiting):
+        for count, write in enumerate((twice, durably)):
+            await waiting.add()
+            before = one.asked
+            await one.talk(write)
+            await waiting.answered(count + 1)
+            assert one.asked == before + 1
+        assert await waiting.answered(2) == [[b"twice", b"twice"], [b"durable"]]
+
+
+async def test_who_waits_for_more_bytes_is_not_woken_by_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with waited_for(tmp_path, monkeypatch) as (one, _, waiting):
+        await waiting.add(min_bytes=300)
+        await one.talk(lambda client: produce(client, "awaited", b"b"))
+        assert waiting.count == 1
+        await one.talk(lambda client: produce(client, "awaited", b"c" * 300))
+        assert await waiting.answered(1) == [[b"b", b"c" * 300]]
+
+
+async def test_who_waited_long_enough_gets_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with waited_for(tmp_path, monkeypatch) as (one, partition, waiting):
+        await waiting.add(max_wait_ms=15_000)
+        before = one.asked
+        for max_wait_ms in (30, 10, 1):
+            await waiting.add(max_wait_ms=max_wait_ms, min_bytes=100_000)
+        assert await waiting.answered(3) == [[]] * 3
+        assert waiting.count == 1
+        assert one.asked == before
+        answer = waiting.answers[0].responses[0].partition_responses[0]
+        assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (0, 1, 1)
+        partition.end_lease()
+
+
+async def test_the_end_of_a_lease_is_the_end_of_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next Fetch is told what happened."""
+    async with waited_for(tmp_path, monkeypatch) as (one, partition, waiting):
+        await waiting.add()
+        await waiting.add()
+        partition.resign()
+        assert await waiting.answered(2) == [[], []]
+        assert waiting.count == 0
+        rows = [answer.responses[0].partition_responses[0] for answer in waiting.answers]
+        assert [(row.error_code, row.high_watermark) for row in rows] == [(0, 1)] * 2
+        answer = await one.talk(lambda client: client.fetch("awaited", 1))
+        assert answer.responses[0].partition_responses[0].error_code == NotLeaderOrFollower.code
+
+
+async def test_a_client_that_waits_and_goes_away_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_and_leave(client: Client) -> None:
+        rows = [FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)]
+        topics = [FetchTopic(topic="awaited", partitions=rows)]
+        client.send_only(FETCH, 11, FetchRequest(replica_id=-1, max_wait_ms=20_000, min_bytes=1, topics=topics))
+
+    async with waited_for(tmp_path, monkeypatch) as (one, _, waiting):
+        await one.talk(ask_and_leave)
+        while waiting.count == 0:
+            await trio.lowlevel.checkpoint()
+        await waiting.add()
+        await one.talk(lambda client: produce(client, "awaited", b"b"))
+        assert await waiting.answered(1) == [[b"b"]]
+        assert waiting.count == 0
+
+
+async def test_a_broker_that_stops_lets_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with trio.fail_after(15):
+        async with trio.open_nursery() as nursery:
+            async with started(tmp_path, monkeypatch) as one:
+                partition = await one.create("awaited")
+                await one.talk(lambda client: produce(client, "awaited", b"a"))
+                waiting = Waiting(one, partition, nursery)
+                await waiting.add()
+            assert await waiting.answered(1) == [[]]
+
+
+async def test_acks_all_of_one_replica_is_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where answers do not wait for the disk. With a setting that asks for more replicas it is Python's again."""
+
+    def write(client: Client) -> None:
+        for _ in range(5):
+            assert produce(client, "all", b"v", acks=-1)[0] == 0
+
+    settings = {"log.flush.on.acks.all": "false"}
+    async with started(tmp_path, monkeypatch, **settings) as one:
+        partition = await one.create("all")
+        await one.talk(lambda client: produce(client, "all", b"v"))
+        assert await one.needed(write) < 5
+        assert partition.log.high_watermark == 6
+        partition.end_lease()
+        partition.min_insync_replicas = 2
+        await one.talk(lambda client: produce(client, "all", b"v"))
+
+        def refused(client: Client) -> None:
+            assert produce(client, "all", b"v", acks=-1)[0] == NotEnoughReplicas.code
+
+        assert partition.lease is not None
+        assert await one.needed(refused) == 1
+
+
+async def test_with_another_replica_in_sync_the_high_watermark_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("shared")
+        changed = _next(partition, leader_epoch=1, replicas=(one.broker.id, 7), isr=(one.broker.id, 7))
+        await one.broker.replicas.apply("shared", {0: changed})
+
+        def write(client: Client) -> list[tuple[int, int]]:
+            return [produce(client, "shared", b"v") for _ in range(3)]
+
+        assert await one.talk(write) == [(0, 0), (0, 1), (0, 2)]
+        assert partition.lease is not None
+        assert (partition.log.end_offset, partition.log.high_watermark) == (3, 0)
+
+
+async def test_other_settings_end_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("changed")
+        await one.talk(lambda client: produce(client, "changed", b"v"))
+        assert partition.lease is not None
+        one.broker.replicas.topic_config_changed("changed")
+        assert partition.lease is None
 
 
 def others() -> dict[str, Callable[[Client], None]]:
@@ -232,7 +425,7 @@ async def test_whatever_happens_to_the_partition_ends_its_lease(
             assert await one.needed(refused) == 2
 
 
-def _next(partition: Partition, **changes: int) -> Any:
+def _next(partition: Partition, **changes: object) -> Any:
     from msgspec.structs import replace
 
     return replace(partition.state, **changes)
@@ -334,8 +527,6 @@ async def test_fetches_that_are_not_plain_come_to_python(tmp_path: Path, monkeyp
         "a version without batches": (lambda client: client.fetch("read", version=3), 0),
         "a newer epoch": (lambda client: client.fetch("read", current_leader_epoch=5), UnknownLeaderEpoch.code),
         "beyond the end": (lambda client: client.fetch("read", 9), OffsetOutOfRange.code),
-        "waits": (lambda client: client.fetch("read", 1, max_wait_ms=50, min_bytes=1), 0),
-        "waits for more": (lambda client: client.fetch("read", 0, max_wait_ms=50, min_bytes=100_000), 0),
     }
     async with started(tmp_path, monkeypatch) as one:
         partition = await one.create("read")

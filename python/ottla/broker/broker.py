@@ -172,13 +172,13 @@ class Broker:
                 yield
             finally:
                 self.groups.stop()
+                # Those who wait in the hub are answered; and it holds what it leases, out of the collector's sight.
+                self.leases.allow(False)
                 for partition in self.replicas.partitions.values():
                     partition.release_fetches()
                 with trio.CancelScope(shield=True):
                     self.server.stop(DRAIN_SECONDS)
                     await served.wait()
-                # The hub holds what it leases, out of the collector's sight.
-                self.leases.allow(False)
                 nursery.cancel_scope.cancel()
 
     async def _until_ready(self) -> None:

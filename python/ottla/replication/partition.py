@@ -24,6 +24,7 @@ from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRang
 
 if TYPE_CHECKING:
     from ottla._core import Log
+    from ottla.replication.leases import Leases
 
 #: What brokers keep for themselves.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -104,8 +105,8 @@ class Partition:
         self.topic = topic
         self.index = index
         self.log = log
-        #: While the hub may append and read without asking: what ends that.
-        self.lease: Callable[[Partition], None] | None = None
+        #: While the hub may append and read without asking: who let it.
+        self.lease: Leases | None = None
         self.is_leader = False
         #: Only this broker's coordinators write to it.
         self.is_internal = topic in INTERNAL_TOPICS
@@ -181,8 +182,8 @@ class Partition:
     def end_lease(self) -> None:
         """From now on every Produce and Fetch is decided upon one by one."""
         if self.lease is not None:
-            lease, self.lease = self.lease, None
-            lease(self)
+            leases, self.lease = self.lease, None
+            leases.end(self)
 
     def release_fetches(self) -> None:
         """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for
@@ -254,6 +255,11 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     @property
+    def is_alone(self) -> bool:
+        """Whether this is the only replica in sync: the high watermark is the end of its log."""
+        return self.state is not None and len(self.state.isr) == 1
+
+    @property
     def has_enough_replicas(self) -> bool:
         return self.state is not None and len(self.state.isr) >= self.min_insync_replicas
 
@@ -271,11 +277,11 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         """With one in-sync replica the high watermark is the log end offset. Wakes whoever waits for it."""
-        if self.state is None or len(self.state.isr) != 1:
-            return
-        if self.log.advance_high_watermark():
+        if self.is_alone and self.log.advance_high_watermark():
             self._settle_durable()
             self._wake_fetches()
+            if self.lease is not None:
+                self.lease.advanced(self)
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""

@@ -142,6 +142,7 @@ class Replicas:
             return True
 
     def _configure(self, partition: Partition, settings: TopicConfig) -> None:
+        partition.end_lease()
         partition.min_insync_replicas = settings.get_int("min.insync.replicas")
         partition.compression_type = settings.get_str("compression.type")
         partition.may_delete = "delete" in settings.get_list("cleanup.policy")

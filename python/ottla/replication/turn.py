@@ -30,6 +30,11 @@ Asked: TypeAlias = tuple[tuple[str, int, bool], ...]
 PutOff: TypeAlias = tuple[Callable[[list[ProduceResult]], object], Asked, list[ProduceResult]]
 
 
+#: From which offset on a partition could not be written, and why; and that by topic and number.
+Failed: TypeAlias = tuple[int, KafkaError]
+Lost: TypeAlias = dict[tuple[str, int], Failed]
+
+
 class Turn:
     """The appends since the last `end`, and who waits for it. Handlers that run inside the hub's turn use it."""
 
@@ -38,31 +43,25 @@ class Turn:
         self.appended: dict[Partition, None] = {}
         self._replicas = replicas
         self._leases = leases
-        self._leased = leases.touched
+        self._write_leased = leases.write
         self._put_off: list[PutOff] = []
         #: Calls `done(results)` of (done, asked, results) at the end of the turn.
         self.put_off = self._put_off.append
 
     def end(self) -> None:
         """Writes what was appended, and lets everybody go on."""
-        leased = self._leased()
+        leased = self._write_leased()
         if not self._put_off and not leased:
             return
-        for partition in leased:
-            self.appended[partition] = None
         appended, put_off = tuple(self.appended), tuple(self._put_off)
         self.appended.clear()
         self._put_off.clear()
-        lost: dict[tuple[str, int], tuple[int, KafkaError]] = {}
+        lost: Lost = {}
+        for partition, flush_due, failed in leased:
+            self._written(partition, flush_due, failed, lost)
         for partition in appended:
             _, flush_due, failed = partition.log.write_staged()
-            partition.advance_high_watermark()
-            if flush_due:
-                self._replicas.flush(partition)
-            if failed is not None:
-                lost[partition.topic, partition.index] = failed
-                if isinstance(failed[1], StorageError):
-                    self._replicas.storage_error(partition, failed[1])
+            self._written(partition, flush_due, failed, lost)
         if leased:
             self._leases.answer(lost)
         for done, asked, results in put_off:
@@ -74,8 +73,17 @@ class Turn:
                 # Its request is dropped without an answer, which closes that connection and no other.
                 logger.exception("a Produce could not be answered")
 
+    def _written(self, partition: Partition, flush_due: bool, failed: Failed | None, lost: Lost) -> None:
+        partition.advance_high_watermark()
+        if flush_due:
+            self._replicas.flush(partition)
+        if failed is not None:
+            lost[partition.topic, partition.index] = failed
+            if isinstance(failed[1], StorageError):
+                self._replicas.storage_error(partition, failed[1])
 
-def _take_back(lost: dict[tuple[str, int], tuple[int, KafkaError]], asked: Asked, results: list[ProduceResult]) -> None:
+
+def _take_back(lost: Lost, asked: Asked, results: list[ProduceResult]) -> None:
     for index, ((topic, number, _), result) in enumerate(zip(asked, results, strict=True)):
         failed = lost.get((topic, number))
         # Tuples are errors already. A duplicate was written by an earlier turn, so its offset is lower.

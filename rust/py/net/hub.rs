@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::completions::{Completion, Completions, Outcome};
-use super::lease::{Leases, Lost};
+use super::lease::{Lease, Leases, Lost, Written};
 use super::request::Request;
 use crate::net::hub::{self, Event};
 use crate::net::limits::Limits;
@@ -40,6 +42,8 @@ fn os_error(error: std::io::Error) -> PyErr {
 pub struct Hub {
     hub: Shared,
     leases: Leases,
+    /// Python had a part in the turn that goes on.
+    asked: AtomicBool,
     epoll: Arc<OwnedFd>,
     served: Py<Served>,
 }
@@ -77,9 +81,17 @@ impl Hub {
                 Some(Event::Completion(completion)) => {
                     Py::new(py, Completion::new(py, completion))?.into_any()
                 }
-                Some(Event::Served) => self.served.clone_ref(py).into_any(),
+                Some(Event::Served) => {
+                    let asked = self.asked.swap(false, Ordering::Relaxed);
+                    if !asked && self.leases.end_turn(py, &self.hub) {
+                        event = self.hub.lock().next_event()?;
+                        continue;
+                    }
+                    return Ok(Some(self.served.clone_ref(py).into_any()));
+                }
                 Some(Event::Disconnected(event)) => Py::new(py, Disconnected { event })?.into_any(),
             };
+            self.asked.store(true, Ordering::Relaxed);
             return Ok(Some(told));
         }
     }
@@ -131,6 +143,7 @@ impl Hub {
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
             leases: Leases::default(),
+            asked: AtomicBool::new(false),
             epoll,
             served: Py::new(py, Served)?,
         })
@@ -153,16 +166,53 @@ impl Hub {
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
         let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0))
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let began = Instant::now();
         let (hub, epoll) = (&*self.hub, &*self.epoll);
-        // The hub itself never needs Python; other threads may run it meanwhile.
-        let event = py.detach(|| hub::wait(hub, epoll.as_fd(), timeout))?;
-        self.told(py, event)
+        loop {
+            let due = self.leases.expire(&self.hub);
+            let mut left = timeout.saturating_sub(began.elapsed());
+            if let Some(due) = due {
+                left = left.min(due.saturating_duration_since(Instant::now()));
+            }
+            // The hub itself never needs Python; other threads may run it meanwhile.
+            let event = py.detach(|| hub::wait(hub, epoll.as_fd(), left))?;
+            let is_time_over = event.is_none();
+            let told = self.told(py, event)?;
+            // What needs no Python ends no wait; nor does a deadline of a Fetch.
+            let is_due = due.is_some_and(|due| due <= Instant::now());
+            if told.is_some() || is_time_over && !is_due || began.elapsed() >= timeout {
+                return Ok(told);
+            }
+        }
     }
 
-    fn lease(&self, topic: &str, partition: i32, log: &Log, leader_epoch: i32, owner: Py<PyAny>) {
-        let log = Arc::clone(&log.log);
-        self.leases
-            .grant(topic, partition, log, leader_epoch, owner);
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all that there is to know of a partition"
+    )]
+    fn lease(
+        &self,
+        topic: &str,
+        partition: i32,
+        log: &Log,
+        leader_epoch: i32,
+        owner: Py<PyAny>,
+        fetches: Py<PyDict>,
+        is_alone: bool,
+        acknowledges_all: bool,
+    ) {
+        let lease = Lease {
+            topic: topic.into(),
+            partition,
+            log: Arc::clone(&log.log),
+            leader_epoch,
+            owner,
+            fetches,
+            is_alone,
+            acknowledges_all,
+            parked: Mutex::default(),
+        };
+        self.leases.grant(&self.hub, lease);
     }
 
     fn limit_leased_fetches(&self, bytes_max: u64) {
@@ -170,12 +220,20 @@ impl Hub {
     }
 
     fn end_lease(&self, topic: &str, partition: i32) {
-        self.leases.end(topic, partition);
+        self.leases.end(&self.hub, topic, partition);
     }
 
-    fn take_leased(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        let touched = self.leases.touched();
-        touched.iter().map(|owner| owner.clone_ref(py)).collect()
+    fn wake_leased(&self, topic: &str, partition: i32) {
+        self.leases.advanced_at(&self.hub, topic, partition);
+    }
+
+    #[getter]
+    fn waiting_fetches(&self) -> usize {
+        self.leases.waiting()
+    }
+
+    fn write_leased(&self, py: Python<'_>) -> Vec<Written> {
+        self.leases.written(py)
     }
 
     fn answer_leased(&self, lost: Vec<Lost>) {
@@ -191,6 +249,7 @@ impl Hub {
             // SAFETY: it is used during this call only, in which the loop that owns it does nothing else; the kernel refuses one that is not open.
             Some(fd) => Some(unsafe { BorrowedFd::borrow_raw(fd) }),
         };
+        self.leases.let_wait(&self.hub, beside.is_some());
         self.hub.lock().watch_beside(beside).map_err(os_error)
     }
 

@@ -1,12 +1,14 @@
-//! Fetches that leases allow to answer without Python: a consumer's, outside of sessions, that reads everything (not only what is
-//! committed), and finds what it wants at once. Who has to wait, and every error, goes to Python.
+//! Fetches that leases allow to serve without Python: a consumer's, outside of sessions, that reads everything (not only what is committed).
+//! One of several partitions that has to wait, and every error, goes to Python.
 
-use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::hub::Shared;
-use super::lease::State;
+use super::lease::{Lease, Leases, State};
+use super::parked::Parked;
 use crate::log::traffic::{self, Count};
-use crate::net::hub::Incoming;
+use crate::net::hub::{Incoming, Ticket};
 use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
 use crate::wire::piece::Piece;
 
@@ -17,17 +19,41 @@ const CONSUMER: i32 = -1;
 const NO_SESSION: i32 = 0;
 const WITHOUT_SESSION: i32 = -1;
 
-pub(super) fn serve(leases: &Mutex<State>, hub: &Shared, incoming: Incoming) -> Option<Incoming> {
+pub(super) type Answer<'a> = PartitionResponse<&'a [u8], RecordData>;
+
+/// What becomes of a Fetch.
+enum Found<'a> {
+    Answers(Vec<Answer<'a>>),
+    Waits(Arc<Lease>, Parked, Duration),
+}
+
+pub(super) fn serve(leases: &Leases, hub: &Shared, incoming: Incoming) -> Option<Incoming> {
     let ticket = incoming.ticket;
-    let state = leases.lock();
+    let state = leases.0.lock();
     if ticket.api_version < ANYTHING_SINCE || state.is_empty() {
         return Some(incoming);
     }
     let body = &incoming.frame[incoming.header.body_start..];
-    let Some(partitions) = read(&state, body, ticket.api_version) else {
-        return Some(incoming);
-    };
-    drop(state);
+    match read(&state, body, ticket) {
+        Some(Found::Answers(answers)) => {
+            let is_sent = reply(hub, ticket, answers);
+            drop(state);
+            (!is_sent).then_some(incoming)
+        }
+        Some(Found::Waits(lease, fetch, wait)) => {
+            drop(state);
+            leases.park(&lease, fetch, wait);
+            None
+        }
+        None => {
+            drop(state);
+            Some(incoming)
+        }
+    }
+}
+
+/// Answers a Fetch. False if what was found cannot be told.
+pub(super) fn reply(hub: &Shared, ticket: Ticket, partitions: Vec<Answer<'_>>) -> bool {
     let is_measured = ticket.started_us != 0;
     let count = partitions.len();
     if is_measured {
@@ -39,7 +65,7 @@ pub(super) fn serve(leases: &Mutex<State>, hub: &Shared, incoming: Incoming) -> 
     let Ok(pieces) =
         fetch::encode_response(ticket.api_version, ResponseHead::default(), partitions)
     else {
-        return Some(incoming);
+        return false;
     };
     let mut pieces = pieces.into_iter().peekable();
     let first = match pieces.next_if(|piece| matches!(piece, Piece::Bytes(_))) {
@@ -55,15 +81,44 @@ pub(super) fn serve(leases: &Mutex<State>, hub: &Shared, incoming: Incoming) -> 
     if is_measured && let Some(meter) = &mut hub.meter {
         meter.throttled(FETCH, 0);
     }
-    drop(hub);
-    None
+    true
 }
 
-type Answer<'a> = PartitionResponse<&'a [u8], RecordData>;
+/// What is there from an offset on; None for what only Python can tell.
+pub(super) fn answer(
+    lease: &Lease,
+    offset: i64,
+    bytes_max: u64,
+    at_least_one: bool,
+) -> Option<Answer<'_>> {
+    let high_watermark = lease.log.high_watermark();
+    let found = lease
+        .log
+        .read(offset, bytes_max, high_watermark, at_least_one);
+    let slice = found.ok()?.slice;
+    let records = slice.map_or(RecordData::Empty, |slice| RecordData::File(slice.into()));
+    Some(Answer {
+        high_watermark,
+        records,
+        ..lease.nothing()
+    })
+}
 
-/// What is asked for, if it may be had without Python.
-fn read<'a>(state: &State, body: &'a [u8], version: i16) -> Option<Vec<Answer<'a>>> {
-    let request = fetch::decode_request(body, version).ok()?;
+impl Lease {
+    /// A partition's answer without records.
+    pub(super) fn nothing(&self) -> Answer<'_> {
+        PartitionResponse {
+            high_watermark: self.log.high_watermark(),
+            last_stable_offset: self.log.last_stable_offset(),
+            log_start_offset: self.log.start_offset(),
+            ..PartitionResponse::empty(self.topic.as_bytes(), self.partition, 0, RecordData::Empty)
+        }
+    }
+}
+
+/// What is asked for, or that it is to be waited for; None if that needs Python.
+fn read<'a>(state: &'a State, body: &[u8], ticket: Ticket) -> Option<Found<'a>> {
+    let request = fetch::decode_request(body, ticket.api_version).ok()?;
     let is_plain = request.replica_id == CONSUMER
         && request.isolation_level == 0
         && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION);
@@ -73,7 +128,7 @@ fn read<'a>(state: &State, body: &'a [u8], version: i16) -> Option<Vec<Answer<'a
     let bytes_max = u64::try_from(request.max_bytes)
         .ok()?
         .min(state.fetch_bytes_max);
-    let may_wait = request.max_wait_ms > 0;
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let wanted = u64::try_from(request.min_bytes).unwrap_or(0);
     let (mut left, mut length) = (bytes_max, 0);
     let mut answers = Vec::with_capacity(request.partitions.len());
@@ -84,30 +139,24 @@ fn read<'a>(state: &State, body: &'a [u8], version: i16) -> Option<Vec<Answer<'a
         if epoch != -1 && epoch != lease.leader_epoch || asked.last_fetched_epoch >= 0 {
             return None;
         }
-        let high_watermark = lease.log.high_watermark();
-        if may_wait
-            && wanted > 0
-            && request.partitions.len() == 1
-            && asked.fetch_offset >= high_watermark
-        {
-            return None; // it waits
-        }
         let bytes_max = u64::try_from(asked.bytes_max).ok()?.min(left);
         // The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
-        let found = lease
-            .log
-            .read(asked.fetch_offset, bytes_max, high_watermark, length == 0);
-        let slice = found.ok()?.slice;
-        let size = slice.as_ref().map_or(0, |slice| slice.length);
+        let found = answer(lease, asked.fetch_offset, bytes_max, length == 0)?;
+        let size = found.records.length();
         length += size;
         left = left.saturating_sub(size);
-        let records = slice.map_or(RecordData::Empty, |slice| RecordData::File(slice.into()));
-        answers.push(PartitionResponse {
-            high_watermark,
-            last_stable_offset: lease.log.last_stable_offset(),
-            log_start_offset: lease.log.start_offset(),
-            ..PartitionResponse::empty(topic, asked.partition, 0, records)
-        });
+        answers.push(found);
     }
-    (length >= wanted || !may_wait || left == 0).then_some(answers)
+    if length >= wanted || wait.is_zero() || left == 0 {
+        return Some(Found::Answers(answers));
+    }
+    let [asked] = request.partitions.as_slice() else {
+        return None;
+    };
+    let lease = state.get(&body[asked.topic.clone()], asked.partition)?;
+    let bytes_max = u64::try_from(asked.bytes_max).ok()?.min(bytes_max);
+    let fetch = Parked::new(ticket, asked.fetch_offset, bytes_max, wanted);
+    state
+        .may_park
+        .then(|| Found::Waits(Arc::clone(lease), fetch, wait))
 }
