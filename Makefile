@@ -148,9 +148,12 @@ bench-full: $(STAMPS)/bench-tools ## the same with whole sweeps and the cases th
 bench-limits: $(STAMPS)/bench-tools ## this broker beside what the machine can do, and its costs as things grow by 10 and 100
 	$(BIN)/python benches/limits.py $(ARGS)
 
-bench-flames: $(STAMPS)/bench-tools ## where the broker's time goes, as flame graphs in docs/benchmarks/: ARGS="fetch end-to-end"
-	$(BIN)/pip install --quiet py-spy
-	$(BIN)/python benches/flames.py $(ARGS)
+$(STAMPS)/inferno:
+	cargo install --quiet --locked --root .tools --no-default-features --features cli inferno@0.12.8
+	@touch $@
+
+bench-flames: $(STAMPS)/bench-tools $(STAMPS)/inferno ## where the broker's time goes, as flame graphs in docs/benchmarks/: ARGS="fetch end-to-end"
+	INFERNO=.tools/bin $(BIN)/python benches/flames.py $(ARGS)
 
 # Needs valgrind. The baseline is benches/guard.json; ARGS=--save writes it anew.
 bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (10 %), CPU of requests (35 %): fails where one costs so much more than it did

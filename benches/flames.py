@@ -1,12 +1,16 @@
 """Where this broker's time goes, as flame graphs: `python benches/flames.py [NAME ...]`.
 
-Each case loads a broker of its own and samples it with py-spy (of the extra `flames`): Python and native frames
-together, system calls by their names in libc. Written to docs/benchmarks/flame-NAME.svg; printed are the share of
-samples whose innermost frame has a name, and the ten most frequent of those frames.
+Each case loads a broker of its own, of which perf (linux-tools) takes samples: the kernel's, Rust's and CPython's
+functions, drawn by inferno (found in `$INFERNO` or the path). With leases hardly anything of
+these loads is Python; what is, py-spy shows by its own names: `py-spy record --native`. Written to
+docs/benchmarks/flame-NAME.svg; printed are the share of the CPU time whose innermost frame has a name, and the ten
+dearest of those frames.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,8 +30,11 @@ from benches.suite.servers import Ottla, Running, create_topic  # noqa: E402
 
 PAGES = ROOT / "docs" / "benchmarks"
 SECONDS = 6
-RATE = 400
-UNNAMED = ("0x", "[unknown]", "??")
+RATE = 997
+#: Of each sample's stack, for the functions that called.
+STACK_BYTES = 16 << 10
+UNNAMED = ("[", "0x", "??")
+HOW_TO_HAVE_INFERNO = "make bench-flames builds it; else cargo install --locked inferno"
 
 
 @dataclass(frozen=True)
@@ -89,25 +96,43 @@ def broker() -> Iterator[Under]:
             server.kill()
 
 
-def record(pid: int, form: str, to: Path) -> None:
-    command = [str(Path(sys.executable).parent / "py-spy"), "record", "--native", "--pid", str(pid)]
-    command += ["--rate", str(RATE), "--duration", str(SECONDS), "--format", form, "--output", str(to)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def tool(name: str, hint: str) -> str:
+    """Where a program is. SystemExit if it is nowhere."""
+    found = shutil.which(name, path=os.environ.get("INFERNO")) or shutil.which(name)
+    if found is None:
+        raise SystemExit(f"{name} is not installed: {hint}")
+    return found
+
+
+def run(*command: str, given: bytes | None = None) -> bytes:
+    done = subprocess.run(command, input=given, capture_output=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.decode()[-2000:]}")
+    return done.stdout
+
+
+def record(pid: int, folder: Path) -> bytes:
+    """Stacks and how often each was seen, a line each."""
+    perf, samples = tool("perf", "apt-get install linux-perf"), str(folder / "perf.data")
+    options = ("--quiet", "-F", str(RATE), "--call-graph", f"dwarf,{STACK_BYTES}", "-p", str(pid), "-o", samples)
+    run(perf, "record", *options, "--", "sleep", str(SECONDS))
+    collapse = tool("inferno-collapse-perf", HOW_TO_HAVE_INFERNO)
+    return run(collapse, "--all", given=run(perf, "script", "--no-inline", "-i", samples))
 
 
 def draw(name: str) -> None:
     with broker() as under:
         address, pids = under.server.bootstrap, [under.server.pid]
         options = CASES[name](under)
-        running = under.load.start(address=address, pids=pids, warm_up_s=0.5, seconds=2 * SECONDS + 6, **options)
-        record(under.server.pid, "flamegraph", PAGES / f"flame-{name}.svg")
-        stacks = under.folder / "stacks"
-        record(under.server.pid, "raw", stacks)
+        running = under.load.start(address=address, pids=pids, warm_up_s=0.5, seconds=SECONDS + 4, **options)
+        stacks = record(under.server.pid, under.folder)
         running.result()
-        print(f"{name}: {' '.join(str(CASES[name].__doc__).split())}")
-        tell(stacks.read_text().splitlines())
+        words = " ".join(str(CASES[name].__doc__).split())
+        titled = ("--title", f"{name}: {words}", "--minwidth", "0.2", "--truncate-text-right")
+        picture = run(tool("inferno-flamegraph", HOW_TO_HAVE_INFERNO), *titled, given=stacks)
+        (PAGES / f"flame-{name}.svg").write_bytes(picture)
+        print(f"{name}: {words}")
+        tell(stacks.decode().splitlines())
 
 
 def tell(stacks: list[str]) -> None:
@@ -117,7 +142,7 @@ def tell(stacks: list[str]) -> None:
         innermost[frames.rsplit(";", 1)[-1]] += int(count)
     total = innermost.total()
     named = sum(count for frame, count in innermost.items() if not frame.startswith(UNNAMED))
-    print(f"  {total} samples, {named / max(1, total):.0%} of them in a function with a name")
+    print(f"  {named / max(1, total):.1%} of the CPU time in a function with a name")
     for frame, count in innermost.most_common(10):
         print(f"  {count / total:6.1%}  {frame}")
 

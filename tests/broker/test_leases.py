@@ -267,6 +267,32 @@ async def test_a_broker_that_stops_lets_nobody_wait(tmp_path: Path, monkeypatch:
             assert await waiting.answered(1) == [[]]
 
 
+async def test_where_the_hub_sees_no_deadlines_nobody_waits_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second broker in the same run is served by a task."""
+    async with started(tmp_path / "one", monkeypatch), started(tmp_path / "other", monkeypatch) as other:
+        partition = await other.create("awaited")
+        await other.talk(lambda client: produce(client, "awaited", b"a"))
+        assert partition.lease is not None
+        assert values(await other.talk(lambda client: client.fetch("awaited", 1, max_wait_ms=30, min_bytes=1))) == []
+        got = []
+
+        async def wait() -> None:
+            got.append(
+                values(await other.talk(lambda client: client.fetch("awaited", 1, max_wait_ms=20_000, min_bytes=1)))
+            )
+
+        with trio.fail_after(15):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                while not partition.fetches:
+                    await trio.lowlevel.checkpoint()
+                assert other.broker.server.hub.waiting_fetches == 0
+                await other.talk(lambda client: produce(client, "awaited", b"b"))
+        assert got == [[b"b"]]
+
+
 async def test_acks_all_of_one_replica_is_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where answers do not wait for the disk. With a setting that asks for more replicas it is Python's again."""
 
