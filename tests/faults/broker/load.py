@@ -344,7 +344,9 @@ class Committer(Client):
 
     def member(self) -> ck.Consumer:
         self.members += 1
-        consumer = self.consumer(**{"group.instance.id": self.name})
+        # Longer than any restart: a static member whose session ends by its own clock sends requests with no member id
+        # before it has joined again, is told that it is fenced, and never reads on (librdkafka 3437).
+        consumer = self.consumer(**{"group.instance.id": self.name, "session.timeout.ms": 45_000})
         consumer.subscribe([PLAIN])
         return consumer
 
