@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trio
@@ -22,9 +23,10 @@ from ottla.controller import (
     set_topic_config,
     watch_config_changes,
 )
+from ottla.controller.store import FencedTree
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
-from ottla.coordination.tree import SessionExpired, Tree
+from ottla.coordination.tree import ConnectionLoss, Operation, SessionExpired, Tree
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, TopicAssignment
 from ottla.errors import (
     InvalidConfig,
@@ -141,6 +143,62 @@ async def test_deletion_is_marked_once_or_twice(tree: Tree) -> None:
         results = await delete_topics(tree, ["a", "b", "../x", ""])
         assert results.pop("a") is None
         assert {type(error) for error in results.values()} == {UnknownTopicOrPartition}
+    assert await tree.children(znodes.DELETE_TOPICS) == ["a"]
+
+
+class LostAnswer:
+    """A tree of which the answer to the first `multi` that deletes or marks a topic is lost, and what happens before
+    the connection is there again.
+    """
+
+    def __init__(self, tree: Tree, path: str, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._tree = tree
+        self._path = path
+        self._meanwhile = meanwhile
+        self._is_lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Any]:
+        answer = await self._tree.multi(operations)
+        if not self._is_lost and any(operation.path == self._path for operation in operations):
+            self._is_lost = True
+            raise ConnectionLoss(self._path)
+        return answer
+
+    async def wait_connected(self) -> None:
+        await self._meanwhile()
+
+
+async def test_a_lost_answer_deletes_no_later_topic_of_the_name(tree: Tree) -> None:
+    await create_topic(tree, NewTopic("a"))
+    await tree.create(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(1))
+
+    async def deleted_and_made_anew() -> None:
+        await FencedTree(tree, 1, 0).delete_topic("a")
+        await create_topic(tree, NewTopic("a"))
+
+    flaky = cast("Tree", LostAnswer(tree, znodes.delete_topic_path("a"), deleted_and_made_anew))
+    assert await delete_topics(flaky, ["a"]) == {"a": None}
+    assert await tree.children(znodes.DELETE_TOPICS) == []
+    assert await assignment_of(tree, "a")
+
+
+async def test_a_lost_answer_to_the_controller_deletes_no_later_topic_of_the_name(tree: Tree) -> None:
+    await create_topic(tree, NewTopic("a"))
+    await delete_topics(tree, ["a"])
+    flaky = LostAnswer(tree, znodes.topic_path("a"), lambda: create_topic(tree, NewTopic("a")))
+    await tree.create(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(1))
+    await FencedTree(cast("Tree", flaky), 1, 0).delete_topic("a")
+    assert await assignment_of(tree, "a")
+    assert await tree.children(znodes.DELETE_TOPICS) == []
+
+
+async def test_a_mark_whose_answer_is_lost_is_made_once(tree: Tree) -> None:
+    await create_topic(tree, NewTopic("a"))
+    flaky = cast("Tree", LostAnswer(tree, znodes.delete_topic_path("a"), trio.lowlevel.checkpoint))
+    assert await delete_topics(flaky, ["a"]) == {"a": None}
     assert await tree.children(znodes.DELETE_TOPICS) == ["a"]
 
 

@@ -62,6 +62,22 @@ MUTANTS = (
         pytest=("tests/broker/test_produce_fetch.py::test_unknown_partitions_and_stale_epochs",),
     ),
     Mutant(
+        "broker.late-mark-deletes-a-later-topic",
+        "python/ottla/controller/admin.py",
+        "        if found is None or found.czxid != born:\n",
+        "        if found is None:\n",
+        pytest=("tests/controller/test_admin.py::test_a_lost_answer_deletes_no_later_topic_of_the_name",),
+    ),
+    Mutant(
+        "broker.controller-deletes-a-later-topic",
+        "python/ottla/controller/store.py",
+        "                        if stat is None or stat.czxid != czxid:\n",
+        "                        if stat is None:\n",
+        pytest=(
+            "tests/controller/test_admin.py::test_a_lost_answer_to_the_controller_deletes_no_later_topic_of_the_name",
+        ),
+    ),
+    Mutant(
         "broker.lease-outlives-the-epoch",
         "python/ottla/replication/partition.py",
         "            return False\n        self.end_lease()\n        self.state = state\n",

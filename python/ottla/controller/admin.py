@@ -20,12 +20,14 @@ from ottla.controller.names import check_name, collisions
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,
+    Check,
     ConnectionLoss,
     Create,
     NodeExists,
     NoNode,
     Operation,
     Set,
+    Stat,
     Tree,
     get_or_none,
 )
@@ -176,25 +178,35 @@ async def delete_topics(tree: Tree, topics: Iterable[str]) -> dict[str, KafkaErr
     """Mark topics for deletion: for each None, or UnknownTopicOrPartition. Marking twice is no error."""
     results: dict[str, KafkaError | None] = {}
     for topic in topics:
-        if not _may_be_name(topic) or await tree.exists(znodes.topic_path(topic)) is None:
+        stat = await tree.exists(znodes.topic_path(topic)) if _may_be_name(topic) else None
+        if stat is None:
             results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
             continue
-        await _ensure_marked(tree, topic)
+        await _ensure_marked(tree, topic, stat)
         results[topic] = None
     return results
 
 
-async def _ensure_marked(tree: Tree, topic: str) -> None:
-    path = znodes.delete_topic_path(topic)
+async def _ensure_marked(tree: Tree, topic: str, stat: Stat) -> None:
+    """Marks the topic of that `czxid`, and no later one of its name: a mark whose answer was lost may have been seen,
+    the topic be deleted, and made anew by then.
+    """
+    path, born = znodes.topic_path(topic), stat.czxid
     while True:
         try:
-            await tree.create(path)
+            await tree.multi([Check(path, stat.version), Create(znodes.delete_topic_path(topic))])
         except NodeExists:
             return
+        except (NoNode, BadVersion):
+            pass
         except ConnectionLoss:
             await tree.wait_connected()
         else:
             return
+        found = await tree.exists(path)
+        if found is None or found.czxid != born:
+            return
+        stat = found
 
 
 def _may_be_name(topic: str) -> bool:

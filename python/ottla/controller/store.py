@@ -154,7 +154,12 @@ class FencedTree:
         return states
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove everything about a topic; the mark of its deletion goes last, with the topic itself."""
+        """Remove everything about a topic; the mark of its deletion goes last, with the topic itself.
+
+        Not what has its name afterwards: when an answer was lost, the topic may be made anew by the time that we look.
+        """
+        path = znodes.topic_path(topic)
+        stat = await self.tree.exists(path)
         parent = znodes.partitions_path(topic)
         partitions = await children_or_none(self.tree, parent) or []
         # One after the other in order: a partition's state before the partition.
@@ -163,10 +168,11 @@ class FencedTree:
         await self._delete(
             [
                 Delete(parent),
-                Delete(znodes.topic_path(topic)),
+                Delete(path),
                 Delete(znodes.config_path("topics", topic)),
                 Delete(znodes.delete_topic_path(topic)),
-            ]
+            ],
+            None if stat is None else (path, stat.czxid),
         )
 
     async def delete_nodes(self, paths: Sequence[str]) -> None:
@@ -174,13 +180,19 @@ class FencedTree:
         for batch in in_batches([Delete(path) for path in paths]):
             await self._delete(batch)
 
-    async def _delete(self, operations: Sequence[Operation]) -> None:
+    async def _delete(self, operations: Sequence[Operation], born: tuple[str, int] | None = None) -> None:
+        """`born`: a node among them, and its `czxid`. If it is gone, so are the others."""
         while operations:
             try:
                 await self.multi(operations)
             except (NoNode, ConnectionLoss) as error:
                 if isinstance(error, ConnectionLoss):
                     await self.tree.wait_connected()
+                    if born is not None:
+                        path, czxid = born
+                        stat = await self.tree.exists(path)
+                        if stat is None or stat.czxid != czxid:
+                            return
                 nodes = await self.tree.get_many([operation.path for operation in operations])
                 operations = [op for op, node in zip(operations, nodes, strict=True) if node is not None]
             else:

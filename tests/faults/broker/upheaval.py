@@ -117,11 +117,11 @@ class Shrinker(Operator):
             producer.poll(0)
             if self.chance.random() < 0.2:
                 assert producer.flush(90) == 0
-                assert problems == []
+                assert problems == [], [str(problem) for problem in problems[:3]]
                 self.look()
                 self.shrink(self.chance.randrange(self.told, self.sent + 1))
         assert producer.flush(90) == 0
-        assert problems == []
+        assert problems == [], [str(problem) for problem in problems[:3]]
         self.look()
 
     def shrink(self, target: int) -> None:
