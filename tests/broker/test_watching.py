@@ -160,8 +160,11 @@ def test_it_counts_what_a_client_does(served: tuple[Broker, int], client: Client
 
 
 def test_requests_are_counted_by_api_with_their_times(served: tuple[Broker, int], client: Client) -> None:
-    _, port = served
+    broker, port = served
     client.create("timed")
+    # The last Fetch of a consumer that was closed may still be answered.
+    waiting = "kafka_server_delayedoperationpurgatory_purgatorysize"
+    broker.wait_until(lambda: scrape(port)(waiting, delayedOperation="Fetch") == 0)
     before = scrape(port)
     for _ in range(5):
         client.produce("timed", batch(b"x" * 1000))

@@ -30,7 +30,9 @@ def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_pa
     assert result.out.startswith("1038 records received in ")
     result = ottla("bench", "latency", "--topic", "b", "--num-records", "5", "--acks", "1", "-b", bootstrap)
     assert result.out.startswith("end to end, 5 records of 1024 bytes: ")
-    result = ottla("bench", "consume", "--topic", "b", "--messages", "2000", "--timeout", "1", "-b", bootstrap, code=1)
+    result = ottla(
+        "bench", "consume", "--topic", "b", "--messages", "2000", "--timeout", "2000", "-b", bootstrap, code=1
+    )
     assert "only 1043 of 2000 records came" in result.err
 
 

@@ -88,7 +88,11 @@ def java(version: str) -> Callable[[str], contextlib.AbstractContextManager[tupl
         need_java()
         fetch(version)
         common = ("--bootstrap-server", bootstrap, "--topic", TOPIC)
-        producer = start("console-producer", *common, "--producer-property", "metadata.max.age.ms=200")
+        # Its own timeout of 1.5 s makes duplicates where a machine stands still for so long.
+        properties = ("metadata.max.age.ms=200", "request.timeout.ms=30000")
+        producer = start(
+            "console-producer", *common, *(word for one in properties for word in ("--producer-property", one))
+        )
         consumer = start(
             "console-consumer",
             *(*common, "--from-beginning", "--consumer-property", "metadata.max.age.ms=200"),
