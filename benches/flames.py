@@ -1,10 +1,9 @@
 """Where this broker's time goes, as flame graphs: `python benches/flames.py [NAME ...]`.
 
 Each case loads a broker of its own, of which perf (linux-tools) takes samples: the kernel's, Rust's and CPython's
-functions, drawn by inferno (found in `$INFERNO` or the path). With leases hardly anything of
-these loads is Python; what is, py-spy shows by its own names: `py-spy record --native`. Written to
-docs/benchmarks/flame-NAME.svg; printed are the share of the CPU time whose innermost frame has a name, and the ten
-dearest of those frames.
+functions, drawn by inferno (found in `$INFERNO` or the path). With leases hardly anything of these loads is Python;
+what is, py-spy shows by its own names: `py-spy record --native`. Written to docs/benchmarks/flame-NAME.svg; printed are
+the share of the CPU time whose innermost frame has a name, and the ten dearest of those frames.
 """
 
 from __future__ import annotations

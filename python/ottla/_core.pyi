@@ -675,7 +675,7 @@ class Hub:
         owner: Any,
         fetches: dict[
             Any, None
-        ],  # who waits in Python for the high watermark: while there is none, Python need not end turns
+        ],  # who waits in Python for the high watermark: while nobody does, it need not end turns
         is_alone: bool,  # the high watermark is the log's end
         acknowledges_all: bool,  # with acks=all too
     ) -> None: ...
