@@ -665,7 +665,8 @@ class Hub:
     # The first event of a turn; None: the time is over, or a signal came, or what is watched beside is ready
     def wait(self, timeout_s: float) -> Request | Completion | Disconnected | Served | None: ...
     def watch_beside(self, fd: int | None) -> None: ...
-    # Until `end_lease`: plain Produces and Fetches of it are served without becoming a Request
+    # Until `end_lease`: plain Produces and Fetches of it are served without becoming a Request. `fetches`: who waits in
+    # Python for the high watermark; while nobody does, it need not end turns
     def lease(
         self,
         topic: str,
@@ -673,9 +674,7 @@ class Hub:
         log: Log,
         leader_epoch: int,
         owner: Any,
-        fetches: dict[
-            Any, None
-        ],  # who waits in Python for the high watermark: while nobody does, it need not end turns
+        fetches: dict[Any, None],
         is_alone: bool,  # the high watermark is the log's end
         acknowledges_all: bool,  # with acks=all too
     ) -> None: ...

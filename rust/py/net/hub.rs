@@ -176,11 +176,12 @@ impl Hub {
             }
             // The hub itself never needs Python; other threads may run it meanwhile.
             let event = py.detach(|| hub::wait(hub, epoll.as_fd(), left))?;
-            let is_time_over = event.is_none();
+            // The time is over, or the loop has something else to do.
+            let is_over = event.is_none();
             let told = self.told(py, event)?;
             // What needs no Python ends no wait; nor does a deadline of a Fetch.
             let is_due = due.is_some_and(|due| due <= Instant::now());
-            if told.is_some() || is_time_over && !is_due || began.elapsed() >= timeout {
+            if told.is_some() || is_over && !is_due || began.elapsed() >= timeout {
                 return Ok(told);
             }
         }
