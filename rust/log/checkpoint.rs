@@ -104,23 +104,10 @@ pub fn read_offsets(storage: &dyn Storage, path: &Path) -> Result<Offsets> {
     Ok(lines.into_iter().collect())
 }
 
-pub fn encode_offsets<'a>(
-    offsets: impl ExactSizeIterator<Item = (&'a TopicPartition, i64)>,
-) -> String {
+pub fn encode_offsets(offsets: &Offsets) -> String {
     encode(offsets.len(), |text| {
         for (partition, offset) in offsets {
             let _ = writeln!(text, "{} {} {offset}", partition.topic, partition.partition);
         }
     })
-}
-
-pub fn write_offsets(storage: &dyn Storage, path: &Path, offsets: &Offsets) -> Result<()> {
-    let text = encode_offsets(
-        offsets
-            .iter()
-            .map(|(partition, offset)| (partition, *offset)),
-    );
-    storage
-        .replace(path, text.as_bytes())
-        .context("replace", path)
 }

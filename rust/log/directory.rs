@@ -449,14 +449,24 @@ impl LogDirectory {
         self.write(START_OFFSETS, &offsets)
     }
 
-    /// Writes `replication-offset-checkpoint`. The directory does so by itself whenever a high watermark moved.
+    /// Writes `replication-offset-checkpoint`.
     pub fn checkpoint_high_watermarks(&self) -> Result<()> {
         let _writing = self.writing.lock();
-        let offsets = {
-            let state = self.state.lock();
-            state.table(&state.high_watermarks, |log| Some(log.high_watermark()))
-        };
-        self.write(HIGH_WATERMARKS, &offsets)
+        self.write(HIGH_WATERMARKS, &self.high_watermarks())
+    }
+
+    /// The same, as the directory does by itself whenever a high watermark moved. A power cut may bring back the table before, from which recovery
+    /// goes on as well; and waiting several times a second until the disk has the folder too is felt by whoever appends.
+    fn note_high_watermarks(&self) -> Result<()> {
+        let _writing = self.writing.lock();
+        self.write_by(HIGH_WATERMARKS, &self.high_watermarks(), |path, text| {
+            self.home.storage.replace_unsynced(path, text, true)
+        })
+    }
+
+    fn high_watermarks(&self) -> Offsets {
+        let state = self.state.lock();
+        state.table(&state.high_watermarks, |log| Some(log.high_watermark()))
     }
 
     /// Writes `cleaner-offset-checkpoint`: where the last cleaning of each log ended.
@@ -519,13 +529,22 @@ impl LogDirectory {
     }
 
     fn write(&self, name: &str, offsets: &Offsets) -> Result<()> {
+        self.write_by(name, offsets, |path, text| {
+            self.home.storage.replace(path, text)
+        })
+    }
+
+    fn write_by(
+        &self,
+        name: &str,
+        offsets: &Offsets,
+        replace: impl FnOnce(&Path, &[u8]) -> std::io::Result<()>,
+    ) -> Result<()> {
         self.home.check()?;
         let path = self.path().join(name);
-        self.home.guard(checkpoint::write_offsets(
-            &*self.home.storage,
-            &path,
-            offsets,
-        ))
+        let text = checkpoint::encode_offsets(offsets);
+        self.home
+            .guard(replace(&path, text.as_bytes()).context("replace", &path))
     }
 
     fn start_checkpointer(self: &Arc<Self>, interval: Duration) -> Result<()> {
@@ -543,7 +562,7 @@ impl LogDirectory {
                     return;
                 };
                 // An error has taken the directory out of use.
-                if directory.checkpoint_high_watermarks().is_err() {
+                if directory.note_high_watermarks().is_err() {
                     return;
                 }
             }

@@ -7,7 +7,7 @@
 //! A transaction is open in the partition from its first batch to its marker. One that is ended still holds readers of committed records back until
 //! its marker is below the high watermark: before that, another leader may have another end of it.
 //!
-//! A snapshot, `<end offset>.snapshot`, holds the newest batch of each producer:
+//! A snapshot, `<end offset>.snapshot`, holds the newest batch of each producer, and where it is loaded the others are looked up in the log:
 //!
 //! | at | bytes | field |
 //! |---:|---:|---|
@@ -51,6 +51,15 @@ pub struct BatchMetadata {
 }
 
 impl BatchMetadata {
+    fn of(batch: &BatchHeader) -> Self {
+        Self {
+            last_sequence: batch.last_sequence(),
+            last_offset: batch.last_offset(),
+            offset_delta: batch.last_offset_delta,
+            timestamp_ms: batch.max_timestamp,
+        }
+    }
+
     pub fn first_offset(&self) -> i64 {
         self.last_offset - i64::from(self.offset_delta)
     }
@@ -255,16 +264,28 @@ impl ProducerState {
         if producer.batches.len() == BATCHES_KEPT {
             producer.batches.pop_front();
         }
-        producer.batches.push_back(BatchMetadata {
-            last_sequence: batch.last_sequence(),
-            last_offset: batch.last_offset(),
-            offset_delta: batch.last_offset_delta,
-            timestamp_ms: batch.max_timestamp,
-        });
+        producer.batches.push_back(BatchMetadata::of(batch));
         producer.last_timestamp_ms = batch.max_timestamp;
         if batch.is_transactional() && producer.transaction_start.is_none() {
             producer.transaction_start = Some(batch.base_offset);
             self.ongoing.insert(batch.base_offset, producer_id);
+        }
+    }
+
+    /// Takes in a batch from before a snapshot, which has only the newest of each producer. The newest first: each must be what its producer wrote
+    /// right before what is known of it.
+    pub fn recall(&mut self, batch: &BatchHeader) {
+        let Some(producer) = self.producers.get_mut(&batch.producer_id) else {
+            return;
+        };
+        if let Some(oldest) = producer.batches.front()
+            && !batch.is_control()
+            && producer.batches.len() < BATCHES_KEPT
+            && producer.epoch == batch.producer_epoch
+            && batch.last_offset() < oldest.first_offset()
+            && increment_sequence(batch.last_sequence(), 1) == oldest.first_sequence()
+        {
+            producer.batches.push_front(BatchMetadata::of(batch));
         }
     }
 

@@ -7,13 +7,16 @@ use super::error::{Context, LogError, Result};
 use super::files::{FileSlice, Folder};
 use super::names::{Kind, Suffix, parse_file_name};
 use super::producer_state::ProducerState;
-use super::scan::{SCAN_BYTES, Scan};
+use super::scan::{LOOKUP_BYTES, SCAN_BYTES, Scan};
 use super::segment::Segment;
 use crate::records::{Batch, BatchHeader, Limits, Marker, Records, Scratch};
 use crate::storage::Mode;
 
 /// No snapshot is larger: a million producers.
 const SNAPSHOT_BYTES_MAX: u64 = 64 << 20;
+/// How far before a snapshot its producers' earlier batches are looked for, in entries of the offset indexes: at least as many batches, and of
+/// small ones a quarter of a megabyte.
+const ENTRIES_RECALLED: usize = 64;
 
 /// The transaction marker in a control batch; None for any other batch, and for a marker that cannot be read.
 pub fn end_marker(bytes: &[u8], header: &BatchHeader) -> Option<Marker> {
@@ -86,6 +89,7 @@ pub fn load_producers(
             .context("read", &path)?;
         if let Some(loaded) = ProducerState::from_snapshot(&bytes, offset) {
             state = loaded;
+            recall(segments, &mut state)?;
             break;
         }
     }
@@ -104,6 +108,50 @@ pub fn load_producers(
     }
     state.end_offset = end_offset;
     Ok(state)
+}
+
+/// A snapshot has the newest batch of each producer. But what is sent again after a crash is everything that was in flight, and a producer that is told
+/// that one of five batches is out of order, which are all there, gives up: so the others are looked up in the log.
+fn recall(segments: &[Arc<Segment>], state: &mut ProducerState) -> Result<()> {
+    let mut entries = ENTRIES_RECALLED;
+    let before = segments.partition_point(|segment| segment.base_offset < state.end_offset);
+    for segment in segments[..before].iter().rev() {
+        if entries == 0 || state.is_empty() {
+            break;
+        }
+        let size = segment.size_bytes();
+        let end = match segment.find(state.end_offset, size) {
+            Ok(behind) => behind.map_or(size, |behind| behind.position),
+            Err(LogError::Corrupt { .. }) => size,
+            Err(error) => return Err(error),
+        };
+        let mut from = end;
+        while from > 0 && entries > 0 {
+            // An index that is damaged costs a longer way.
+            from = match segment.offset_index.last_before_position(from) {
+                Ok(Some(position)) => position,
+                Ok(None) | Err(LogError::Corrupt { .. }) => 0,
+                Err(error) => return Err(error),
+            };
+            entries -= 1;
+        }
+        let mut batches = Vec::new();
+        let mut scan = Scan::new(&segment.file, from, end, LOOKUP_BYTES)?;
+        loop {
+            match scan.next_header() {
+                Ok(Some(located)) if located.header.check().is_ok() => {
+                    batches.push(located.header);
+                }
+                // It may be damaged: its checksum would cost reading all of it.
+                Ok(Some(_)) => {}
+                // What comes behind it nobody can tell.
+                Ok(None) | Err(LogError::Corrupt { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        batches.iter().rev().for_each(|batch| state.recall(batch));
+    }
+    Ok(())
 }
 
 /// Takes in the batches of a segment from the state's end to `end_offset`.

@@ -460,27 +460,26 @@ impl Model {
         Ok(())
     }
 
+    /// Everything that may have been in flight is sent again: the last five batches.
     fn retry(&mut self, producer: i64) {
-        let Some(last) = self
-            .entries
-            .iter()
-            .rposition(|entry| entry.producer.is_some_and(|(id, _)| id == producer))
-        else {
-            return;
-        };
-        let batch = self.entries[last].batch;
-        let first = self
-            .entries
-            .iter()
-            .position(|entry| entry.offset == batch.0);
-        let Some(first) = first else { return };
-        let sequence = self.entries[first].producer.map(|(_, sequence)| sequence);
-        let records = (batch.1 - batch.0 + 1) as usize;
-        let (mut bytes, _) = self.batch(records, 0, sequence.map(|sequence| (producer, sequence)));
-        let result = self
-            .log
-            .append(&mut bytes, self.epoch, Origin::Client, self.clock_ms);
-        if let Some(info) = self.excused(result) {
+        let mut batches: Vec<((i64, i64), i32)> = Vec::new();
+        for entry in &self.entries {
+            match entry.producer {
+                Some((id, sequence)) if id == producer && entry.offset == entry.batch.0 => {
+                    batches.push((entry.batch, sequence));
+                }
+                _ => {}
+            }
+        }
+        for (batch, sequence) in batches.split_off(batches.len().saturating_sub(5)) {
+            let records = (batch.1 - batch.0 + 1) as usize;
+            let (mut bytes, _) = self.batch(records, 0, Some((producer, sequence)));
+            let result = self
+                .log
+                .append(&mut bytes, self.epoch, Origin::Client, self.clock_ms);
+            let Some(info) = self.excused(result) else {
+                return;
+            };
             assert_eq!(
                 (info.base_offset, info.last_offset, info.is_duplicate),
                 (batch.0, batch.1, true)
