@@ -62,6 +62,13 @@ MUTANTS = (
         pytest=("tests/broker/test_produce_fetch.py::test_unknown_partitions_and_stale_epochs",),
     ),
     Mutant(
+        "broker.stop-cuts-off-who-waits",
+        "python/ottla/broker/broker.py",
+        "                self.metadata.stop()\n",
+        "",
+        pytest=("tests/broker/test_stopping.py",),
+    ),
+    Mutant(
         "broker.late-mark-deletes-a-later-topic",
         "python/ottla/controller/admin.py",
         "        if found is None or found.czxid != born:\n",

@@ -118,6 +118,13 @@ MUTANTS = (
         cargo=MODEL,
     ),
     Mutant(
+        "log.retries-of-the-newest-batch-only",
+        "rust/log/snapshots.rs",
+        "            recall(segments, &mut state)?;\n",
+        "",
+        cargo=POWER,
+    ),
+    Mutant(
         "log.recovery-keeps-snapshots",
         "rust/log/recovery.rs",
         "            if snapshot > base_offset {\n",

@@ -1,12 +1,14 @@
 """Runs pipelines, each with its configuration, at the same time in one Spark session: what tests kill.
 
-    python driver.py HEAP [--hold BATCH] NAME CONFIG NAME CONFIG ...
+    python driver.py [--heap 1g] [--few] [--hold BATCH] NAME CONFIG NAME CONFIG ...
 
-What their progress says goes to stdout, a line each. With --hold they wait for each other inside batch BATCH (or the
-first later one), go on together once all are there, and the first whose results are written stays there, before Spark
-notes that the batch is done: `NAME: held`. All are inside a batch then, at different places.
+With --few Spark is set up for few rows. What their progress says goes to stdout, a line each. With --hold they wait for
+each other inside batch BATCH (or the first later one), go on together once all are there, and the first whose results
+are written stays there, before Spark notes that the batch is done: `NAME: held`. All are inside a batch then, at
+different places.
 """
 
+import argparse
 import sys
 import threading
 from pathlib import Path
@@ -17,9 +19,9 @@ from ottla.pipelines.frame.config import load
 from ottla.pipelines.frame.progress import Progress
 from ottla.spark import session
 
-SETTINGS = {
-    "spark.scheduler.mode": "FAIR",
-    # Few rows, many batches: a state store less for each operator, and a compiler that is done sooner.
+SETTINGS = {"spark.scheduler.mode": "FAIR"}
+# Many batches of them: a state store less for each operator, and a compiler that is done sooner.
+FEW_ROWS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
 }
@@ -66,13 +68,18 @@ class Held(Progress):
         super().done(batch, records, text)
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Returns how many failed."""
-    heap, *arguments = arguments
-    hold = int(arguments[1]) if arguments[0] == "--hold" else None
-    arguments = arguments if hold is None else arguments[2:]
-    gate = None if hold is None else Gate(hold, len(arguments) // 2)
-    spark = session("killed", cores=2, memory=heap, settings=SETTINGS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--heap", default="1g")
+    parser.add_argument("--few", action="store_true")
+    parser.add_argument("--hold", type=int)
+    parser.add_argument("pairs", nargs="+")
+    given = parser.parse_args()
+    names, files = given.pairs[::2], [*map(Path, given.pairs[1::2])]
+    gate = None if given.hold is None else Gate(given.hold, len(names))
+    settings = SETTINGS | (FEW_ROWS if given.few else {})
+    spark = session("killed", cores=2, memory=given.heap, settings=settings)
     spark.sparkContext.setLogLevel("ERROR")
     failed = []
 
@@ -94,8 +101,7 @@ def main(arguments: list[str]) -> int:
                     progress.arrived = True
                     progress.gate.passed()
 
-    pairs = zip(arguments[::2], map(Path, arguments[1::2]), strict=True)
-    threads = [threading.Thread(target=run, args=pair) for pair in pairs]
+    threads = [threading.Thread(target=run, args=pair) for pair in zip(names, files, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,4 +111,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -18,8 +18,8 @@ class Drivers:
 
     pipelines: list[tuple[str, Path]]
     log: Path
-    #: Of the driver: Spark keeps the state of streams in it.
-    heap: str = "1g"
+    #: Of the driver, for many rows: Spark keeps the state of streams in it. Without it there are few.
+    heap: str | None = None
     finished: set[str] = field(default_factory=set)
     killed_in: dict[str, int] = field(default_factory=dict)
 
@@ -32,7 +32,8 @@ class Drivers:
         arguments = [text for name, file in self.pipelines for text in (name, str(file))]
         if held:
             arguments = ["--hold", str(kill_in), *arguments]
-        command = [sys.executable, str(Path(__file__).with_name("driver.py")), self.heap, *arguments]
+        size = ["--few"] if self.heap is None else ["--heap", self.heap]
+        command = [sys.executable, str(Path(__file__).with_name("driver.py")), *size, *arguments]
         with self.log.open("ab") as errors:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=Path.cwd()

@@ -104,7 +104,9 @@ def test_killed_with_five_million_events(tmp_path: Path, names: Sequence[str]) -
     run(tmp_path, names, settings, 400_000, kills=[3, 6, 9], heap="4g")
 
 
-def run(folder: Path, names: Sequence[str], settings: Settings, batch: int, kills: list[int], heap: str = "1g") -> None:
+def run(
+    folder: Path, names: Sequence[str], settings: Settings, batch: int, kills: list[int], heap: str | None = None
+) -> None:
     answers = Answers(settings)
     with Brokers(folder) as brokers:
         broker = brokers()

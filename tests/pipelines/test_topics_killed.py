@@ -51,7 +51,7 @@ def test_killed_with_five_million_events(tmp_path: Path) -> None:
     run(tmp_path, settings, 400_000, span_s=14_400, kill_in=4, heap="4g")
 
 
-def run(folder: Path, settings: Settings, batch: int, span_s: int, kill_in: int, heap: str = "1g") -> None:
+def run(folder: Path, settings: Settings, batch: int, span_s: int, kill_in: int, heap: str | None = None) -> None:
     answers, audit, feeds, mirrors = Answers(settings), Audit(settings), Feeds(settings.members), Mirrors(settings)
     with Brokers(folder) as brokers:
         east, west = brokers().bootstrap, brokers().bootstrap

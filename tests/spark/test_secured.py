@@ -11,6 +11,11 @@ import trio
 
 from ottla.client import Admin, Cluster
 from ottla.client.groups import Groups
+from ottla.pipelines import mirror_transform
+from ottla.pipelines.frame.between import Target
+from ottla.pipelines.frame.config import PipelineError, Source
+from ottla.pipelines.frame.streaming import Stream
+from ottla.pipelines.frame.topic import Topic
 from ottla.spark.limits import Use
 from ottla.spark.options import parse
 from tests.peers.apache import Apache
@@ -101,6 +106,30 @@ def test_group_of_a_stream(secured: Secured) -> None:
     assert committed(secured, "own") == 5
 
 
+def test_pipelines(secured: Secured, spark: "SparkSession", tmp_path: Path) -> None:
+    """What they ask of brokers themselves, they ask with the options of source and sink."""
+    bootstrap = secured.bootstrap("both")
+    given = {name: value for name, value in options(secured).items() if name != "kafka.bootstrap.servers"}
+    results = Topic(bootstrap, "results", given)
+    results.create({"retention.ms": "-1"})
+    rows = [(f"{number}", f"value {number}") for number in range(100)]
+    results.write(spark.createDataFrame(rows, "key string, value string"), "pipeline", 0)
+    config = mirror_transform.Config(
+        source=Source(("results",), bootstrap, options=given),
+        stream=Stream(str(tmp_path / "checkpoint")),
+        target=Target(bootstrap, given),
+        source_name="here",
+        target_name="there",
+        rename="copy-{topic}",
+    )
+    assert mirror_transform.run(spark, config).copied == 100
+    assert values(secured.plaintext, "copy-results") == Counter(value for _, value in rows)
+    wrong = secured.settings("both", "SCRAM-SHA-512", "not " + PASSWORD)["sasl.jaas.config"]
+    more = Topic(bootstrap, "more", {**given, "kafka.sasl.jaas.config": wrong})
+    with pytest.raises(PipelineError, match=r"cannot create the topic 'more': .*SCRAM-SHA-512 as 'alice'"):
+        more.create()
+
+
 def test_what_is_wrong_is_said(secured: Secured, spark: "SparkSession") -> None:
     wrong = {**secured.settings("both", "SCRAM-SHA-512", "not " + PASSWORD)}
     jaas = wrong["sasl.jaas.config"]
@@ -111,7 +140,7 @@ def test_what_is_wrong_is_said(secured: Secured, spark: "SparkSession") -> None:
         ({"security_protocol": "SASL_PLAINTEXT"}, "does this port want TLS"),
     ):
         frame = spark.read.format("ottla").options(**options(secured, **settings), subscribe=TOPIC)
-        frame = frame.option("kafka.default.api.timeout.ms", "1000").option("fetchOffset.numRetries", "1")
+        frame = frame.option("kafka.default.api.timeout.ms", "4000").option("fetchOffset.numRetries", "1")
         with pytest.raises(Exception, match=message) as caught:
             frame.load().count()
         assert PASSWORD not in str(caught.value)

@@ -172,6 +172,7 @@ class Broker:
                 yield
             finally:
                 self.groups.stop()
+                self.metadata.stop()
                 # Those who wait in the hub are answered; and it holds what it leases, out of the collector's sight.
                 self.leases.allow(False)
                 for partition in self.replicas.partitions.values():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import trio
-
 from ottla.config import ConfigError
 from ottla.errors import CoordinatorNotAvailable, InvalidReplicationFactor, TopicAlreadyExists
 from ottla.logs import Repeated
@@ -121,7 +119,7 @@ def _topic(
         def has_leaders() -> bool:
             return metadata.has_leaders(name, range(partition_count()))
 
-        with trio.move_on_after(CREATE_SECONDS):
+        with metadata.patience(CREATE_SECONDS):
             await metadata.wait_until(has_leaders)
 
     return InternalTopic(

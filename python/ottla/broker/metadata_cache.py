@@ -6,7 +6,8 @@ its leader only when this broker has heard of the leader, and CreateTopics waits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ class MetadataCache:
     #: Whether the controller has told, since the start, what a client may take for the cluster, or was silent for long.
     is_known: bool = False
     _waiting: dict[trio.Event, Callable[[], bool]] = field(default_factory=dict)
+    _patient: set[trio.CancelScope] = field(default_factory=set)
+    _is_over: bool = False
 
     def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
         """Applies one UpdateMetadata (versions 5 and later, whose states are grouped by topic); returns the partitions
@@ -91,6 +94,26 @@ class MetadataCache:
             await event.wait()
         finally:
             self._waiting.pop(event, None)
+
+    @contextmanager
+    def patience(self, seconds: float) -> Iterator[None]:
+        """A block of waiting that ends after so long, or when this broker stops: it is told nothing more by then, and
+        whoever waits is better told so than cut off. What came of it is to be looked at afterwards.
+        """
+        with trio.move_on_after(seconds) as scope:
+            if self._is_over:
+                scope.cancel()
+            self._patient.add(scope)
+            try:
+                yield
+            finally:
+                self._patient.remove(scope)
+
+    def stop(self) -> None:
+        """Ends all patience: nothing is going to change any more."""
+        self._is_over = True
+        for scope in self._patient:
+            scope.cancel()
 
     async def known(self) -> None:
         """Returns when this broker knows the cluster, or is said to (`is_known`).

@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import trio
 
 from ottla.client import Admin, Cluster
-from ottla.errors import KafkaError
 from ottla.pipelines.frame import between, streaming
 from ottla.pipelines.frame.between import Target
+from ottla.pipelines.frame.clients import ask
 from ottla.pipelines.frame.config import PipelineError, Source
 from ottla.pipelines.frame.progress import Progress
 from ottla.pipelines.frame.streaming import Stream
@@ -209,36 +208,32 @@ def prepare(config: Config) -> None:
     for each in place(reading).resolve(reading, Wanted()):
         counts[each.partition.topic] = max(counts.get(each.partition.topic, 0), each.partition.partition + 1)
     for topic, name in config.renamed().items():
-        given = None if config.source.bootstrap is None else _settings(config.source.bootstrap, topic)
-        kept = {setting: value for setting, value in (given or {}).items() if setting in KEPT_SETTINGS}
+        source, target = config.source, config.target
+        given = {} if source.bootstrap is None else _settings(source.bootstrap, source.options, topic)
+        kept = {setting: value for setting, value in given.items() if setting in KEPT_SETTINGS}
         partitions = counts.get(topic, 1)
-        wanted = partitions if config.partitioning == "same" or config.target.partitions < 0 else None
-        there = config.target.ensure(name, wanted, {**kept, TIMES: "CreateTime"})
+        wanted = partitions if config.partitioning == "same" or target.partitions < 0 else None
+        there = target.ensure(name, wanted, {**kept, TIMES: "CreateTime"})
         if config.partitioning == "same" and there != partitions:
             raise PipelineError(
                 f"{topic} has {partitions} partitions, {name} at the target has {there}: give it as many, or say "
                 'partitioning = "key"'
             )
-        if _settings(config.target.bootstrap, name, is_all=True).get(TIMES) == "LogAppendTime":
+        if _settings(target.bootstrap, target.options, name, is_all=True).get(TIMES) == "LogAppendTime":
             raise PipelineError(
                 f"{name} at the target has {TIMES}=LogAppendTime, "
                 "which would replace the records' times: let it be CreateTime"
             )
 
 
-def _settings(bootstrap: str, topic: str, *, is_all: bool = False) -> dict[str, str]:
+def _settings(bootstrap: str, options: Mapping[str, str], topic: str, *, is_all: bool = False) -> dict[str, str]:
     """A topic's settings: those of its own, or all that hold for it."""
 
-    async def ask() -> dict[str, str]:
-        async with Cluster(bootstrap, client_id="ottla-pipeline") as cluster:
-            found = await Admin(cluster).describe_settings(topic)
-            return {each.name: each.value for each in found if each.value is not None and (is_all or each.source == 1)}
+    async def describe(cluster: Cluster) -> dict[str, str]:
+        found = await Admin(cluster).describe_settings(topic)
+        return {each.name: each.value for each in found if each.value is not None and (is_all or each.source == 1)}
 
-    try:
-        return trio.run(ask)
-    except* (KafkaError, OSError) as problems:
-        raise PipelineError(f"cannot ask {bootstrap} about topic {topic!r}: {problems.exceptions[0]}") from None
-    raise AssertionError("not reached")
+    return ask(f"cannot ask {bootstrap} about topic {topic!r}", bootstrap, options, describe)
 
 
 def run(spark: "SparkSession", config: Config, progress: Progress | None = None) -> Mirrored:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import trio
-
 from ottla.broker.admin import Assignment
 from ottla.broker.quotas.mutations import Mutations
 from ottla.config import TopicConfig
@@ -60,7 +58,7 @@ async def handle(broker: Broker, request: Request) -> None:
         result.configs = _describe(broker, config)
         created[topic.name] = len(assignment)
     if created and not asked.validate_only:
-        with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+        with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
             await broker.metadata.wait_until(
                 lambda: all(broker.metadata.has_leaders(name, range(count)) for name, count in created.items())
             )

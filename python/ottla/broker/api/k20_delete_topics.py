@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from ottla.broker.quotas.mutations import Mutations
 from ottla.coordination import znodes
 from ottla.errors import (
@@ -59,7 +57,7 @@ async def handle(broker: Broker, request: Request) -> None:
             result.error_code, result.error_message = error.code, str(error)
     there = set(deleted)
     if deleted:
-        with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+        with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
             await broker.metadata.wait_until(lambda: not any(name in topics for name in deleted))
             # Metadata forgets a topic before its name is free again: who makes it anew at once must not be refused.
             for name in deleted:

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import trio
-
 from ottla.broker.quotas.mutations import Mutations
 from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut, UnknownTopicOrPartition
 from ottla.wire.k37_create_partitions import (
@@ -51,7 +49,7 @@ async def handle(broker: Broker, request: Request) -> None:
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
     if grown and not asked.validate_only:
-        with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+        with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
             await broker.metadata.wait_until(
                 lambda: all(broker.metadata.has_leaders(name, range(count)) for name, count in grown.items())
             )

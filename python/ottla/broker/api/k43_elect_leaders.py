@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from ottla.controller.model import TopicPartition
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
 from ottla.wire.k43_elect_leaders import (
@@ -65,7 +63,7 @@ async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartit
         known = broker.metadata.topics.get(name.topic, {}).get(name.partition)
         return known is not None and known.leader == leaders[name]
 
-    with trio.move_on_after(max(asked.timeout_ms, 0) / 1000):
+    with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
         await broker.metadata.wait_until(lambda: all(map(led, leaders)))
     late = RequestTimedOut("A leader was elected, but it was not known here in time.")
     errors = {name: result for name, result in results.items() if isinstance(result, KafkaError)}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import trio
 
 from ottla.client import Admin, Cluster
-from ottla.errors import KafkaError, TopicAlreadyExists
-from ottla.pipelines.frame.config import PipelineError
+from ottla.errors import TopicAlreadyExists
+from ottla.pipelines.frame.clients import ask
 from ottla.pipelines.frame.progress import Progress
 from ottla.pipelines.frame.streaming import STARTS_MAX, TOO_SLOW, Stream
 
@@ -44,17 +43,12 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             PipelineError: it cannot be had.
         """
 
-        async def ensure() -> int:
-            async with Cluster(self.bootstrap, client_id="ottla-pipeline") as cluster:
-                with contextlib.suppress(TopicAlreadyExists):
-                    await Admin(cluster).create_topic(topic, partitions or self.partitions, -1, settings)
-                return len(await cluster.partitions(topic))
+        async def ensure(cluster: Cluster) -> int:
+            with contextlib.suppress(TopicAlreadyExists):
+                await Admin(cluster).create_topic(topic, partitions or self.partitions, -1, settings)
+            return len(await cluster.partitions(topic))
 
-        try:
-            return trio.run(ensure)
-        except* (KafkaError, OSError) as problems:
-            raise PipelineError(f"cannot have topic {topic!r} at {self.bootstrap}: {problems.exceptions[0]}") from None
-        raise AssertionError("not reached")
+        return ask(f"cannot have topic {topic!r} at {self.bootstrap}", self.bootstrap, self.options, ensure)
 
 
 def into_topics(results: "DataFrame", writing: Mapping[str, str]) -> "DataStreamWriter":

@@ -10,21 +10,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-import trio
 
 from ottla.client import Admin, Cluster
-from ottla.errors import KafkaError, TopicAlreadyExists
-from ottla.pipelines.frame.config import PipelineError
+from ottla.errors import TopicAlreadyExists
+from ottla.pipelines.frame.clients import ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic of the brokers `bootstrap`; it is created if it is not there."""
+    """A topic of the brokers `bootstrap`; it is created if it is not there. `options` are any of
+    `write.format("ottla")`, e.g. {"kafka.security.protocol" = "SSL"}.
+    """
 
     bootstrap: str
     topic: str
+    options: dict[str, str] = {}
 
     def create(self, settings: Mapping[str, str] | None = None) -> None:
         """Makes sure that it is there; `settings` are for one that was not.
@@ -32,15 +34,12 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             PipelineError: the brokers cannot be reached, or refuse.
         """
-        try:
-            trio.run(self._create, settings)
-        except* (KafkaError, OSError) as problems:
-            raise PipelineError(f"cannot create the topic {self.topic!r}: {problems.exceptions[0]}") from None
 
-    async def _create(self, settings: Mapping[str, str] | None) -> None:
-        async with Cluster(self.bootstrap, client_id="ottla-pipeline") as cluster:
+        async def create(cluster: Cluster) -> None:
             with contextlib.suppress(TopicAlreadyExists):
                 await Admin(cluster).create_topic(self.topic, settings=settings)
+
+        ask(f"cannot create the topic {self.topic!r}", self.bootstrap, self.options, create)
 
     def write(self, rows: "DataFrame", query_id: str, batch: int) -> None:
         """Rows with the columns `key` and `value`, once: nothing if this batch of this query is there already. They
@@ -50,6 +49,7 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             rows.coalesce(1)
             .write.format("ottla")
             .mode("append")
+            .options(**self.options)
             .option("kafka.bootstrap.servers", self.bootstrap)
             .option("topic", self.topic)
             .option("txnAppId", f"{query_id}-{self.topic}")

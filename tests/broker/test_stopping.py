@@ -1,0 +1,41 @@
+"""A broker that stops answers what it has read, also those who wait for what will not come any more."""
+
+from contextlib import closing
+from pathlib import Path
+
+import trio
+
+from ottla.broker.broker import Broker
+from ottla.config import BrokerConfig
+from ottla.coordination import znodes
+from ottla.errors import RequestTimedOut
+from ottla.wire.k19_create_topics import (
+    CREATE_TOPICS,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from tests.broker.conftest import Client
+
+
+def test_who_waits_for_a_leader_is_told_that_there_is_none(tmp_path: Path) -> None:
+    config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    told: list[tuple[int, str | None]] = []
+
+    def create(port: int) -> None:
+        with closing(Client.connect("127.0.0.1", port, "owner", timeout_ms=120_000)) as client:
+            elsewhere = [CreatableReplicaAssignment(partition_index=0, broker_ids=[99])]
+            row = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=elsewhere)
+            answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=120_000))
+            told.extend((row.error_code, row.error_message) for row in answer.topics)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery, Broker.start(config) as broker:
+            (listener,) = broker.addresses.listening
+            nursery.start_soon(trio.to_thread.run_sync, create, listener.port)
+            made = trio.Event()
+            if await broker.tree.exists(znodes.topic_path("t"), lambda _: made.set()) is None:
+                await made.wait()
+
+    trio.run(main)
+    assert told == [(RequestTimedOut.code, "The topic is being created, but was not ready in time.")]
