@@ -86,7 +86,8 @@ def main(
                     done = [(before, result.seconds) for before, result in zip(parts, results, strict=False)]
                     left_s = 60 * minutes - (time.perf_counter() - begin)
                     fitting = rounds_that_fit(done, parts[number - 1 :], rounds, left_s)
-                results.append(_measure(part, fitting, lives, size, out, status.update))
+                of_part = size.hurried(fitting, rounds)
+                results.append(_measure(part, fitting, lives, of_part, out, status.update))
                 report.show(results[-1], console)
                 console.print(f"{number} of {len(parts)}, {time.perf_counter() - begin:.0f} s", style="dim")
     except KeyboardInterrupt:

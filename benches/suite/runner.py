@@ -67,6 +67,10 @@ class Size:
         seconds, factor = min(self.seconds, REHEARSAL_S), self.factor * REHEARSAL_PART
         return dataclasses.replace(self, seconds=seconds, factor=factor, is_rehearsal=True)
 
+    def hurried(self, rounds: int, wanted: int) -> Size:
+        """Where there is time for fewer rounds there is for less warming, which takes longer than a round."""
+        return dataclasses.replace(self, warm_up_s=self.warm_up_s * rounds / wanted)
+
     def count(self, number: int, least: int = 1) -> int:
         return max(least, int(number * self.factor))
 

@@ -157,6 +157,7 @@ def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
     # Twice as fast as expected, half as fast.
     assert rounds_that_fit([(parts[0], 45)] * 2, parts[2:], 3, 91) == 3
     assert rounds_that_fit([(parts[0], 180)] * 2, parts[2:], 3, 240) == 2
+    assert Size(warm_up_s=30).hurried(1, 3).warm_up_s == 10
 
 
 def test_brokers_are_shared_by_neighbours() -> None:

@@ -104,6 +104,6 @@ SCENARIOS = [
         CHECKPOINTS,
         owns_life=True,
         takes_turns=True,
-        expected_s=420,
+        expected_s=700,
     )
 ]

@@ -196,7 +196,7 @@ SCENARIOS = [
         "kafka-producer-perf-test",
         default_batches,
         is_fresh=True,
-        expected_s=310,
+        expected_s=400,
     ),
     Scenario(
         "large-batches",

@@ -34,7 +34,7 @@ from tests.faults.broker.load import (
     Reader,
     Writer,
 )
-from tests.faults.broker.upheaval import REBORN, SHRUNK, Abandoner, Mover, Recreator, Shrinker
+from tests.faults.broker.upheaval import REBORN, SHRUNK, SHRUNK_SEGMENT_BYTES, Abandoner, Mover, Recreator, Shrinker
 from tests.faults.broker.victim import SESSION_MS, Victim, eventually
 from tests.faults.checker import Operation, Outcome, Send, check, illegal
 from tests.peers.apache import Apache
@@ -102,7 +102,7 @@ def play(victim: Victim, seed: int, seconds: float) -> Run:
         for topic in (PLAIN, COPIED):
             client.create(topic, PARTITIONS)
         client.create(COMPACTED, 1, **COMPACTION)
-        client.create(SHRUNK, 1, segment_bytes="5000")
+        client.create(SHRUNK, 1, segment_bytes=str(SHRUNK_SEGMENT_BYTES))
     writers = [Writer(f"writer-{n}", bootstrap, seed, first=n << 32, per_round=5) for n in range(2)]
     copier, committer = Copier("copier", bootstrap, seed), Committer("committing", bootstrap, seed)
     # So that what a kill finds at the end of a partition is what the committer was told last.

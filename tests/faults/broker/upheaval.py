@@ -40,6 +40,7 @@ from tests.faults.broker.victim import eventually
 from tests.faults.checker import Operation, Outcome, Send
 
 SHRUNK, REBORN = "shrunk", "reborn"
+SHRUNK_SEGMENT_BYTES = 5000
 ABANDONED = 1 << 60  # values from here on belong to transactions that nobody ends
 NOT_NOW = {NotController.code, LeaderNotAvailable.code, RequestTimedOut.code, NotLeaderOrFollower.code}
 T = TypeVar("T")
@@ -107,7 +108,8 @@ class Shrinker(Operator):
         self.told = self.asked = 0  # the start of the log that was promised, and the largest that was asked for
         self.deletions = 0
         problems: list[Any] = []
-        producer = self.producer()
+        # What gathers while the broker is away would otherwise become a batch that no segment of the topic holds.
+        producer = self.producer(**{"batch.size": SHRUNK_SEGMENT_BYTES * 4 // 5})
         while not self.stop.wait(0.02):
             for _ in range(self.chance.randrange(1, 30)):
                 producer.produce(
