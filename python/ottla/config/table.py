@@ -394,8 +394,8 @@ OUR_DEFAULTS: Final[dict[str, tuple[Value, str]]] = {
         "after a crash less of what was committed is hidden at first; it is written only when something moved",
     ),
     "socket.send.buffer.bytes": (
-        -1,
-        "the system sizes the buffer for each connection; 100 KiB cost a large Fetch a fifth more CPU",
+        262144,
+        "a large Fetch takes fewer turns, and what is sent is still in the processor's caches when it is received",
     ),
     "num.recovery.threads.per.data.dir": (
         16,
