@@ -129,7 +129,7 @@ MUTANTS = (
         "rust/log/recovery.rs",
         "            if snapshot > base_offset {\n",
         "            if snapshot > base_offset && base_offset < 0 {\n",
-        cargo=MODEL,
+        cargo=("log::faults::found::a_snapshot_of_what_the_power_took",),
     ),
     Mutant(
         "log.recovery-forgets-aborted-transactions",

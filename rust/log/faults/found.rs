@@ -2,6 +2,11 @@
 
 use super::model::run;
 use super::steps::Step;
+use crate::log::log::OpenMode;
+use crate::log::opening::Hints;
+use crate::log::tests::Folder;
+use crate::log::{Home, Log, LogConfig, Origin};
+use crate::records::{BatchBuilder, BatchOptions};
 use crate::storage::faulty::Operation;
 
 /// The marker of a transaction was deleted with the log's front; a snapshot from before it stayed, and called the transaction open.
@@ -417,4 +422,52 @@ fn a_marker_lost_in_front_of_the_start() {
         turn(1, 0),
         turn(1, 0),
     ]);
+}
+
+/// The power took the end of a log, but not a snapshot of it; and later the one that was newer. What was lost was then taken for what was there.
+#[test]
+fn a_snapshot_of_what_the_power_took() {
+    let folder = Folder::new();
+    let file = |name: &str| folder.0.path().join("t-0").join(name);
+    let send = |log: &Log, producer_id: i64, sequence: i32| {
+        let mut builder = BatchBuilder::new(BatchOptions {
+            producer_id,
+            producer_epoch: 0,
+            base_sequence: sequence,
+            ..BatchOptions::default()
+        });
+        builder.append(0, None, Some(b"a value"), &[]).unwrap();
+        let appended = log.append(&mut builder.finish().unwrap(), 0, Origin::Client, 0);
+        appended.unwrap().base_offset
+    };
+    let log = folder.open(LogConfig::default(), false);
+    for sequence in 0..5 {
+        assert_eq!(send(&log, 1, sequence), i64::from(sequence));
+    }
+    log.close(true).unwrap();
+    let segment = std::fs::File::options()
+        .write(true)
+        .open(file("00000000000000000000.log"))
+        .unwrap();
+    segment
+        .set_len(segment.metadata().unwrap().len() / 5)
+        .unwrap();
+
+    let log = folder.open(LogConfig::default(), false);
+    assert_eq!(log.end_offset(), 1);
+    for sequence in 0..5 {
+        send(&log, 2, sequence);
+    }
+    log.roll().unwrap();
+    send(&log, 2, 5);
+    log.close(false).unwrap();
+    std::fs::remove_file(file("00000000000000000006.snapshot")).unwrap();
+
+    let hints = Hints {
+        recovery_point: 7,
+        ..Hints::default()
+    };
+    let home = Home::real(folder.0.path());
+    let log = Log::open(&home, "t-0", LogConfig::default(), hints, OpenMode::Append).unwrap();
+    assert_eq!(send(&log, 1, 1), 7, "the producer goes on after its first");
 }
