@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benches.suite.frames import fetch_frame, produce_frame
 from benches.suite.generators import Load
+from benches.suite.memory import Memory
 from benches.suite.servers import Contestant, Running, Settings, clear, cpu_s, create_topic, seconds_until_served
 from benches.suite.warmup import WarmUp, warm_up
 
@@ -38,6 +39,7 @@ class Lives:
         self.load = load
         self.window_s = window_s
         self.limit_s = limit_s
+        self.memory = Memory()
         self._lives: dict[str, Life] = {}
 
     def get(self, contestant: Contestant, settings: Settings, say: Callable[[str], None]) -> tuple[Life, list[WarmUp]]:
@@ -68,8 +70,9 @@ class Lives:
                 say(f"warms up: {of}")
                 options = {"frames": frames, "connections": connections, "seconds": self.window_s}
 
-                def window(options: dict[str, object] = options) -> float:
-                    out = self.load(run="drive", address=server.bootstrap, pids=[server.pid], **options)
+                def window(of: str = of, options: dict[str, object] = options) -> float:
+                    with self.memory.ready(of, False):
+                        out = self.load(run="drive", address=server.bootstrap, pids=[server.pid], **options)
                     used: float = out["cpu_s"] / max(1, out["requests"]) * 1e6
                     return used
 

@@ -22,6 +22,7 @@ from benches.suite import figures as f
 from benches.suite.frames import values
 from benches.suite.generators import Load
 from benches.suite.lives import Life, Lives
+from benches.suite.memory import Memory, touch
 from benches.suite.proof import NotEqual
 from benches.suite.servers import Contestant, Running, Settings, clear, memory_mb, reset_peak
 from benches.suite.warmup import cost, warm_up
@@ -29,6 +30,8 @@ from benches.suite.warmup import cost, warm_up
 REHEARSAL_S = 0.6
 # Of the numbers of records and bytes.
 REHEARSAL_PART = 0.25
+# Bytes that a Java process wants in its first second.
+STARTING = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,23 @@ class Size:
 class Run:
     """One contestant in one round of a scenario."""
 
-    def __init__(self, contestant: Contestant, scenario: Scenario, folder: Path, load: Load, size: Size) -> None:
+    def __init__(
+        self,
+        contestant: Contestant,
+        scenario: Scenario,
+        folder: Path,
+        load: Load,
+        size: Size,
+        memory: Memory | None = None,
+    ) -> None:
         self.contestant = contestant
         self.folder = folder
         self.load = load
         self.size = size
+        self._scenario = scenario
+        self._memory = memory or Memory()
         self.curves: dict[str, list[tuple[float, float]]] = {}
         self.problems: list[str] = []
-        self._settings = scenario.settings
         self._server: Running | None = None
         self._started: list[Running] = []
 
@@ -102,7 +114,8 @@ class Run:
     def start(self, name: str = "broker", *, port: int | None = None, wait: bool = True, **settings: object) -> Running:
         """A broker in a folder of that name; settings with _ for dots."""
         named = {key.replace("_", "."): value for key, value in settings.items()}
-        self.server = self.contestant.start(self.folder / name, {**self._settings, **named}, port, wait=wait)
+        touch(STARTING)
+        self.server = self.contestant.start(self.folder / name, {**self._scenario.settings, **named}, port, wait=wait)
         self._started.append(self.server)
         return self.server
 
@@ -130,7 +143,8 @@ class Run:
         """Figures of one case; they are thrown away when what was sent and what is there do not compare."""
         row: dict[str, float] = {}
         try:
-            yield row
+            with self._memory.ready(f"{self._scenario.name}: {name}", self.size.is_rehearsal):
+                yield row
         except NotEqual as problem:
             self.problems.append(f"{name}: {problem}")
         else:
@@ -225,7 +239,7 @@ class _Round:
     def _play(self, life: Life | None, size: Size) -> tuple[Run, f.Figures]:
         """The scenario once."""
         with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
-            run = Run(self.contestant, self.scenario, Path(folder), self.lives.load, size)
+            run = Run(self.contestant, self.scenario, Path(folder), self.lives.load, size, self.lives.memory)
             try:
                 if life is None:
                     return run, self.scenario.measure(run)
