@@ -43,6 +43,7 @@ def _life(run: Run, number: int, count: int) -> dict[str, float]:
     server.stop()
     row["clean stop, s"] = time.perf_counter() - begin
     for case in ("restart, s", f.KILLED):
+        run.make_room()
         begin = time.perf_counter()
         server = run.start(name, port=server.port, wait=False)
         seconds_until_served(server, "many", count)

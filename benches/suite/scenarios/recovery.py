@@ -27,6 +27,7 @@ def recovery(run: Run) -> f.Figures:
             frames = [produce_frame(run.folder, "data", 1000, records, partition=at) for at in range(PARTITIONS)]
             sent = write(run, frames, max(PARTITIONS, run.size.count(total) // frames[0].value_bytes))
             server.kill()
+            run.make_room()
             begin = time.perf_counter()
             server = run.start(folder, port=server.port, wait=False)
             seconds_until_served(server, "data", PARTITIONS)
