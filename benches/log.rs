@@ -79,6 +79,12 @@ impl Storage for Swallowing {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         self.0.sync_directory(directory)
     }
+    fn can_sync_all(&self) -> bool {
+        self.0.can_sync_all()
+    }
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        self.0.sync_all(directory)
+    }
 }
 
 fn batch(batch_bytes: usize, value_bytes: usize, timestamp_ms: i64, producer_id: i64) -> Vec<u8> {

@@ -23,6 +23,10 @@ use super::names::{DELETED_FOLDER, TopicPartition};
 use super::opening::Hints;
 use crate::storage::Mode;
 
+/// From so many unflushed logs on, a clean stop makes the file system durable and not file after file: five files and a folder for each of 5,000 logs took
+/// 2.5 s on a disk that does all at once in 0.25. With fewer it would wait for the file system's other users without need.
+const AT_ONCE: usize = 1000;
+
 /// An open data directory. One per directory and process: its lock says so.
 pub struct LogDirectory {
     home: Arc<Home>,
@@ -577,6 +581,11 @@ impl LogDirectory {
     /// Closes every log, `threads` at a time. With `clean`, everything is flushed, the checkpoints are written and the marker of a clean stop is left;
     /// without, as if the process ended here.
     pub fn close(&self, clean: bool, threads: usize) -> Result<()> {
+        self.close_from(clean, threads, AT_ONCE)
+    }
+
+    /// As `close`; `at_once` is how many unflushed logs are made durable together.
+    pub(super) fn close_from(&self, clean: bool, threads: usize, at_once: usize) -> Result<()> {
         self.stop.store(true, Ordering::Release);
         self.home.wake_all();
         if let Some(thread) = self.checkpointer.lock().take()
@@ -587,18 +596,26 @@ impl LogDirectory {
         if self.lock.lock().is_none() {
             return Ok(());
         }
-        let result = self.close_logs(clean, threads);
+        let result = self.close_logs(clean, threads, at_once);
         // The lock goes last, whatever happened.
         *self.lock.lock() = None;
         result
     }
 
-    fn close_logs(&self, clean: bool, threads: usize) -> Result<()> {
+    fn close_logs(&self, clean: bool, threads: usize, at_once: usize) -> Result<()> {
         let logs = self.logs();
-        let results = in_parallel(threads, &logs, |log| log.close(clean));
+        let unflushed = logs.iter().filter(|log| log.is_unflushed()).count();
+        let at_once = clean && unflushed >= at_once && self.home.storage.can_sync_all();
+        let results = in_parallel(threads, &logs, |log| log.close(clean && !at_once));
         results.into_iter().collect::<Result<Vec<()>>>()?;
         if !clean {
             return Ok(());
+        }
+        if at_once {
+            let synced = self.home.storage.sync_all(self.path());
+            self.home
+                .guard(synced.context("sync the file system of", self.path()))?;
+            logs.iter().for_each(|log| log.note_flushed());
         }
         self.checkpoint_recovery_points()?;
         self.checkpoint_start_offsets()?;

@@ -104,6 +104,11 @@ impl Log {
         end_offset - self.flushed_offset() >= config.flush_messages
     }
 
+    pub(super) fn has_unflushed_files(&self) -> bool {
+        let state = self.flush.lock();
+        state.created || state.epochs_changed
+    }
+
     pub(super) fn note_created(&self) {
         self.flush.lock().created = true;
     }

@@ -400,7 +400,7 @@ impl Opening<'_> {
         }
         let (start, end) = (recovered.producers.end_offset, recovered.end_offset);
         if newest_snapshot.is_none() && end > start {
-            // Kafka's rule for logs from before producer ids: a clean stop writes a snapshot, so there were none.
+            // Kafka's rule: a clean stop writes a snapshot where there are producers, so there were none.
             recovered.producers.end_offset = end;
         } else if newest_snapshot.is_some() {
             // Also where all records were deleted: their producers are known as long as their batches are there.

@@ -606,6 +606,11 @@ impl Segment {
     /// Makes batches and indexes of a closed segment durable.
     pub fn sync_closed(&self) -> Result<()> {
         self.sync()?;
+        self.sync_indexes()
+    }
+
+    /// Makes its indexes durable.
+    pub fn sync_indexes(&self) -> Result<()> {
         self.unless_removed(
             self.offset_index
                 .sync()

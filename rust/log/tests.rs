@@ -92,6 +92,48 @@ fn what_is_appended_is_read_and_survives_reopening() {
     }
 }
 
+/// A clean stop writes producers where there are any: without a file there were none. What a crash leaves is read.
+#[test]
+fn a_log_without_producers_has_no_snapshot() {
+    let folder = Folder::new();
+    let snapshots = || {
+        let files = std::fs::read_dir(folder.0.path().join("t-0")).unwrap();
+        files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".snapshot"))
+            .collect::<Vec<_>>()
+    };
+    for end in [1, 2] {
+        let log = folder.open(LogConfig::default(), true);
+        append(&log, &["a"], 1000);
+        log.close(true).unwrap();
+        assert_eq!((snapshots(), log.end_offset()), (vec![], end));
+    }
+    let log = folder.open(LogConfig::default(), false);
+    assert_eq!(log.end_offset(), 2);
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id: 7,
+        producer_epoch: 0,
+        base_sequence: 0,
+        ..BatchOptions::default()
+    });
+    builder.append(0, None, Some(b"b"), &[]).unwrap();
+    let mut sent = builder.finish().unwrap();
+    let again = &mut sent.clone();
+    log.append(&mut sent, 0, Origin::Client, 0).unwrap();
+    log.close(true).unwrap();
+    assert_eq!(snapshots(), ["00000000000000000003.snapshot"]);
+    let log = folder.open(LogConfig::default(), true);
+    assert!(
+        log.append(again, 0, Origin::Client, 0)
+            .unwrap()
+            .is_duplicate
+    );
+    append(&log, &["c"], 1000);
+    log.close(true).unwrap();
+    assert_eq!(snapshots().len(), 2, "one that is there is not left behind");
+}
+
 /// Who waits at the end gets what was written last without a look at the batches between it and the last index entry.
 #[test]
 fn a_reader_at_the_end_scans_nothing_before_it() {

@@ -110,6 +110,31 @@ fn names_change_at_once() {
 }
 
 #[test]
+fn all_at_once_is_durable() {
+    on_each(|storage, root| {
+        assert!(storage.can_sync_all());
+        storage.create_directory(&root.join("folder")).unwrap();
+        let path = root.join("folder/file");
+        let file = storage.open(&path, Mode::Create).unwrap();
+        file.write_at(b"content", 0).unwrap();
+        storage.sync_all(root).unwrap();
+        assert!(storage.sync_all(&root.join("nothing")).is_err());
+        assert_eq!(storage.read(&path, 10).unwrap(), b"content");
+    });
+    let storage = FaultyStorage::new();
+    let dyn_storage: &dyn Storage = &storage;
+    dyn_storage.create_directory(Path::new("/folder")).unwrap();
+    let path = Path::new("/folder/file");
+    let file = dyn_storage.open(path, Mode::Create).unwrap();
+    file.write_at(b"content", 0).unwrap();
+    dyn_storage.sync_all(Path::new("/")).unwrap();
+    file.write_at(b"lost", 7).unwrap();
+    // Nothing unsynced comes through.
+    storage.power_cut(&mut |below| usize::from(below == 3));
+    assert_eq!(dyn_storage.read(path, 20).unwrap(), b"content");
+}
+
+#[test]
 fn replacing_leaves_nothing_beside() {
     on_each(|storage, root| {
         let path = root.join("table");

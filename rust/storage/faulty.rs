@@ -30,6 +30,7 @@ pub enum Operation {
     Remove,
     CreateDirectory,
     SyncDirectory,
+    SyncAll,
 }
 
 impl Operation {
@@ -588,6 +589,27 @@ impl Storage for FaultyStorage {
                 } else {
                     disk.changes.push(change);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn can_sync_all(&self) -> bool {
+        true
+    }
+
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        let may = disk.may(Operation::SyncAll)?;
+        disk.item(directory)?;
+        if may {
+            let disk = &mut *disk;
+            for node in &mut disk.nodes {
+                node.durable.clone_from(&node.content);
+                node.unsynced.clear();
+            }
+            for change in std::mem::take(&mut disk.changes) {
+                change.apply(&mut disk.durable_names);
             }
         }
         Ok(())

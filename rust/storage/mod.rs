@@ -92,6 +92,12 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Returns when the names in `directory` would survive a power cut.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Whether there is `sync_all`, and it tells when something could not be written.
+    fn can_sync_all(&self) -> bool;
+
+    /// Returns when everything on the file system of `directory` would survive a power cut: what its other users wrote, too.
+    fn sync_all(&self, directory: &Path) -> io::Result<()>;
 }
 
 impl dyn Storage {

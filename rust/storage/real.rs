@@ -132,4 +132,30 @@ impl Storage for RealStorage {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         fs::File::open(directory)?.sync_all()
     }
+
+    fn can_sync_all(&self) -> bool {
+        tells_failed_syncs()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(fs::File::open(directory)?)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn sync_all(&self, _directory: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Before Linux 5.8 syncfs(2) says nothing of pages that could not be written.
+fn tells_failed_syncs() -> bool {
+    let system = rustix::system::uname();
+    let mut numbers = system
+        .release()
+        .to_bytes()
+        .split(|byte| !byte.is_ascii_digit())
+        .map(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
+    let mut number = || numbers.next().flatten();
+    cfg!(target_os = "linux") && (number(), number()) >= (Some(5), Some(8))
 }

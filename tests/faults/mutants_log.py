@@ -132,6 +132,13 @@ MUTANTS = (
         cargo=("log::faults::found::a_snapshot_of_what_the_power_took",),
     ),
     Mutant(
+        "log.clean-stop-without-sync",
+        "rust/log/directory.rs",
+        "            let synced = self.home.storage.sync_all(self.path());\n",
+        "            let synced = std::io::Result::Ok(());\n",
+        cargo=("log::faults::directory",),
+    ),
+    Mutant(
         "log.recovery-forgets-aborted-transactions",
         "rust/log/recovery.rs",
         "            segment.transaction_index.replace(&recovered.aborted)?;\n",

@@ -1,6 +1,7 @@
 //! The power goes at every change of the disk while two data directories are at work: partitions are made, written, truncated, deleted from, cleaned,
 //! moved between the directories, the checkpoints are written, and everything is stopped cleanly and opened again.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
 use crate::log::{Home, Log, LogConfig, LogDirectory, Origin, When, moving};
 use crate::records::Batches;
+use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
 
 fn config(topic: &str) -> LogConfig {
@@ -43,11 +45,15 @@ struct Told {
     appended: Vec<Vec<u8>>,
 }
 
+const NEVER: usize = usize::MAX;
+
 struct Broker {
     storage: FaultyStorage,
     /// Real folders of the same names: for the lock.
     real: tempfile::TempDir,
     directories: Vec<Arc<LogDirectory>>,
+    /// How many unflushed logs a clean stop makes durable together.
+    at_once: usize,
     plain: Told,
     compacted: Told,
 }
@@ -61,7 +67,7 @@ fn compacted() -> TopicPartition {
 }
 
 impl Broker {
-    fn new() -> Self {
+    fn new(at_once: usize) -> Self {
         let (storage, real) = (FaultyStorage::new(), tempfile::tempdir().unwrap());
         for name in ["a", "b"] {
             std::fs::create_dir(real.path().join(name)).unwrap();
@@ -81,6 +87,7 @@ impl Broker {
             storage,
             real,
             directories: Vec::new(),
+            at_once,
             plain: Told::default(),
             compacted: Told::default(),
         }
@@ -212,7 +219,7 @@ impl Broker {
 
     fn restart(&mut self) -> Result<()> {
         for directory in std::mem::take(&mut self.directories) {
-            directory.close(true, 1)?;
+            directory.close_from(true, 1, self.at_once)?;
         }
         self.plain.end = self.plain.appended.len() as i64;
         self.compacted.end = self.compacted.appended.len() as i64;
@@ -323,18 +330,24 @@ impl Broker {
 
 #[test]
 fn at_every_change_of_two_directories() {
-    let mut whole = Broker::new();
+    for at_once in [NEVER, 1] {
+        cut_at_every_change(at_once);
+    }
+}
+
+fn cut_at_every_change(at_once: usize) {
+    let mut whole = Broker::new(at_once);
     let before = whole.storage.changes();
     whole.work().unwrap();
     let changes_total = whole.storage.changes() - before;
     assert!(changes_total > 200, "only {changes_total} changes");
     drop(whole);
     let mut deaths = 0;
-    // Every second one: the next run begins elsewhere. That takes 10 s; of further seeds every tenth, so that thousands are a matter of minutes.
-    let mut step = 2;
+    // Every third one: the next run begins elsewhere. That takes 7 s; of further seeds every tenth, so that thousands are a matter of minutes.
+    let mut step = 3;
     seeds::each(1, |seed| {
         for changes in (seed % step..changes_total).step_by(step as usize) {
-            let mut broker = Broker::new();
+            let mut broker = Broker::new(at_once);
             broker.storage.lose_power_after(changes);
             let died = broker.work();
             if died.is_ok() && !broker.storage.is_dead() {
@@ -347,7 +360,36 @@ fn at_every_change_of_two_directories() {
         }
         step = 10;
     });
-    assert!(deaths > 100, "{deaths} deaths");
+    assert!(deaths > 60, "{deaths} deaths");
+}
+
+/// A clean stop that could not make the disk durable says so and leaves no mark: nothing else had made durable what came last.
+#[test]
+fn all_at_once_fails() {
+    let mut broker = Broker::new(1);
+    broker.work().unwrap();
+    broker.append(&plain(), &["last"], false).unwrap();
+    let (at, log) = broker.log(&plain());
+    let end = log.end_offset();
+    broker.storage.break_at(
+        Some(Operation::SyncAll),
+        0,
+        Fault::Fail(ErrorKind::Other),
+        false,
+    );
+    let error = broker.directories[at].close_from(true, 1, 1).unwrap_err();
+    assert!(error.to_string().contains("sync the file system"));
+    drop(log);
+    broker.directories.clear();
+    // Nothing unsynced comes through.
+    broker
+        .storage
+        .power_cut(&mut |below| usize::from(below == 3));
+    broker.start().unwrap();
+    let (at, log) = broker.log(&plain());
+    assert!(!broker.directories[at].was_clean());
+    assert!(log.end_offset() < end);
+    broker.check();
 }
 
 /// One bit flips in a table of the directory, or in what marks a clean stop. It has no checksum; but what it says is either believed where it can be
@@ -355,7 +397,7 @@ fn at_every_change_of_two_directories() {
 #[test]
 fn a_bit_flips_in_a_checkpoint() {
     for clean in [true, false] {
-        let mut whole = Broker::new();
+        let mut whole = Broker::new(NEVER);
         whole.work().unwrap();
         let shown = whole.check();
         if clean {
@@ -415,7 +457,7 @@ fn a_folder_that_went_on_purpose_takes_no_directory_out_of_use() {
         (true, closed),
         (false, flushed_though_deleted),
     ] {
-        let mut broker = Broker::new();
+        let mut broker = Broker::new(NEVER);
         broker.work().unwrap();
         let (at, old) = broker.log(&plain());
         old.update_config(LogConfig {
@@ -440,7 +482,7 @@ fn a_folder_that_went_on_purpose_takes_no_directory_out_of_use() {
 /// records of one that has none, would be out of order.
 #[test]
 fn appends_keep_their_order_when_the_log_moves() {
-    let mut broker = Broker::new();
+    let mut broker = Broker::new(NEVER);
     broker.work().unwrap();
     let (_, old) = broker.log(&plain());
     let (wake, woken) = std::sync::mpsc::channel::<()>();
@@ -474,7 +516,7 @@ fn appends_keep_their_order_when_the_log_moves() {
 /// A clean stop that the power overtakes right behind it was clean, and one before it was not.
 #[test]
 fn a_marker_of_a_clean_stop_is_gone_before_anything_is_written() {
-    let mut broker = Broker::new();
+    let mut broker = Broker::new(NEVER);
     broker.work().unwrap();
     broker.restart().unwrap();
     assert!(
@@ -484,7 +526,10 @@ fn a_marker_of_a_clean_stop_is_gone_before_anything_is_written() {
             .all(|directory| directory.was_clean())
     );
     broker.append(&plain(), &["a", "b"], false).unwrap();
-    broker.storage.power_cut(&mut |_| 0);
+    // Nothing unsynced comes through.
+    broker
+        .storage
+        .power_cut(&mut |below| usize::from(below == 3));
     broker.directories.clear();
     let marker = Path::new(".kafka_cleanshutdown");
     for path in broker.paths() {
