@@ -211,8 +211,10 @@ MUTANTS = (
     Mutant(
         "log.marker-before-its-index-entry-after-a-clean-stop",
         "rust/log/log.rs",
-        "                active.sync_closed()?;\n",
-        "",
+        "                Some(active) if is_behind => active.sync_indexes()?,\n"
+        "                Some(active) => active.sync_closed()?,\n"
+        "                None => {}\n",
+        "                _ => {}\n",
         cargo=("log::faults::found::a_truncation_before_a_clean_stop",),
     ),
     Mutant(
@@ -315,8 +317,8 @@ MUTANTS = (
     Mutant(
         "log.a-log-that-moved-away-is-written-when-closed",
         "rust/log/log.rs",
-        "self.mode == OpenMode::Append && !leaves && ",
-        "self.mode == OpenMode::Append && (!leaves || true) && ",
+        "        self.mode == OpenMode::Append && !self.leaving.load(Ordering::Acquire)\n",
+        "        self.mode == OpenMode::Append\n",
         cargo=WENT,
     ),
     Mutant(

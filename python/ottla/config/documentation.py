@@ -237,9 +237,7 @@ _BROKER = {
         "log.roll.jitter.ms does not say it."
     ),
     "num.partitions": "How many partitions a topic gets if whoever creates it does not say.",
-    "num.recovery.threads.per.data.dir": (
-        "How many threads open and recover the logs of one directory at start, and flush them at the end."
-    ),
+    "num.recovery.threads.per.data.dir": ("How many threads open and recover the logs of one directory at start."),
     # Log compaction
     "log.cleaner.backoff.ms": "How long the cleaner rests when there is nothing to compact.",
     "log.cleaner.dedupe.buffer.size": "How many bytes all cleaner threads together have for the keys of one pass.",

@@ -42,9 +42,6 @@ fn unique_id() -> u128 {
     part(0) << 64 | part(1)
 }
 
-/// Threads that do nothing but wait for the disk, which takes the flushes that come together as one.
-const FLUSHING: usize = 64;
-
 /// For work that waits for the disk more than it computes.
 fn threads() -> usize {
     16
@@ -232,7 +229,7 @@ impl LogDirectory {
 
     #[pyo3(signature = (*, clean=true, threads=None))]
     fn close(&self, py: Python<'_>, clean: bool, threads: Option<usize>) -> PyResult<()> {
-        let threads = threads.unwrap_or(FLUSHING);
+        let threads = threads.unwrap_or_else(self::threads);
         Ok(py.detach(|| self.directory.close(clean, threads))?)
     }
 }
