@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MB = 1 << 20
+# What a Java process wants in its first second.
 LEAST = 512 * MB
 MOST = 3 << 30
 # Cases of a rehearsal have a quarter of the numbers, or some third of the seconds, and are slower than a round's.

@@ -22,7 +22,7 @@ from benches.suite import figures as f
 from benches.suite.frames import values
 from benches.suite.generators import Load
 from benches.suite.lives import Life, Lives
-from benches.suite.memory import Memory, touch
+from benches.suite.memory import LEAST, Memory, touch
 from benches.suite.proof import NotEqual
 from benches.suite.servers import Contestant, Running, Settings, clear, memory_mb, reset_peak
 from benches.suite.warmup import cost, warm_up
@@ -30,8 +30,6 @@ from benches.suite.warmup import cost, warm_up
 REHEARSAL_S = 0.6
 # Of the numbers of records and bytes.
 REHEARSAL_PART = 0.25
-# Bytes that a Java process wants in its first second.
-STARTING = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Run:
     @staticmethod
     def make_room() -> None:
         """Before a start whose time counts."""
-        touch(STARTING)
+        touch(LEAST)
 
     def end(self) -> None:
         for server in self._started:
