@@ -60,7 +60,7 @@ def main(
         for scenario in SCENARIOS:
             console.print(f"{scenario.name:24}{scenario.title}{' (--full)' if scenario.is_long else ''}", markup=False)
         return
-    size = Size(seconds or (5.0 if full else 1.5), 60.0 if full else 40.0, 1.0, full)
+    size = Size(seconds or (5.0 if full else 1.5), 60.0 if full else 25.0, 1.0, full)
     if quick:
         size, rounds = Size(seconds or 0.3, 0.5, 0.005, full), 1
         out = out or Path(tempfile.mkdtemp(prefix="ottla-quick-"))

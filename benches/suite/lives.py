@@ -20,6 +20,7 @@ from benches.suite.warmup import WarmUp, warm_up
 
 # A topic's files go soon after the topic, before the next case: else they would go in the middle of it.
 SHARED = {"log.segment.delete.delay.ms": 200}
+FIRST_S = 20.0
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Life:
 
 
 class Lives:
-    """The brokers that live. `limit_s` bounds each warming, half of it is the least for the first."""
+    """The brokers that live. `limit_s` bounds each warming; the first takes no less than `FIRST_S`, if it may."""
 
     def __init__(self, load: Load, window_s: float, limit_s: float) -> None:
         self.load = load
@@ -76,7 +77,7 @@ class Lives:
                     used: float = out["cpu_s"] / max(1, out["requests"]) * 1e6
                     return used
 
-                found.append(warm_up(name, of, window, self.limit_s, 0 if found else self.limit_s / 2))
+                found.append(warm_up(name, of, window, self.limit_s, 0 if found else min(FIRST_S, self.limit_s)))
         clear(server)
         return found
 

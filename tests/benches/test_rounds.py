@@ -13,7 +13,7 @@ from benches.suite.generators import Load
 from benches.suite.lives import Lives
 from benches.suite.plan import Part, is_measured, plan, rounds_that_fit
 from benches.suite.proof import NotEqual
-from benches.suite.runner import Run, Scenario, Size, of_round, run_scenario
+from benches.suite.runner import ONCE_S, Run, Scenario, Size, of_round, run_scenario
 from benches.suite.scenarios import SCENARIOS
 from benches.suite.servers import Kafka
 from benches.suite.targets import GOALS, Target, table
@@ -158,6 +158,12 @@ def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
     assert rounds_that_fit([(parts[0], 45)] * 2, parts[2:], 3, 91) == 3
     assert rounds_that_fit([(parts[0], 180)] * 2, parts[2:], 3, 240) == 2
     assert Size(warm_up_s=30).hurried(1, 3).warm_up_s == 10
+
+
+def test_what_has_no_target_is_rehearsed_once_unless_the_run_is_full() -> None:
+    assert Size(warm_up_s=30).rehearsing_s("fetch") == 30
+    assert Size(warm_up_s=30, is_full=True).rehearsing_s("consume") == 30
+    assert Size(warm_up_s=30).rehearsing_s("consume") == ONCE_S
 
 
 def test_brokers_are_shared_by_neighbours() -> None:
