@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benches.suite.frames import fetch_frame, produce_frame
+from benches.suite.frames import produce_frame
 from benches.suite.generators import Load
 from benches.suite.memory import Memory
 from benches.suite.servers import Contestant, Running, Settings, clear, cpu_s, create_topic, seconds_until_served
@@ -58,7 +58,7 @@ class Lives:
         return life, self._warm_up(contestant.name, life, say)
 
     def _warm_up(self, name: str, life: Life, say: Callable[[str], None]) -> list[WarmUp]:
-        """Small Produce, Produce of 16 KiB and Fetch, each until its cost stands still."""
+        """Small Produce and Produce of 16 KiB, each until its cost stands still."""
         topic, server = "warm-up", life.server
         create_topic(server, topic, 4)
         found = []
@@ -66,8 +66,7 @@ class Lives:
             folder = Path(text)
             small = [str(produce_frame(folder, topic, 100, partition=index).path) for index in range(4)]
             large = [str(produce_frame(folder, topic, 100, 150, acks=-1).path)]
-            fetch = [str(fetch_frame(folder, topic, 1 << 20, 4))]
-            for of, frames, connections in (("small Produce", small, 50), ("Produce", large, 4), ("Fetch", fetch, 2)):
+            for of, frames, connections in (("small Produce", small, 50), ("Produce", large, 4)):
                 say(f"warms up: {of}")
                 options = {"frames": frames, "connections": connections, "seconds": self.window_s}
 
@@ -87,6 +86,8 @@ class Lives:
 
     def end(self, name: str | None = None) -> None:
         """Ends this contestant's broker, or all, and removes their files."""
+        if name is None:
+            self.memory.release()
         for one in [name] if name is not None else list(self._lives):
             if life := self._lives.pop(one, None):
                 life.server.kill()

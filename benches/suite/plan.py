@@ -10,11 +10,9 @@ from benches.suite import report
 from benches.suite.figures import Result
 from benches.suite.runner import Scenario, of_round
 from benches.suite.servers import Contestant
-from benches.suite.targets import AIMED, TARGETS
+from benches.suite.targets import AIMED, RIVALS
 
 ROUNDS = 3
-RIVALS = {target.scenario for target in TARGETS if not target.own}
-"""Scenarios whose targets are ratios to the best Kafka."""
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from benches.suite.lives import Life, Lives
 from benches.suite.memory import LEAST, Memory, touch
 from benches.suite.proof import NotEqual
 from benches.suite.servers import Contestant, Running, Settings, clear, memory_mb, reset_peak
-from benches.suite.targets import AIMED
+from benches.suite.targets import RIVALS
 from benches.suite.warmup import cost, warm_up
 
 REHEARSAL_S = 0.6
 # Of the numbers of records and bytes.
 REHEARSAL_PART = 0.25
-# One window: scenarios without a target come last, with brokers that all the others have warmed.
+# One window, where no target is a ratio and others have warmed the broker.
 ONCE_S = 0.1
 
 
@@ -71,9 +71,9 @@ class Size:
         seconds, factor = min(self.seconds, REHEARSAL_S), self.factor * REHEARSAL_PART
         return dataclasses.replace(self, seconds=seconds, factor=factor, is_rehearsal=True)
 
-    def rehearsing_s(self, name: str) -> float:
-        """How long a scenario is rehearsed at most."""
-        return self.warm_up_s if self.is_full or name in AIMED else min(ONCE_S, self.warm_up_s)
+    def rehearsing_s(self, name: str, is_warm: bool) -> float:
+        """How long a scenario is rehearsed at most with a broker that others have warmed, or have not."""
+        return ONCE_S if is_warm and not self.is_full and name not in RIVALS else self.warm_up_s
 
     def hurried(self, rounds: int, wanted: int) -> Size:
         """Where there is time for fewer rounds there is for less warming, which takes longer than a round."""
@@ -240,7 +240,7 @@ class _Round:
             self.contestant.name,
             "rehearsals",
             lambda: cost(self._play(life, self.size.rehearsal())[1]),
-            self.size.rehearsing_s(self.scenario.name),
+            self.size.rehearsing_s(self.scenario.name, bool(life.warm_for)),
         )
         self.result.warm_ups.append(dataclasses.asdict(found))
         life.warm_for.add(self.scenario.name)

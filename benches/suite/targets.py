@@ -102,6 +102,8 @@ SPARK = (
 # (scenario, case, figure) -> the target of the ratio
 GOALS = {(one.scenario, one.case, one.figure): one for one in (*TARGETS, *SPARK) if not one.own}
 AIMED = {one.scenario for one in TARGETS}
+RIVALS = {one.scenario for one in TARGETS if not one.own}
+"""Scenarios whose targets are ratios to the best Kafka."""
 
 
 def table(results: list[f.Result], targets: Sequence[Target] = TARGETS) -> list[list[str]]:

@@ -1,54 +1,110 @@
-"""What is made present before a case: as much as it took before."""
+"""What is held present for a case: as much as it took before, given free while it is taken."""
 
 import pytest
 
 from benches.suite import memory
-from benches.suite.memory import LEAST, MB, MOST, REHEARSED, SPARE, Memory
+from benches.suite.memory import AHEAD, LEAST, MB, MOST, PIECE, REHEARSED, SPARE, TAKEN, Memory
+
+
+class Machine:
+    """Memory that a test takes, and what is held of it."""
+
+    def __init__(self) -> None:
+        self.free = 20_000 * MB
+        self.taken = 1_000 * MB
+        self.held = 0
+
+    def kept(self, *names: str) -> int:
+        return self.taken + self.held if names == TAKEN else self.free - self.held
+
+    def present(self, size: int) -> "Piece":
+        self.held += size
+        return Piece(self, size)
+
+    def take(self, size: int) -> None:
+        self.taken += size
+        self.free -= size
+
+
+class Piece:
+    def __init__(self, machine: Machine, size: int) -> None:
+        self.machine, self.size = machine, size
+
+    def close(self) -> None:
+        self.machine.held -= self.size
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Free memory that a test sets, and what was touched."""
-
-    class Machine:
-        def __init__(self) -> None:
-            self.free = 20_000 * MB
-            self.touched: list[int] = []
-
     machine = Machine()
-    monkeypatch.setattr(memory, "_free", lambda: machine.free)
-    monkeypatch.setattr(memory, "touch", machine.touched.append)
+    monkeypatch.setattr(memory, "_kept", machine.kept)
+    monkeypatch.setattr(memory, "_present", machine.present)
+    monkeypatch.setattr(memory, "LOOK_S", 3600)  # it looks when a case begins and when it ends
     return machine
+
+
+def measured(known: Memory, machine: Machine, case: str, size: int, is_rehearsal: bool = False) -> int:
+    """What was held when the case began, given that `size` is taken in it."""
+    with known.ready(case, is_rehearsal):
+        held = machine.held + AHEAD
+        machine.take(size)
+    return held
 
 
 def test_a_case_has_what_it_took_before(machine):
     known = Memory()
-    for taken in (800 * MB, 300 * MB):
-        with known.ready("large", is_rehearsal=False):
-            machine.free -= taken
-    with known.ready("large", is_rehearsal=False), known.ready("small", is_rehearsal=False):
-        pass
-    assert machine.touched == [LEAST, 1000 * MB, 800 * MB * SPARE, LEAST]
+    assert measured(known, machine, "large", 800 * MB) == LEAST
+    assert measured(known, machine, "large", 300 * MB) == pytest.approx(800 * MB * SPARE, abs=PIECE)
+    assert measured(known, machine, "large", 0) == pytest.approx(800 * MB * SPARE, abs=PIECE)
+    known.release()
+    assert machine.held == 0
+
+
+def test_it_is_given_free_as_it_is_taken(machine):
+    known = Memory()
+    measured(known, machine, "large", 2000 * MB)
+    with known.ready("large", is_rehearsal=False):
+        begun = machine.held
+    assert begun == pytest.approx(2000 * MB * SPARE - AHEAD, abs=PIECE)
+    measured(known, machine, "large", 700 * MB)
+    assert machine.held == pytest.approx(begun - 700 * MB, abs=2 * PIECE)
+    # What is left is there for the next one, which has nothing to wait for.
+    left = machine.held
+    measured(known, machine, "small", 0)
+    assert machine.held == left - AHEAD
 
 
 def test_the_first_round_goes_by_the_rehearsal(machine):
     known = Memory()
-    for is_rehearsal in (True, False):
-        with known.ready("large", is_rehearsal):
-            machine.free -= 200 * MB
-    for _ in range(2):
-        with known.ready("huge", is_rehearsal=True):
-            machine.free -= 3000 * MB
-    assert machine.touched == [LEAST, int(200 * MB * REHEARSED * SPARE), LEAST, MOST]
+    assert measured(known, machine, "large", 200 * MB, is_rehearsal=True) == LEAST
+    assert measured(known, machine, "large", 0) == pytest.approx(200 * MB * REHEARSED * SPARE, abs=PIECE)
+    known.release()
+    measured(known, machine, "huge", 3000 * MB, is_rehearsal=True)
+    assert measured(known, machine, "huge", 0) == MOST
+
+
+def test_half_of_what_is_free_stays_free(machine):
+    machine.free = 600 * MB
+    assert measured(Memory(), machine, "large", 0) == pytest.approx(300 * MB, abs=PIECE)
 
 
 def test_a_case_that_fails_is_not_what_others_go_by(machine):
     known = Memory()
     with pytest.raises(ValueError, match="not compared"), known.ready("large", is_rehearsal=False):
         _fails_after(machine, 800 * MB)
-    with known.ready("large", is_rehearsal=False):
-        pass
-    assert machine.touched == [LEAST, LEAST]
+    known.release()
+    assert measured(known, machine, "large", 0) == LEAST
+
+
+def test_a_case_takes_pieces_while_it_runs():
+    known = Memory()
+    with known.ready("one", is_rehearsal=False):
+        before = len(known._held)
+        taken = bytearray(b"x") * (6 * PIECE)
+        while len(known._held) > before - 4:
+            pass
+    assert len(taken) == 6 * PIECE
+    known.release()
 
 
 @pytest.mark.parametrize("has_populate", [True, False])
@@ -61,9 +117,9 @@ def test_touched_memory_is_present_and_given_back(monkeypatch, has_populate):
                 raise OSError
             super().madvise(*what)
 
-        def __exit__(self, *rest):
+        def close(self):
             resident.append(_resident_mb())
-            super().__exit__(*rest)
+            super().close()
 
     monkeypatch.setattr(memory.mmap, "mmap", Watched)
     before = _resident_mb()
@@ -73,7 +129,7 @@ def test_touched_memory_is_present_and_given_back(monkeypatch, has_populate):
 
 
 def _fails_after(machine, taken: int) -> None:
-    machine.free -= taken
+    machine.take(taken)
     raise ValueError("not compared")
 
 

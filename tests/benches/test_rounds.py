@@ -160,10 +160,11 @@ def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
     assert Size(warm_up_s=30).hurried(1, 3).warm_up_s == 10
 
 
-def test_what_has_no_target_is_rehearsed_once_unless_the_run_is_full() -> None:
-    assert Size(warm_up_s=30).rehearsing_s("fetch") == 30
-    assert Size(warm_up_s=30, is_full=True).rehearsing_s("consume") == 30
-    assert Size(warm_up_s=30).rehearsing_s("consume") == ONCE_S
+def test_what_is_no_match_is_rehearsed_once_with_a_warm_broker() -> None:
+    assert Size(warm_up_s=30).rehearsing_s("consume", is_warm=True) == ONCE_S
+    assert Size(warm_up_s=30).rehearsing_s("fetch", is_warm=True) == 30
+    assert Size(warm_up_s=30).rehearsing_s("consume", is_warm=False) == 30
+    assert Size(warm_up_s=30, is_full=True).rehearsing_s("consume", is_warm=True) == 30
 
 
 def test_brokers_are_shared_by_neighbours() -> None:
