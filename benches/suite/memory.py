@@ -12,7 +12,7 @@ from __future__ import annotations
 import mmap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MB = 1 << 20
@@ -105,6 +105,9 @@ class _Giving:
 
 def _present(size: int) -> mmap.mmap:
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # The page cache takes large pieces for large writes: they are given back as such.
+    with suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
     try:
         memory.madvise(MADV_POPULATE_WRITE)
     except OSError:  # Linux before 5.14
