@@ -75,12 +75,18 @@ def end_to_end(under: Under) -> dict[str, Any]:
     return {"run": "end_to_end", "topic": "t", "acks": 1, "rate": 1000, "record_bytes": 1 << 10}
 
 
+def end_to_end_flushed(under: Under) -> dict[str, Any]:
+    """The same with acks=all: each record is on disk before a consumer sees it."""
+    return {**end_to_end(under), "acks": -1}
+
+
 CASES: dict[str, Callable[[Under], dict[str, Any]]] = {
     "small-requests": small,
     "default-batches": batches,
     "durable": durable,
     "fetch": fetch,
     "end-to-end": end_to_end,
+    "end-to-end-flushed": end_to_end_flushed,
 }
 
 

@@ -73,12 +73,17 @@ LATER = {
     66: ("ListTransactions", "3.0"),
 }
 
+NO_TOKENS = "Answers DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka where nobody is authenticated."
 NOTES = {
     17: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
     29: "Answers SECURITY_DISABLED, since there is no authorizer.",
     30: "Answers SECURITY_DISABLED, since there is no authorizer.",
     31: "Answers SECURITY_DISABLED, since there is no authorizer.",
     36: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
+    38: NO_TOKENS,
+    39: NO_TOKENS,
+    40: NO_TOKENS,
+    41: NO_TOKENS,
     45: "Replicas are taken away or put in another order; a partition cannot be given to a broker without it.",
     57: "There are no features, as in Kafka 2.7.",
     0: "All message formats; versions 0 to 2 carry formats 0 and 1.",
@@ -92,7 +97,6 @@ NOTES = {
 
 ABSENT = {
     "clusters of several brokers": (7, 56),
-    "delegation tokens": (38, 39, 40, 41),
 }
 
 

@@ -10,15 +10,19 @@ from tests.compat.conversations.common import (
     ALTER_SCRAM,
     API_VERSIONS,
     CREATE_ACLS,
+    CREATE_TOKEN,
     DELETE_ACLS,
     DESCRIBE_ACLS,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_QUOTAS,
     DESCRIBE_SCRAM,
+    DESCRIBE_TOKEN,
     ELECT_LEADERS,
+    EXPIRE_TOKEN,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_REASSIGNMENTS,
+    RENEW_TOKEN,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     UPDATE_FEATURES,
@@ -334,6 +338,12 @@ def security(talk: Talk) -> None:
         talk.ask(DELETE_ACLS, version, filters=[which])
         talk.ask(DELETE_ACLS, version, filters=[])
         talk.ask(SASL_AUTHENTICATE, version, auth_bytes=b"x")
+        somebody = {"principal_type": "User", "principal_name": "a"}
+        talk.ask(CREATE_TOKEN, version, renewers=[somebody], max_lifetime_ms=-1)
+        talk.ask(RENEW_TOKEN, version, hmac=b"x", renew_period_ms=1000)
+        talk.ask(EXPIRE_TOKEN, version, hmac=b"x", expiry_time_period_ms=-1)
+        for owners in (None, [], [somebody]):
+            talk.ask(DESCRIBE_TOKEN, version, owners=owners)
     for mechanism in ("PLAIN", ""):
         talk.ask(SASL_HANDSHAKE, 0, mechanism=mechanism)
         talk.ask(SASL_HANDSHAKE, 1, mechanism=mechanism)

@@ -1,0 +1,29 @@
+"""CreateDelegationToken (key 38): on a connection that nobody has authenticated there are no tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.quotas.measured import ANONYMOUS
+from ottla.errors import DelegationTokenRequestNotAllowed
+from ottla.wire.k38_create_delegation_token import CREATE_DELEGATION_TOKEN, CreateDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(3)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    CREATE_DELEGATION_TOKEN.decode_request(version, request)
+    response = CreateDelegationTokenResponse(
+        error_code=DelegationTokenRequestNotAllowed.code,
+        principal_type="User",
+        principal_name=ANONYMOUS,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+    request.reply(CREATE_DELEGATION_TOKEN.encode_response(version, response))

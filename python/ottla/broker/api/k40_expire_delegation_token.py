@@ -1,0 +1,21 @@
+"""ExpireDelegationToken (key 40): on a connection that nobody has authenticated there are no tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import DelegationTokenRequestNotAllowed
+from ottla.wire.k40_expire_delegation_token import EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(3)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    EXPIRE_DELEGATION_TOKEN.decode_request(version, request)
+    response = ExpireDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)
+    request.reply(EXPIRE_DELEGATION_TOKEN.encode_response(version, response))

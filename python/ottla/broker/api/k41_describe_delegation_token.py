@@ -1,0 +1,21 @@
+"""DescribeDelegationToken (key 41): on a connection that nobody has authenticated there are no tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import DelegationTokenRequestNotAllowed
+from ottla.wire.k41_describe_delegation_token import DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenResponse
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+
+VERSIONS = range(3)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    version = request.api_version
+    DESCRIBE_DELEGATION_TOKEN.decode_request(version, request)
+    response = DescribeDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code)
+    request.reply(DESCRIBE_DELEGATION_TOKEN.encode_response(version, response))
