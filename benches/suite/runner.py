@@ -29,6 +29,8 @@ from benches.suite.targets import RIVALS
 from benches.suite.warmup import cost, warm_up
 
 REHEARSAL_S = 0.6
+# Of a case's seconds, where time is short.
+SHORTEST = 0.5
 # Of the numbers of records and bytes.
 REHEARSAL_PART = 0.25
 # One window, where no target is a ratio and others have warmed the broker.
@@ -76,8 +78,11 @@ class Size:
         return ONCE_S if is_warm and not self.is_full and name not in RIVALS else self.warm_up_s
 
     def hurried(self, rounds: int, wanted: int) -> Size:
-        """Where there is time for fewer rounds there is for less warming, which takes longer than a round."""
-        return dataclasses.replace(self, warm_up_s=self.warm_up_s * rounds / wanted)
+        """Where there is time for fewer rounds there is for less warming, which takes longer than a round, and for
+        shorter cases.
+        """
+        part = rounds / wanted
+        return dataclasses.replace(self, warm_up_s=self.warm_up_s * part, seconds=self.seconds * max(part, SHORTEST))
 
     def count(self, number: int, least: int = 1) -> int:
         return max(least, int(number * self.factor))

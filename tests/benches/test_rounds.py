@@ -157,7 +157,8 @@ def test_a_machine_that_is_too_slow_has_fewer_rounds() -> None:
     # Twice as fast as expected, half as fast.
     assert rounds_that_fit([(parts[0], 45)] * 2, parts[2:], 3, 91) == 3
     assert rounds_that_fit([(parts[0], 180)] * 2, parts[2:], 3, 240) == 2
-    assert Size(warm_up_s=30).hurried(1, 3).warm_up_s == 10
+    assert Size(seconds=2, warm_up_s=30).hurried(1, 3) == Size(seconds=1, warm_up_s=10)
+    assert Size(seconds=2, warm_up_s=30).hurried(3, 3) == Size(seconds=2, warm_up_s=30)
 
 
 def test_what_is_no_match_is_rehearsed_once_with_a_warm_broker() -> None:
