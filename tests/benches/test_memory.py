@@ -1,5 +1,7 @@
 """What is held present for a case: as much as it took before, given free while it is taken."""
 
+import threading
+
 import pytest
 
 from benches.suite import memory
@@ -13,6 +15,7 @@ class Machine:
         self.free = 20_000 * MB
         self.taken = 1_000 * MB
         self.held = 0
+        self.given = threading.Semaphore(0)
 
     def kept(self, *names: str) -> int:
         return self.taken + self.held if names == TAKEN else self.free - self.held
@@ -32,6 +35,7 @@ class Piece:
 
     def close(self) -> None:
         self.machine.held -= self.size
+        self.machine.given.release()
 
 
 @pytest.fixture
@@ -96,15 +100,14 @@ def test_a_case_that_fails_is_not_what_others_go_by(machine):
     assert measured(known, machine, "large", 0) == LEAST
 
 
-def test_a_case_takes_pieces_while_it_runs():
-    known = Memory()
-    with known.ready("one", is_rehearsal=False):
-        before = len(known._held)
-        taken = bytearray(b"x") * (6 * PIECE)
-        while len(known._held) > before - 4:
-            pass
-    assert len(taken) == 6 * PIECE
-    known.release()
+def test_pieces_are_given_while_the_case_runs(machine, monkeypatch):
+    monkeypatch.setattr(memory, "LOOK_S", 0.001)
+    with Memory().ready("large", is_rehearsal=False):
+        for _ in range(AHEAD // PIECE):
+            assert machine.given.acquire(timeout=0)
+        machine.take(6 * PIECE)
+        for _ in range(6):
+            assert machine.given.acquire(timeout=10)
 
 
 @pytest.mark.parametrize("has_populate", [True, False])
