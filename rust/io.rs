@@ -118,6 +118,14 @@ pub struct Completion<T> {
 pub struct Completions<T> {
     queue: Mutex<Vec<Completion<T>>>,
     wake: Arc<Wake>,
+    later: Mutex<Later>,
+}
+
+/// Work that can wait until the loop has sent what it has.
+#[derive(Default)]
+struct Later {
+    is_sending: bool,
+    jobs: Vec<Job>,
 }
 
 impl<T> Completions<T> {
@@ -131,6 +139,35 @@ impl<T> Completions<T> {
         Self {
             queue: Mutex::new(Vec::new()),
             wake,
+            later: Mutex::default(),
+        }
+    }
+
+    /// Starts work on other threads once the loop has sent what its turn brought about, or now if it is in none. A thread
+    /// that was woken first would take the processor from whoever gets what is sent.
+    pub fn after_sending(&self, start: impl FnOnce() + Send + 'static) {
+        let mut later = self.later.lock();
+        if later.is_sending {
+            later.jobs.push(Box::new(start));
+            return;
+        }
+        drop(later);
+        start();
+    }
+
+    /// From now on work waits, until `sent`.
+    pub fn will_send(&self) {
+        self.later.lock().is_sending = true;
+    }
+
+    /// Starts what waited.
+    pub fn sent(&self) {
+        let mut later = self.later.lock();
+        later.is_sending = false;
+        let jobs = std::mem::take(&mut later.jobs);
+        drop(later);
+        for start in jobs {
+            start();
         }
     }
 

@@ -80,11 +80,20 @@ def _text(value: float) -> str:
 
 
 def ratios(figure: str, row: dict[str, list[float | None]], ours: str) -> list[float]:
-    """Ours to the best of the others, of neighbours in a round; of rounds in which both have a figure."""
+    """Ours to the better of the others, of neighbours in a round; of rounds in which both have a figure.
+
+    The better one is that whose median over all rounds is: the best of both in each round is nobody's figure, and the
+    more restless the machine is the better it looks. In rounds in which it took no part it is the best that did.
+    """
     best = max if more_is_better(figure) else min
+    medians = {name: statistics.median(there) for name, values in row.items() if (there := measured(values))}
+    better = best((name for name in medians if name != ours), key=medians.__getitem__, default=None)
     found = []
     for number, mine in enumerate(row.get(ours, [])):
-        others = measured([values[number] for name, values in row.items() if name != ours and number < len(values)])
-        if mine is not None and others and best(others):
-            found.append(mine / best(others))
+        others = {name: values[number] for name, values in row.items() if name != ours and number < len(values)}
+        theirs = others.get(better) if better else None
+        if theirs is None:
+            theirs = best(measured(list(others.values())), default=None)
+        if mine is not None and theirs:
+            found.append(mine / theirs)
     return found

@@ -58,27 +58,23 @@ class Lives:
         return life, self._warm_up(contestant.name, life, say)
 
     def _warm_up(self, name: str, life: Life, say: Callable[[str], None]) -> list[WarmUp]:
-        """Small Produce and Produce of 16 KiB, each until its cost stands still."""
+        """Small Produce until its cost stands still. What else a scenario wants warm its rehearsals warm."""
         topic, server = "warm-up", life.server
         create_topic(server, topic, 4)
-        found = []
+        say("warms up")
         with tempfile.TemporaryDirectory() as text:
-            folder = Path(text)
-            small = [str(produce_frame(folder, topic, 100, partition=index).path) for index in range(4)]
-            large = [str(produce_frame(folder, topic, 100, 150, acks=-1).path)]
-            for of, frames, connections in (("small Produce", small, 50), ("Produce", large, 4)):
-                say(f"warms up: {of}")
-                options = {"frames": frames, "connections": connections, "seconds": self.window_s}
+            frames = [str(produce_frame(Path(text), topic, 100, partition=index).path) for index in range(4)]
+            options = {"frames": frames, "connections": 50, "seconds": self.window_s}
 
-                def window(of: str = of, options: dict[str, object] = options) -> float:
-                    with self.memory.ready(of, False):
-                        out = self.load(run="drive", address=server.bootstrap, pids=[server.pid], **options)
-                    used: float = out["cpu_s"] / max(1, out["requests"]) * 1e6
-                    return used
+            def window() -> float:
+                with self.memory.ready("warm-up", False):
+                    out = self.load(run="drive", address=server.bootstrap, pids=[server.pid], **options)
+                used: float = out["cpu_s"] / max(1, out["requests"]) * 1e6
+                return used
 
-                found.append(warm_up(name, of, window, self.limit_s, 0 if found else min(FIRST_S, self.limit_s)))
+            found = warm_up(name, "small Produce", window, self.limit_s, min(FIRST_S, self.limit_s))
         clear(server)
-        return found
+        return [found]
 
     def others_cpu_s(self, name: str) -> float:
         """CPU that the other brokers have used since they began."""

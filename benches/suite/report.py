@@ -95,7 +95,7 @@ HEAD = """\
 # Beside Apache Kafka
 
 Written by `benches/compare.py`; [../benchmarks.md](../benchmarks.md) says how to read and repeat it. Median
-[least, greatest] of the rounds. A ratio is ours to the better Kafka's in the same round.
+[least, greatest] of the rounds. A ratio is ours to that Kafka's in the same round whose median is the better one.
 """
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +15,13 @@ from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, List
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
+from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.k44_incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.peers.apache import SCRIPT, fetch, has_controller
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import Server, free_port
@@ -33,6 +41,9 @@ ONE_BROKER = {
 }
 Settings = Mapping[str, object]
 LATEST = -1
+BROKER = 4
+SET, DELETE = 0, 1
+CHANGE_S = 20.0
 
 
 class Running(Protocol):
@@ -193,6 +204,44 @@ def memory_mb(server: Running, *, peak: bool = False) -> float:
 def reset_peak(server: Running) -> None:
     """From now on the peak is that of what comes."""
     Path(f"/proc/{server.pid}/clear_refs").write_text("5")
+
+
+@contextmanager
+def with_setting(server: Running, name: str, value: str) -> Iterator[None]:
+    """Within it the running broker has this setting."""
+    with connect(server) as connection:
+        before = _alter(connection, name, SET, value)
+        try:
+            yield
+        finally:
+            _alter(connection, name, DELETE, before)
+
+
+def _alter(connection: BlockingConnection, name: str, operation: int, wanted: str | None) -> str | None:
+    """Changes a setting of all brokers, waits until this one has the value `wanted`, and returns that of before."""
+    (broker,) = connection.call(METADATA, MetadataRequest(topics=[]), version=1).brokers
+    resource = DescribeConfigsResource(
+        resource_type=BROKER, resource_name=str(broker.node_id), configuration_keys=[name]
+    )
+
+    def value() -> str | None:
+        (found,) = connection.call(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), version=1).results
+        return next(row.value for row in found.configs)
+
+    before = value()
+    change = AlterableConfig(name=name, config_operation=operation, value=wanted if operation == SET else None)
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])]
+    )
+    (row,) = connection.call(INCREMENTAL_ALTER_CONFIGS, request, version=0).responses
+    if row.error_code:
+        raise RuntimeError(f"{name} could not be changed: {row.error_message}")
+    end = time.monotonic() + CHANGE_S
+    while value() != wanted:
+        if time.monotonic() > end:
+            raise RuntimeError(f"{name} is {value()} instead of {wanted} after {CHANGE_S:.0f} s")
+        time.sleep(0.002)
+    return before
 
 
 def evict(server: Running) -> None:

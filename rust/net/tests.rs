@@ -87,6 +87,63 @@ fn request(key: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
     request_frame(key, 1, correlation_id, Some("test"), body).unwrap()
 }
 
+#[test]
+fn work_of_a_turn_starts_when_its_answers_are_sent() {
+    let mut rig = rig(Limits::default());
+    let mut client = rig.connect();
+    let late = client.try_clone().unwrap();
+    late.set_nonblocking(true).unwrap();
+    let (sender, starts) = std::sync::mpsc::channel();
+    client.write_all(&request(METADATA, 9, b"")).unwrap();
+    let mut sent = None;
+    rig.serve(
+        &mut |hub, incoming| {
+            hub.reply(incoming.ticket, |to| to.extend_from_slice(b"body"), vec![]);
+            let (sender, client) = (sender.clone(), late.try_clone().unwrap());
+            hub.completions().after_sending(move || {
+                let sent = client.peek(&mut [0; 100]).unwrap_or(0);
+                sender.send(sent).unwrap();
+            });
+            assert!(starts.try_recv().is_err(), "the turn is not over");
+        },
+        &mut |_| {
+            sent = starts.try_recv().ok();
+            sent.is_some()
+        },
+    );
+    assert_eq!(sent, Some(12));
+    // Outside of a turn there is nothing to wait for.
+    rig.hub
+        .completions()
+        .after_sending(move || sender.send(0).unwrap());
+    assert_eq!(starts.try_recv(), Ok(0));
+}
+
+#[test]
+fn work_of_a_turn_that_never_ends_starts_when_the_hub_is_closed() {
+    let mut rig = rig(Limits::default());
+    let mut client = rig.connect();
+    client.write_all(&request(METADATA, 9, b"")).unwrap();
+    let (sender, starts) = std::sync::mpsc::channel();
+    while !matches!(rig.hub.next_event().unwrap(), Some(Event::Request(_))) {
+        let wait = Timespec {
+            tv_sec: 20,
+            tv_nsec: 0,
+        };
+        poll(
+            &mut [PollFd::new(&rig.hub.fd(), PollFlags::IN)],
+            Some(&wait),
+        )
+        .unwrap();
+    }
+    rig.hub
+        .completions()
+        .after_sending(move || sender.send(()).unwrap());
+    assert!(starts.try_recv().is_err());
+    rig.hub.close();
+    assert!(starts.try_recv().is_ok());
+}
+
 /// A client's thread: what it returns comes with `join`.
 fn reader(mut socket: TcpStream, bytes: usize) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {

@@ -431,12 +431,15 @@ impl Log {
 
     fn flush_async(&self, completions: &Completions, token: u64) {
         let queue = completions.queue();
-        self.log.flush_async(Box::new(move |result| {
-            queue.push(
-                token,
-                Box::new(move |py| Ok(result?.into_pyobject(py)?.into_any().unbind())),
-            );
-        }));
+        let log = Arc::clone(&self.log);
+        completions.queue().after_sending(move || {
+            log.flush_async(Box::new(move |result| {
+                queue.push(
+                    token,
+                    Box::new(move |py| Ok(result?.into_pyobject(py)?.into_any().unbind())),
+                );
+            }));
+        });
     }
 
     fn copy_to(&self, py: Python<'_>, future: &Log, bytes_max: u64) -> PyResult<u64> {

@@ -30,6 +30,7 @@ from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.conftest import Client, batch, values
+from tests.broker.test_dynamic import alter
 from tests.broker.test_old_formats import message_set
 
 pytestmark = pytest.mark.trio
@@ -320,6 +321,22 @@ async def test_acks_all_of_one_replica_is_like_any_other(tmp_path: Path, monkeyp
 
         assert partition.lease is not None
         assert await one.needed(refused) == 1
+
+
+async def test_whether_acks_all_waits_for_the_disk_changes_while_the_broker_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("all")
+
+        async def is_flushed(value: str | None) -> bool:
+            assert await one.talk(lambda client: alter(client, "log.flush.on.acks.all", value)) == (0, None)
+            while partition.flush_on_acks_all != (value is None):
+                await trio.lowlevel.checkpoint()
+            await one.talk(lambda client: [produce(client, "all", b"v", acks=-1) for _ in range(3)])
+            return partition.log.flushed_offset == partition.log.end_offset
+
+        assert [await is_flushed(value) for value in (None, "false", None)] == [True, False, True]
 
 
 async def test_with_another_replica_in_sync_the_high_watermark_waits(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 OF_TOPICS: Final = {
     setting.broker_name for setting in TOPIC_SETTINGS.values() if setting.broker_name in DYNAMIC_SETTINGS
-}
-"""The defaults of topics' settings."""
+} | {"log.flush.on.acks.all"}
+"""What holds for partitions: the defaults of topics' settings, and what no topic has of its own."""
 CONNECTIONS: Final = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
 
 

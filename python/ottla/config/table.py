@@ -380,7 +380,7 @@ DYNAMIC_ONLY: Final = (
 
 # What Kafka has no name for.
 OURS: Final = (
-    S("log.flush.on.acks.all", BOOLEAN, True, HIGH, READ_ONLY, is_ours=True),
+    S("log.flush.on.acks.all", BOOLEAN, True, HIGH, CLUSTER_WIDE, is_ours=True),
     S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
     S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
 )

@@ -326,6 +326,7 @@ impl<T> Hub<T> {
         self.dirty.clear();
         self.unfinished.clear();
         self.visit = None;
+        self.completions.sent();
     }
 
     /// Other limits for connections, from the next one on.

@@ -53,13 +53,14 @@ impl<T> Hub<T> {
                     self.finish(connection);
                 }
             } else if !self.unfinished.is_empty() && self.rounds_left > 0 {
+                self.completions.sent();
                 self.rounds_left -= 1;
                 self.look_round()?;
             } else {
                 break;
             }
         }
-        self.in_turn = false;
+        self.end_turn();
         if let Some(meter) = &mut self.meter {
             meter.turn_ended();
         }
@@ -69,8 +70,14 @@ impl<T> Hub<T> {
         Ok(None)
     }
 
+    fn end_turn(&mut self) {
+        self.in_turn = false;
+        self.completions.sent();
+    }
+
     fn begin_turn(&mut self) {
         self.in_turn = true;
+        self.completions.will_send();
         self.beside_ready = false;
         if let Some(meter) = &mut self.meter {
             meter.turn_began();
@@ -100,7 +107,7 @@ impl<T> Hub<T> {
             Ok((readiness, _)) => self.take_up(readiness),
             Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => {
-                self.in_turn = false;
+                self.end_turn();
                 Err(error.into())
             }
         }
