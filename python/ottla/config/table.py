@@ -393,6 +393,10 @@ OUR_DEFAULTS: Final[dict[str, tuple[Value, str]]] = {
         200,
         "after a crash less of what was committed is hidden at first; it is written only when something moved",
     ),
+    "socket.receive.buffer.bytes": (
+        -1,
+        "large batches are read in fewer calls; the system's grows only where a connection is read as it sends",
+    ),
     "socket.send.buffer.bytes": (
         262144,
         "a large Fetch takes fewer turns, and what is sent is still in the processor's caches when it is received",
