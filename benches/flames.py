@@ -76,7 +76,7 @@ def end_to_end(under: Under) -> dict[str, Any]:
 
 
 def end_to_end_flushed(under: Under) -> dict[str, Any]:
-    """The same with acks=all: each record is on disk before a consumer sees it."""
+    """The same with acks=all: each record is on disk before it is acknowledged."""
     return {**end_to_end(under), "acks": -1}
 
 
