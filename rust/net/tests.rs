@@ -46,17 +46,22 @@ impl Rig {
         socket
     }
 
-    /// One turn, if there is anything to do within `wait_ms`; what `handle` did not want is kept.
-    fn turn(&mut self, wait_ms: i64, handle: &mut dyn FnMut(&mut Hub<u32>, Incoming)) {
+    /// Until there is anything to do, at most `wait_ms`.
+    fn wait(&self, wait_ms: i64) {
         let wait = Timespec {
-            tv_sec: 0,
-            tv_nsec: wait_ms * 1_000_000,
+            tv_sec: wait_ms / 1000,
+            tv_nsec: wait_ms % 1000 * 1_000_000,
         };
         poll(
             &mut [PollFd::new(&self.hub.fd(), PollFlags::IN)],
             Some(&wait),
         )
         .unwrap();
+    }
+
+    /// One turn, if there is anything to do within `wait_ms`; what `handle` did not want is kept.
+    fn turn(&mut self, wait_ms: i64, handle: &mut dyn FnMut(&mut Hub<u32>, Incoming)) {
+        self.wait(wait_ms);
         while let Some(event) = self.hub.next_event().unwrap() {
             match event {
                 Event::Request(incoming) => handle(&mut self.hub, incoming),
@@ -126,15 +131,7 @@ fn work_of_a_turn_that_never_ends_starts_when_the_hub_is_closed() {
     client.write_all(&request(METADATA, 9, b"")).unwrap();
     let (sender, starts) = std::sync::mpsc::channel();
     while !matches!(rig.hub.next_event().unwrap(), Some(Event::Request(_))) {
-        let wait = Timespec {
-            tv_sec: 20,
-            tv_nsec: 0,
-        };
-        poll(
-            &mut [PollFd::new(&rig.hub.fd(), PollFlags::IN)],
-            Some(&wait),
-        )
-        .unwrap();
+        rig.wait(20_000);
     }
     rig.hub
         .completions()
@@ -428,17 +425,7 @@ fn other_threads_wake_the_hub() {
         assert!(start.elapsed() < Duration::from_secs(20));
         match rig.hub.next_event().unwrap() {
             Some(Event::Completion(completion)) => break completion,
-            _ => {
-                let wait = Timespec {
-                    tv_sec: 1,
-                    tv_nsec: 0,
-                };
-                poll(
-                    &mut [PollFd::new(&rig.hub.fd(), PollFlags::IN)],
-                    Some(&wait),
-                )
-                .unwrap();
-            }
+            _ => rig.wait(1000),
         }
     };
     assert_eq!((completion.token, completion.value), (5, 55));

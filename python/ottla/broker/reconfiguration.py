@@ -14,7 +14,7 @@ from ottla.replication import cleaner
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-OF_TOPICS: Final = {
+OF_PARTITIONS: Final = {
     setting.broker_name for setting in TOPIC_SETTINGS.values() if setting.broker_name in DYNAMIC_SETTINGS
 } | {"log.flush.on.acks.all"}
 """What holds for partitions: the defaults of topics' settings, and what no topic has of its own."""
@@ -24,7 +24,7 @@ CONNECTIONS: Final = ("max.connections", "max.connections.per.ip", "max.connecti
 def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
     """From now on every change reaches those whom it concerns."""
 
-    def topics() -> None:
+    def partitions() -> None:
         broker.logs.settings_changed()
         broker.replicas.settings_changed()
 
@@ -46,7 +46,7 @@ def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
         broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
         nursery.start_soon(_register_again, broker)
 
-    broker.settings.subscribe(OF_TOPICS, topics)
+    broker.settings.subscribe(OF_PARTITIONS, partitions)
     broker.settings.subscribe(CONNECTIONS, connections)
     broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)

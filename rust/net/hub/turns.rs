@@ -53,6 +53,7 @@ impl<T> Hub<T> {
                     self.finish(connection);
                 }
             } else if !self.unfinished.is_empty() && self.rounds_left > 0 {
+                // Who gets much may keep a turn long; work that comes later in it does not wait.
                 self.completions.sent();
                 self.rounds_left -= 1;
                 self.look_round()?;
