@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from benches.suite.frames import fetch_frame, produce_frame  # noqa: E402
 from benches.suite.generators import Load  # noqa: E402
-from benches.suite.servers import Ottla, Running, create_topic  # noqa: E402
+from benches.suite.servers import Ottla, Running, create_topic, evict  # noqa: E402
 
 PAGES = ROOT / "docs" / "benchmarks"
 SECONDS = 6
@@ -80,6 +80,18 @@ def end_to_end_flushed(under: Under) -> dict[str, Any]:
     return {**end_to_end(under), "acks": -1}
 
 
+def cold_reader(under: Under) -> dict[str, Any]:
+    """5,000 records of 100 B a second, one a request, 50 connections, beside a consumer of 4 GB from the disk."""
+    address, server = under.server.bootstrap, under.server
+    create_topic(server, "stored")
+    frames = [str(produce_frame(under.folder, "stored", 1000, 64).path)]
+    under.load(run="drive", address=address, frames=frames, depth=5, requests=62_500, seconds=600, pids=[], warm_up_s=0)
+    evict(server, "stored")
+    under.load.start(run="check", address=address, topic="stored", headers_only=True, pids=[])
+    frames = [under.produce(100, 1)]
+    return {"run": "drive", "frames": frames, "connections": 50, "depth": 100, "rate": 5000, "record_s": 1.5}
+
+
 CASES: dict[str, Callable[[Under], dict[str, Any]]] = {
     "small-requests": small,
     "default-batches": batches,
@@ -87,15 +99,16 @@ CASES: dict[str, Callable[[Under], dict[str, Any]]] = {
     "fetch": fetch,
     "end-to-end": end_to_end,
     "end-to-end-flushed": end_to_end_flushed,
+    "cold-reader": cold_reader,
 }
 
 
 @contextmanager
 def broker() -> Iterator[Under]:
     with tempfile.TemporaryDirectory(prefix="ottla-flames-") as folder:
-        server = Ottla().start(Path(folder), {"log.segment.bytes": 64 << 20, "log.retention.bytes": 256 << 20})
+        server = Ottla().start(Path(folder), {"log.segment.bytes": 64 << 20})
         try:
-            create_topic(server, "t")
+            create_topic(server, "t", retention_bytes=256 << 20)
             yield Under(server, Path(folder), Load())
         finally:
             server.kill()
@@ -116,11 +129,11 @@ def run(*command: str, given: bytes | None = None) -> bytes:
     return done.stdout
 
 
-def record(pid: int, folder: Path) -> bytes:
+def record(pid: int, folder: Path, seconds: float) -> bytes:
     """Stacks and how often each was seen, a line each."""
     perf, samples = tool("perf", "apt-get install linux-perf"), str(folder / "perf.data")
     options = ("--quiet", "-F", str(RATE), "--call-graph", f"dwarf,{STACK_BYTES}", "-p", str(pid), "-o", samples)
-    run(perf, "record", *options, "--", "sleep", str(SECONDS))
+    run(perf, "record", *options, "--", "sleep", str(seconds))
     collapse = tool("inferno-collapse-perf", HOW_TO_HAVE_INFERNO)
     return run(collapse, "--all", given=run(perf, "script", "--no-inline", "-i", samples))
 
@@ -129,8 +142,9 @@ def draw(name: str) -> None:
     with broker() as under:
         address, pids = under.server.bootstrap, [under.server.pid]
         options = CASES[name](under)
-        running = under.load.start(address=address, pids=pids, warm_up_s=0.5, seconds=SECONDS + 4, **options)
-        stacks = record(under.server.pid, under.folder)
+        seconds = options.pop("record_s", SECONDS)
+        running = under.load.start(address=address, pids=pids, warm_up_s=0.5, seconds=seconds + 4, **options)
+        stacks = record(under.server.pid, under.folder, seconds)
         running.result()
         words = " ".join(str(CASES[name].__doc__).split())
         titled = ("--title", f"{name}: {words}", "--minwidth", "0.2", "--truncate-text-right")

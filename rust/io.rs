@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -44,6 +44,20 @@ impl IoPool {
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) {
         self.queue.jobs.lock().0.push_back(Box::new(job));
         self.queue.wake.notify_one();
+    }
+}
+
+/// The threads that read what is not in the page cache, for all logs and sockets of the process: a disk serves few readers well at once, and one
+/// cold consumer should not stop another.
+const COLD_READERS: usize = 2;
+
+/// Has a thread of those that may wait for cold bytes run `job`; or does it now if the system gives no threads.
+pub fn read_cold(job: impl FnOnce() + Send + 'static) {
+    static POOL: OnceLock<Option<IoPool>> = OnceLock::new();
+    let pool = POOL.get_or_init(|| IoPool::new("ottla-cold-read", COLD_READERS).ok());
+    match pool {
+        Some(pool) => pool.submit(job),
+        None => job(),
     }
 }
 

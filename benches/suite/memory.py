@@ -18,7 +18,8 @@ from pathlib import Path
 MB = 1 << 20
 # What a Java process wants in its first second.
 LEAST = 512 * MB
-MOST = 3 << 30
+# A file of 4 GB, and what else a case takes.
+MOST = 6 << 30
 PIECE = 16 * MB
 # So much is free and present at any time; what is taken between two looks is less.
 AHEAD = 64 * MB

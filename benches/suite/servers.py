@@ -244,9 +244,9 @@ def _alter(connection: BlockingConnection, name: str, operation: int, wanted: st
     return before
 
 
-def evict(server: Running) -> None:
-    """Takes the broker's segments out of the page cache, after writing them."""
-    for path in server.data.glob("*/*.log"):
+def evict(server: Running, topic: str = "*") -> None:
+    """Takes a topic's segments, or all, out of the page cache, after writing them."""
+    for path in server.data.glob(f"{topic}-*/*.log"):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fdatasync(descriptor)

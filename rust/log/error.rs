@@ -88,6 +88,9 @@ pub enum LogError {
         given: i32,
         current: i32,
     },
+    /// A lookup that may not wait for the disk would have to.
+    #[error("a lookup has to wait for the disk")]
+    NotCached,
     /// What opening a log tells itself: the folder is to be listed again.
     #[error("{0} held offsets beyond what an index can hold, and was split")]
     Split(PathBuf),
@@ -105,6 +108,7 @@ impl LogError {
             | Self::Closed(_)
             | Self::ReadOnly(_)
             | Self::Split(_)
+            | Self::NotCached
             | Self::Locked(_) => 56,
             Self::NotAPartition(_) => 42,
             Self::Corrupt { .. } => 2,

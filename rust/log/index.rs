@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
-use super::error::{Context, Result};
+use super::error::{Context, LogError, Result};
 use super::files::Folder;
 use super::names::{Kind, Suffix};
 use super::pages::{self, PAGE_BYTES, Page};
+use super::scan::Reach;
 use crate::storage::{File, Mode, Storage};
 
 /// One entry of an index of type `Self`.
@@ -209,8 +210,11 @@ impl<E: Entry> Index<E> {
         Ok(self.state.read().last)
     }
 
-    /// The greatest entry whose key is at most `key`.
-    pub fn lookup(&self, key: i64) -> Result<Option<E>> {
+    /// The greatest entry whose key is at most `key`. Within the page cache that ends with `NotCached` also where the file was never looked at.
+    pub fn lookup(&self, key: i64, reach: Reach) -> Result<Option<E>> {
+        if reach == Reach::Cache && self.state.read().stored.is_none() {
+            return Err(LogError::NotCached);
+        }
         self.load()?;
         let (page, older, content) = {
             let state = self.state.read();
@@ -238,7 +242,7 @@ impl<E: Entry> Index<E> {
         let count = older.saturating_sub(first).min(Self::PER_PAGE);
         let page = match pages::get(content, page, count * E::BYTES) {
             Some(page) => page,
-            None => self.read_page(content, page, count)?,
+            None => self.read_page(content, page, count, reach)?,
         };
         let buffer = &page.bytes;
         let read = buffer.len().min(count * E::BYTES);
@@ -281,7 +285,7 @@ impl<E: Entry> Index<E> {
             let number = middle / Self::PER_PAGE;
             let page = match pages::get(content, number, count * E::BYTES) {
                 Some(page) => page,
-                None => self.read_page(content, number, count)?,
+                None => self.read_page(content, number, count, Reach::Disk)?,
             };
             let at = (middle - first) * E::BYTES;
             let entry = page
@@ -299,14 +303,26 @@ impl<E: Entry> Index<E> {
         Ok(found)
     }
 
-    fn read_page(&self, content: u64, page: usize, count: usize) -> Result<Arc<Page>> {
+    fn read_page(
+        &self,
+        content: u64,
+        page: usize,
+        count: usize,
+        reach: Reach,
+    ) -> Result<Arc<Page>> {
         let mut buffer = [0; PAGE_BYTES];
+        let buffer = &mut buffer[..count * E::BYTES];
         let path = self.path();
         let file = self.open_file(Mode::Read)?;
         let position = (page * Self::PER_PAGE * E::BYTES) as u64;
-        let read = file
-            .read_at(&mut buffer[..count * E::BYTES], position)
-            .context("read", &path)?;
+        let read = match reach {
+            Reach::Cache => file.read_cached(buffer, position),
+            Reach::Disk => file.read_at(buffer, position),
+        };
+        let read = read.context("read", &path)?;
+        if reach == Reach::Cache && read < buffer.len() {
+            return Err(LogError::NotCached);
+        }
         Ok(pages::put(content, page, &buffer[..read]))
     }
 
@@ -497,7 +513,11 @@ mod tests {
                     for at in (0..number * 10 + 20).step_by(7) {
                         let key = make(0).key() + at;
                         let expected = all.iter().rev().find(|entry| entry.key() <= key);
-                        assert_eq!(index.lookup(key).unwrap().as_ref(), expected, "{key}");
+                        assert_eq!(
+                            index.lookup(key, Reach::Disk).unwrap().as_ref(),
+                            expected,
+                            "{key}"
+                        );
                         let found = index.last_not(|entry| entry.key() > key).unwrap();
                         assert_eq!(found.as_ref(), expected, "{key}");
                     }
@@ -508,7 +528,10 @@ mod tests {
         index.truncate_to(kept).unwrap();
         all.truncate(699);
         assert_eq!(index.entries().unwrap(), all);
-        assert_eq!(index.lookup(i64::MAX).unwrap(), all.last().copied());
+        assert_eq!(
+            index.lookup(i64::MAX, Reach::Disk).unwrap(),
+            all.last().copied()
+        );
         index.append(make(5000)).unwrap();
         index.finish().unwrap();
         assert_eq!(

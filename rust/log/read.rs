@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use super::error::{Context, LogError, Result};
 use super::files::FileSlice;
 use super::log::{Log, Published, Segments};
+use super::scan::Reach;
 use super::segment::Segment;
+use crate::io::read_cold;
 use crate::records::{BatchHeader, Codec, HEADER_BYTES, Limits, Scratch, walk};
 
 /// What a fetch gets.
@@ -52,12 +54,45 @@ impl Log {
         upper_bound: i64,
         at_least_one: bool,
     ) -> Result<ReadInfo> {
-        let result = self.read_unguarded(offset, bytes_max, upper_bound, at_least_one);
-        self.home.guard_read(result)
+        let found = self.read_within(Reach::Disk, offset, bytes_max, upper_bound, at_least_one);
+        self.home.guard_read(found)
     }
 
-    fn read_unguarded(
+    /// As [`read`](Self::read), but None if it would have to wait for the disk to find the batches.
+    pub fn read_cached(
         &self,
+        offset: i64,
+        bytes_max: u64,
+        upper_bound: i64,
+        at_least_one: bool,
+    ) -> Result<Option<ReadInfo>> {
+        match self.read_within(Reach::Cache, offset, bytes_max, upper_bound, at_least_one) {
+            Err(LogError::NotCached) => Ok(None),
+            other => self.home.guard_read(other).map(Some),
+        }
+    }
+
+    /// As [`read_cached`](Self::read_cached), and where that is None `done` gets what [`read`](Self::read) finds on an I/O thread.
+    pub fn read_or_queue(
+        self: &Arc<Self>,
+        offset: i64,
+        bytes_max: u64,
+        upper_bound: i64,
+        at_least_one: bool,
+        done: impl FnOnce(Result<ReadInfo>) + Send + 'static,
+    ) -> Result<Option<ReadInfo>> {
+        let found = self.read_cached(offset, bytes_max, upper_bound, at_least_one)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let log = Arc::clone(self);
+        read_cold(move || done(log.read(offset, bytes_max, upper_bound, at_least_one)));
+        Ok(None)
+    }
+
+    fn read_within(
+        &self,
+        reach: Reach,
         offset: i64,
         bytes_max: u64,
         upper_bound: i64,
@@ -83,7 +118,7 @@ impl Log {
             segments: None,
         };
         let upper_bound = upper_bound.min(end.end_offset);
-        if offset >= upper_bound {
+        if offset >= upper_bound || (bytes_max == 0 && !at_least_one) {
             return Ok(info);
         }
         let first = segments
@@ -93,11 +128,11 @@ impl Log {
             if segment.base_offset >= upper_bound {
                 break;
             }
-            let bound = self.bound_in(&segments, at, upper_bound, &end)?;
+            let bound = self.bound_in(reach, &segments, at, upper_bound, &end)?;
             let (written_offset, written_position) = end.last_write;
             let is_at_the_end = segment.base_offset == end.segment && offset >= written_offset;
             let known = if is_at_the_end { written_position } else { 0 };
-            let Some(batch) = segment.find_near(known, offset, bound)? else {
+            let Some(batch) = segment.find_near(reach, known, offset, bound)? else {
                 continue;
             };
             info.segment = segment.base_offset;
@@ -127,6 +162,7 @@ impl Log {
     /// How far a reader may look in a segment whose visible offsets end at `upper_bound`.
     fn bound_in(
         &self,
+        reach: Reach,
         segments: &Segments,
         at: usize,
         upper_bound: i64,
@@ -146,7 +182,7 @@ impl Log {
             return Ok(visible);
         }
         Ok(segment
-            .find(upper_bound, visible)?
+            .find_within(reach, upper_bound, visible)?
             .map_or(visible, |batch| batch.position))
     }
 
@@ -282,5 +318,98 @@ impl Walk {
             self.index += 1;
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::log::LogConfig;
+    use crate::log::tests::{Folder, append};
+
+    /// A log of `count` batches of one record whose files are on a disk, and out of the page cache.
+    fn cold_log(count: usize) -> (Folder, Arc<Log>) {
+        let folder = Folder::within(env!("CARGO_MANIFEST_DIR"));
+        let log = folder.open(LogConfig::default(), true);
+        let value = "x".repeat(3000);
+        for at in 0..count {
+            append(&log, &[&value], at as i64);
+        }
+        log.close(true).unwrap();
+        let log = folder.open(LogConfig::default(), true);
+        evict(&folder);
+        (folder, log)
+    }
+
+    fn evict(folder: &Folder) {
+        for entry in std::fs::read_dir(folder.0.path().join("t-0")).unwrap() {
+            let file = std::fs::File::open(entry.unwrap().path()).unwrap();
+            file.sync_all().unwrap();
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        }
+    }
+
+    fn place(info: &ReadInfo) -> (i64, u64, u64) {
+        let slice = info.slice.as_ref().unwrap();
+        (info.segment, slice.position, slice.length)
+    }
+
+    /// What another may disturb that uses the page cache at the same time: a system that takes pages back early, or reads them ahead.
+    fn at_last<T>(what: &str, mut once: impl FnMut() -> Option<T>) -> T {
+        let found = (0..100).find_map(|_| once());
+        found.unwrap_or_else(|| panic!("{what}"))
+    }
+
+    #[test]
+    fn a_place_that_is_not_in_memory_is_found_by_a_thread() {
+        let (folder, log) = cold_log(200);
+        let (told, hears) = mpsc::channel();
+        for (offset, upper_bound) in [(0, i64::MAX), (77, 150), (199, i64::MAX)] {
+            let expected = place(&log.read(offset, 1 << 20, upper_bound, true).unwrap());
+            let by_a_thread = at_last("nothing is cold", || {
+                evict(&folder);
+                let told = told.clone();
+                let queued = log.read_or_queue(offset, 1 << 20, upper_bound, true, move |info| {
+                    told.send(info).unwrap();
+                });
+                queued
+                    .unwrap()
+                    .is_none()
+                    .then(|| hears.recv().unwrap().unwrap())
+            });
+            assert_eq!(place(&by_a_thread), expected);
+            let at_once = at_last("nothing is cached", || {
+                log.read(offset, 1 << 20, upper_bound, true).unwrap();
+                log.read_cached(offset, 1 << 20, upper_bound, true).unwrap()
+            });
+            assert_eq!(place(&at_once), expected);
+        }
+        // What needs no look into a file is told at once, and so is what may have no bytes.
+        evict(&folder);
+        assert!(log.read_cached(200, 1, i64::MAX, true).unwrap().is_some());
+        assert!(log.read_cached(100, 0, i64::MAX, false).unwrap().is_some());
+        let beyond = log.read_cached(201, 1, i64::MAX, true);
+        assert!(matches!(beyond, Err(LogError::OffsetOutOfRange { .. })));
+    }
+
+    #[test]
+    fn a_thread_tells_what_is_wrong_with_a_file() {
+        let (folder, log) = cold_log(20);
+        let path = folder.0.path().join("t-0/00000000000000000000.log");
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(7000).unwrap();
+        let (told, hears) = mpsc::channel();
+        let queued = log.read_or_queue(15, 1, i64::MAX, true, move |info| {
+            told.send(info.map(|_| ())).unwrap();
+        });
+        assert!(queued.unwrap().is_none());
+        assert!(matches!(
+            hears.recv().unwrap(),
+            Err(LogError::Corrupt { .. })
+        ));
     }
 }

@@ -38,6 +38,15 @@ const BUFFER_BYTES_KEPT: usize = 64 << 10;
 /// What a scan of everything reads at once.
 pub const SCAN_BYTES: usize = 1 << 20;
 
+/// How far a lookup may go for bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The page cache: else it ends with `NotCached`.
+    Cache,
+    /// The disk, for which it waits.
+    Disk,
+}
+
 /// A batch's header and where the batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
@@ -63,6 +72,7 @@ pub struct Scan {
     buffered: usize,
     buffer_start: u64,
     chunk_bytes: usize,
+    reach: Reach,
 }
 
 impl Scan {
@@ -96,7 +106,14 @@ impl Scan {
             buffered: 0,
             buffer_start: 0,
             chunk_bytes,
+            reach: Reach::Disk,
         }
+    }
+
+    /// The same, going no further than that for its bytes.
+    pub fn within(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
     }
 
     /// Where the next batch starts.
@@ -130,16 +147,22 @@ impl Scan {
             if self.buffer.len() < wanted {
                 self.buffer.resize(wanted, 0);
             }
-            self.buffered = self
-                .file
-                .read_at(&mut self.buffer[..wanted], self.position)
-                .or_else(|error| Err(error).context("read", &self.source.path()))?;
+            let buffer = &mut self.buffer[..wanted];
+            let read = match self.reach {
+                Reach::Cache => self.file.read_cached(buffer, self.position),
+                Reach::Disk => self.file.read_at(buffer, self.position),
+            };
+            self.buffered =
+                read.or_else(|error| Err(error).context("read", &self.source.path()))?;
             self.buffer_start = self.position;
             if self.chunk_bytes < LOOKUP_BYTES_MAX {
                 self.chunk_bytes *= 2;
             }
             if self.buffered < length {
-                return Ok(None);
+                return match self.reach {
+                    Reach::Cache => Err(LogError::NotCached),
+                    Reach::Disk => Ok(None),
+                };
             }
         }
         let start = (self.position - self.buffer_start) as usize;

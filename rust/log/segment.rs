@@ -14,7 +14,7 @@ use super::files::{FileCache, Folder, SegmentFile};
 use super::index::Entry;
 use super::names::{Kind, Suffix};
 use super::offset_index::{OffsetIndex, OffsetPosition, fits};
-use super::scan::{LOOKUP_BYTES, Located, Scan};
+use super::scan::{LOOKUP_BYTES, Located, Reach, Scan};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
 use crate::records::BatchHeader;
@@ -389,9 +389,12 @@ impl Segment {
     }
 
     /// The position in the index for `offset`. An index is a hint: without it (it went with its segment, or cannot be read) all is scanned.
-    fn indexed(&self, offset: i64) -> u64 {
-        let entry = self.offset_index.lookup(offset).ok().flatten();
-        entry.map_or(0, |entry| u64::from(entry.position))
+    fn indexed(&self, offset: i64, reach: Reach) -> Result<u64> {
+        let entry = match self.offset_index.lookup(offset, reach) {
+            Err(LogError::NotCached) => return Err(LogError::NotCached),
+            other => other.ok().flatten(),
+        };
+        Ok(entry.map_or(0, |entry| u64::from(entry.position)))
     }
 
     /// A segment as a reader beside a live writer finds it, perhaps still under another name. Its file is held open: another may get its name.
@@ -424,34 +427,45 @@ impl Segment {
 
     /// The batch that contains `offset`, or else the first after it, among those before position `end`.
     pub fn find(&self, offset: i64, end: u64) -> Result<Option<Located>> {
-        let from = self.indexed(offset);
-        match self.find_from(from, offset, end) {
+        self.find_within(Reach::Disk, offset, end)
+    }
+
+    /// The same, going no further than that for what it has to read.
+    pub fn find_within(&self, reach: Reach, offset: i64, end: u64) -> Result<Option<Located>> {
+        let from = self.indexed(offset, reach)?;
+        match self.find_from(reach, from, offset, end) {
             // The index was wrong: do without it.
-            Err(LogError::Corrupt { .. }) if from > 0 => self.find_from(0, offset, end),
+            Err(LogError::Corrupt { .. }) if from > 0 => self.find_from(reach, 0, offset, end),
             // Or of another file, which a reader beside a compaction may meet.
             Ok(found)
                 if from > 0
                     && !self.file.is_writable()
                     && found.is_none_or(|found| found.header.base_offset > offset) =>
             {
-                self.find_from(0, offset, end)
+                self.find_from(reach, 0, offset, end)
             }
             other => other,
         }
     }
 
     /// The same, for who knows where a batch begins that may have `offset`, or an earlier one.
-    pub fn find_near(&self, known: u64, offset: i64, end: u64) -> Result<Option<Located>> {
-        if known > self.indexed(offset)
-            && let Ok(Some(batch)) = self.find_from(known, offset, end)
+    pub fn find_near(
+        &self,
+        reach: Reach,
+        known: u64,
+        offset: i64,
+        end: u64,
+    ) -> Result<Option<Located>> {
+        if known > self.indexed(offset, reach)?
+            && let Ok(Some(batch)) = self.find_from(reach, known, offset, end)
         {
             return Ok(Some(batch));
         }
-        self.find(offset, end)
+        self.find_within(reach, offset, end)
     }
 
-    fn find_from(&self, from: u64, offset: i64, end: u64) -> Result<Option<Located>> {
-        let mut scan = self.scan(from, end)?;
+    fn find_from(&self, reach: Reach, from: u64, offset: i64, end: u64) -> Result<Option<Located>> {
+        let mut scan = self.scan(from, end)?.within(reach);
         let mut is_named = from > 0;
         loop {
             let batch = scan.next_header()?;
@@ -490,7 +504,11 @@ impl Segment {
         end: u64,
     ) -> Result<Option<Located>> {
         // An entry names the first batch that reached its timestamp: nothing before that batch is as young.
-        let older = self.time_index.lookup(timestamp_ms).ok().flatten();
+        let older = self
+            .time_index
+            .lookup(timestamp_ms, Reach::Disk)
+            .ok()
+            .flatten();
         let older = older.filter(|entry| entry.offset > start_offset);
         let from = match older.and_then(|entry| self.timed(entry, end)) {
             Some(batch) => batch.position,

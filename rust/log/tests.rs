@@ -40,7 +40,16 @@ pub struct Folder(pub tempfile::TempDir);
 
 impl Folder {
     pub fn new() -> Self {
-        let folder = Self(tempfile::tempdir().unwrap());
+        Self::of(tempfile::tempdir().unwrap())
+    }
+
+    /// On the disk that `path` is on: temporary files may be in memory alone.
+    pub fn within(path: &str) -> Self {
+        Self::of(tempfile::tempdir_in(path).unwrap())
+    }
+
+    fn of(folder: tempfile::TempDir) -> Self {
+        let folder = Self(folder);
         std::fs::create_dir(folder.0.path().join("t-0")).unwrap();
         folder
     }

@@ -13,15 +13,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::io::{IoPool, Wake};
+use crate::io::{Wake, read_cold};
 use crate::wire::piece::FileSlice;
 
 /// What an I/O thread brings in at a time.
 pub const COLD_BYTES_MAX: u64 = 1 << 20;
 /// The distance between probed bytes; the kernel reads ahead in stretches of this size.
 const PROBE_STEP_BYTES: u64 = 128 << 10;
-/// A disk serves few readers well at once, and one cold consumer should not stop another.
-const THREADS: usize = 2;
 const SCRATCH_BYTES: usize = 128 << 10;
 
 /// A part that an I/O thread brought in.
@@ -31,25 +29,23 @@ pub struct Warmed {
 }
 
 pub struct Cold {
-    pool: IoPool,
     done: Arc<Mutex<Vec<Warmed>>>,
     wake: Arc<Wake>,
 }
 
 impl Cold {
-    pub fn new(wake: Arc<Wake>) -> std::io::Result<Self> {
-        Ok(Self {
-            pool: IoPool::new("cold-read", THREADS)?,
+    pub fn new(wake: Arc<Wake>) -> Self {
+        Self {
             done: Arc::default(),
             wake,
-        })
+        }
     }
 
     /// Has a thread read `slice` (at most `COLD_BYTES_MAX`), so that it is in the page cache; the hub is woken when it is.
     /// An error of the disk is left for `sendfile` to meet.
     pub fn bring(&self, connection: u64, slice: FileSlice) {
         let (done, wake) = (Arc::clone(&self.done), Arc::clone(&self.wake));
-        self.pool.submit(move || {
+        read_cold(move || {
             let bytes = slice.length;
             read_through(&slice);
             done.lock().push(Warmed { connection, bytes });

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::input::{Fresh, Input, Next};
-use super::limits::{Limits, SMALL_FRAME_BYTES, TURN_BYTES_MAX};
+use super::limits::{Limits, RECEIVED_BYTES_MAX, SENT_BYTES_MAX, SMALL_FRAME_BYTES};
 use super::listeners::Origin;
 use super::reply::{Output, Sent};
 use super::slots::{Slots, Value};
@@ -59,9 +59,10 @@ pub struct Connection {
     pub interest: (bool, bool),
     /// Whether epoll watches it.
     pub watched: bool,
-    /// Whether it is in the hub's queue of connections to visit, and in that of connections to flush.
+    /// Whether it is in the hub's queue of connections to visit, in that of connections to flush, and among those that have more to send.
     pub in_ready: bool,
     pub in_dirty: bool,
+    pub in_unfinished: bool,
     /// When it came into the queue of those to visit, by the meter's clock; 0 if nobody measures.
     pub ready_us: u64,
     pub last_active_ms: u64,
@@ -105,6 +106,7 @@ impl Connection {
             watched: true,
             in_ready: false,
             in_dirty: false,
+            in_unfinished: false,
             ready_us: 0,
             last_active_ms: now_ms,
             muted_until_ms: None,
@@ -176,7 +178,7 @@ impl Connection {
     pub fn receive(&mut self, shared: &mut [u8]) -> io::Result<Received> {
         let head = self.input.take_head(shared);
         let (direct, is_rest) = self.input.direct().unwrap_or_default();
-        let wanted = direct.len().min(TURN_BYTES_MAX);
+        let wanted = direct.len().min(RECEIVED_BYTES_MAX);
         let received = if wanted == 0 {
             rustix::net::recv(&self.socket, &mut shared[head..], RecvFlags::DONTWAIT)
                 .map(|(count, _)| count)
@@ -235,7 +237,7 @@ impl Connection {
         if self.sent_in_round.0 != round {
             self.sent_in_round = (round, 0);
         }
-        let left = TURN_BYTES_MAX.saturating_sub(self.sent_in_round.1);
+        let left = SENT_BYTES_MAX.saturating_sub(self.sent_in_round.1);
         if left == 0 && !self.output.is_empty() {
             return Ok(Sent::Budget);
         }

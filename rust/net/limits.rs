@@ -11,11 +11,14 @@ use crate::io::Wake;
 pub const TURN_FRAMES_MAX: usize = 256;
 /// Frames of one connection before the next connection's turn comes: a small client waits for at most this many of each flooding one.
 pub const VISIT_FRAMES_MAX: usize = 32;
-/// Where a connection has more to send than `TURN_BYTES_MAX`, a turn looks so many times for whoever became ready meanwhile, and goes on:
-/// the way out to the loop and back is a tenth of what sending that much costs.
-pub const TURN_ROUNDS_MAX: usize = 4;
-/// Bytes sent to (or, for a large frame, received from) one connection before the others are looked at: 0.2 to 0.5 ms of the loop.
-pub const TURN_BYTES_MAX: usize = 1 << 20;
+/// Where connections have more to send than `SENT_BYTES_MAX`, a turn looks so many times for whoever became ready meanwhile, and goes on with the next:
+/// the way out to the loop and back is a tenth of what sending four times that much costs.
+pub const TURN_ROUNDS_MAX: usize = 12;
+/// Bytes sent to one connection before the others are looked at: some 40 us of the loop. Four times as many cost as much a byte, and make small
+/// requests beside a large reader wait twice as long (p99).
+pub const SENT_BYTES_MAX: usize = 256 << 10;
+/// Bytes received from one connection, for a large frame, before the others are looked at.
+pub const RECEIVED_BYTES_MAX: usize = 1 << 20;
 /// The read buffer that all connections share: what one `recv` may bring, so also what a held connection may have parked in small frames.
 pub const SHARED_READ_BYTES: usize = 64 << 10;
 /// Connections accepted per listener in one turn; an accept costs about 10 us.

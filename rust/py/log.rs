@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyValueError};
 use pyo3::prelude::*;
+use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
 pub use directory::LogDirectory;
@@ -70,13 +71,20 @@ type Lost = (i64, Py<PyBaseException>);
 type Reports = Arc<OnceLock<Arc<io::Completions<Outcome>>>>;
 
 impl Log {
-    /// Reports an append under `token` when it is done on another thread; None where no loop is.
-    fn report(&self, token: u64) -> Option<impl FnOnce(Result<log::AppendInfo, LogError>) + use<>> {
+    /// Reports under `token` what was done on another thread; None where no loop is.
+    fn report<T, P>(
+        &self,
+        token: u64,
+    ) -> Option<impl FnOnce(Result<T, LogError>) + Send + use<T, P>>
+    where
+        T: Send + 'static,
+        P: From<T> + PyClass + Into<PyClassInitializer<P>>,
+    {
         let queue = Arc::clone(self.reports.get()?);
-        Some(move |result: Result<log::AppendInfo, LogError>| {
+        Some(move |result: Result<T, LogError>| {
             queue.push(
                 token,
-                Box::new(move |py| Ok(Py::new(py, AppendInfo::from(result?))?.into_any())),
+                Box::new(move |py| Ok(Py::new(py, P::from(result?))?.into_any())),
             );
         })
     }
@@ -233,7 +241,7 @@ impl Log {
     ) -> PyResult<Option<AppendInfo>> {
         let mut records = request.records(index)?;
         let (origin, now_ms) = (Origin::Client, home::now_ms());
-        let Some(report) = self.report(token) else {
+        let Some(report) = self.report::<_, AppendInfo>(token) else {
             let appended =
                 self.log
                     .append_with(&mut records, leader_epoch, origin, guard, now_ms)?;
@@ -266,7 +274,7 @@ impl Log {
         let producer = (producer_id, producer_epoch);
         let mut batch = coordinator::batch(&records, now_ms, compression, producer)?;
         let (origin, guard) = (Origin::Coordinator, NO_GUARD);
-        let Some(report) = self.report(token) else {
+        let Some(report) = self.report::<_, AppendInfo>(token) else {
             let appended = self
                 .log
                 .append_with(&mut batch, leader_epoch, origin, guard, now_ms)?;
@@ -313,7 +321,7 @@ impl Log {
             coordinator_epoch,
         };
         let (producer, now_ms) = ((producer_id, producer_epoch), home::now_ms());
-        let appended = match token.and_then(|token| self.report(token)) {
+        let appended = match token.and_then(|token| self.report::<_, AppendInfo>(token)) {
             Some(report) => {
                 self.log
                     .append_marker(producer, marker, leader_epoch, now_ms, report)?
@@ -397,6 +405,23 @@ impl Log {
             upper_bound,
             at_least_one,
         )?))
+    }
+
+    #[pyo3(signature = (offset, bytes_max, upper_bound, at_least_one, token=None))]
+    fn read_cached(
+        &self,
+        offset: i64,
+        bytes_max: u64,
+        upper_bound: i64,
+        at_least_one: bool,
+        token: Option<u64>,
+    ) -> PyResult<Option<ReadInfo>> {
+        let log = &self.log;
+        let found = match token.and_then(|token| self.report::<_, ReadInfo>(token)) {
+            Some(report) => log.read_or_queue(offset, bytes_max, upper_bound, at_least_one, report),
+            None => log.read_cached(offset, bytes_max, upper_bound, at_least_one),
+        };
+        Ok(found?.map(ReadInfo))
     }
 
     fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<(i64, i64, i32)>> {

@@ -41,6 +41,14 @@ fn bytes_are_read_as_they_were_written() {
         let mut buffer = [0; 4];
         assert_eq!(file.read_at(&mut buffer, 13).unwrap(), 2);
         assert_eq!(file.read_at(&mut buffer, 100).unwrap(), 0);
+        // Fewer bytes if the others are not in memory, which what was just written mostly is.
+        let mut read_cached = |position| {
+            let read = file.read_cached(&mut buffer, position).unwrap();
+            (buffer[..read].to_vec(), read)
+        };
+        assert!((0..100).any(|_| read_cached(1).0 == b"ello"));
+        assert!((0..100).any(|_| read_cached(13).0 == b"ld"));
+        assert_eq!(read_cached(100).1, 0);
         file.set_length(3).unwrap();
         assert_eq!(storage.read(&path, 100).unwrap(), b"Jel");
         file.set_length(5).unwrap();

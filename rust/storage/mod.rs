@@ -53,6 +53,11 @@ pub trait File: Send + Sync {
     /// Fills `buffer` from `position` on; fewer bytes than asked for only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
+    /// As `read_at` without waiting for the disk: fewer bytes also where the next ones are not in memory. It waits where a file system cannot say.
+    fn read_cached(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buffer, position)
+    }
+
     /// Writes all of `bytes`. After an error any part of them may be in the file.
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 

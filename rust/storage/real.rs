@@ -1,14 +1,14 @@
 //! The operating system's files.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Entry, File, Metadata, Mode, Storage};
 
@@ -25,6 +25,22 @@ impl File for RealFile {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_cached(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let mut rest = [IoSliceMut::new(&mut buffer[done..])];
+            let from = position + done as u64;
+            match rustix::io::preadv2(self.0.as_fd(), &mut rest, from, ReadWriteFlags::NOWAIT) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP) => return self.read_at(buffer, position),
                 Err(error) => return Err(error.into()),
             }
         }

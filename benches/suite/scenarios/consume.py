@@ -14,10 +14,12 @@ from benches.suite.servers import cpu_s, create_topic, evict
 BATCH_BYTES = 16 << 10
 
 
-def fill(run: Run, topic: str, total_bytes: int, partitions: int = 1, value_bytes: int = 1000) -> int:
+def fill(
+    run: Run, topic: str, total_bytes: int, partitions: int = 1, value_bytes: int = 1000, batch_bytes: int = BATCH_BYTES
+) -> int:
     """So many bytes of values in a topic, evenly over its partitions; the number of records, compared."""
     create_topic(run.server, topic, partitions)
-    records = BATCH_BYTES // value_bytes
+    records = batch_bytes // value_bytes
     frames = [produce_frame(run.folder, topic, value_bytes, records, partition=index) for index in range(partitions)]
     requests = max(partitions, run.size.count(total_bytes) // (records * value_bytes))
     sent = write(run, frames, requests)

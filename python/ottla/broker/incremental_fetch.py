@@ -5,7 +5,7 @@ the client does not know. `replication/fetch_session.py` has the rules; here the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.broker.quotas.measured import throttle_fetch
@@ -20,12 +20,12 @@ from ottla.replication.fetch_session import (
 
 if TYPE_CHECKING:
     from ottla._core import FetchRequest, Request
-    from ottla.broker.api.k01_fetch import Row
+    from ottla.broker.api.k01_fetch import Row, Then
     from ottla.broker.broker import Broker
     from ottla.replication.partition import Partition
 
-#: Fetch's own: every partition's row, the bytes they hold, and whether any is to be answered at once.
-Read: TypeAlias = "Callable[[Broker, Request, FetchRequest, Iterable[Asked]], tuple[list[Row], int, bool]]"
+#: Fetch's own.
+Read: TypeAlias = "Callable[[Broker, Request, FetchRequest, Sequence[Asked], Then], None]"
 
 READ_COMMITTED = 1
 
@@ -84,10 +84,13 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
     session.epoch = next_epoch(session.epoch)
     live = [*session.live.values()]
-    rows, size, is_due = read(broker, request, fetch, [entry.asked for entry in live])
-    if size >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due:
-        return _answer(broker, request, fetch, session, live, rows)
-    return _Parked(broker, request, fetch, session, read, size).park(live, rows)
+
+    def then(rows: list[Row], size: int, is_due: bool) -> None:
+        if size >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due:
+            return _answer(broker, request, fetch, session, live, rows)
+        return _Parked(broker, request, fetch, session, read, size).park(live, rows)
+
+    return read(broker, request, fetch, [entry.asked for entry in live], then)
 
 
 def _handle_one(broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read) -> None:
@@ -102,13 +105,16 @@ def _handle_one(broker: Broker, request: Request, fetch: FetchRequest, session: 
     if session.is_stale(now_ms := _now_ms()):
         broker.fetch_sessions.touch(session, now_ms)
     session.epoch = next_epoch(session.epoch)
-    rows, size, is_due = read(broker, request, fetch, asked)
-    if size < fetch.min_bytes and fetch.max_wait_ms > 0 and not is_due:
-        return _Parked(broker, request, fetch, session, read, size).park([entry], rows)
-    ((_, error, high_watermark, _, log_start, _, _, info, diverging),) = rows
-    has_more = (info is not None and info.length > 0) or diverging is not None
-    must = entry.takes(error, high_watermark, log_start, has_more)
-    return request.reply_fetch(rows if must else [], session_id=session.id)
+
+    def then(rows: list[Row], size: int, is_due: bool) -> None:
+        if size < fetch.min_bytes and fetch.max_wait_ms > 0 and not is_due:
+            return _Parked(broker, request, fetch, session, read, size).park([entry], rows)
+        ((_, error, high_watermark, _, log_start, _, _, info, diverging),) = rows
+        has_more = (info is not None and info.length > 0) or diverging is not None
+        must = entry.takes(error, high_watermark, log_start, has_more)
+        return request.reply_fetch(rows if must else [], session_id=session.id)
+
+    return read(broker, request, fetch, asked, then)
 
 
 def _answer(
@@ -181,10 +187,14 @@ class _Parked:
             if self._fetch.min_bytes > 1:
                 seen = self._seen.get(partition, 0)
                 try:
-                    now = partition.log.read(asked[2], asked[3], bound, True).length
+                    info = partition.log.read_cached(asked[2], asked[3], bound, True)
                 except KafkaError:
+                    info = None
+                if info is None:
                     self._missing = 0  # the answer will say what it is
                     now = seen
+                else:
+                    now = info.length
                 self._missing -= now - seen
                 self._seen[partition] = now
                 if self._missing > 0:
@@ -201,5 +211,8 @@ class _Parked:
         broker, request, fetch, session = self._broker, self._request, self._fetch, self._session
         session.parked = None
         live = [*session.live.values()]
-        rows, _, _ = self._read(broker, request, fetch, [entry.asked for entry in live])
-        _answer(broker, request, fetch, session, live, rows)
+
+        def then(rows: list[Row], _size: int, _is_due: bool) -> None:
+            _answer(broker, request, fetch, session, live, rows)
+
+        self._read(broker, request, fetch, [entry.asked for entry in live], then)

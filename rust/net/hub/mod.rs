@@ -147,8 +147,11 @@ pub struct Hub<T> {
     ready: VecDeque<u64>,
     /// Connections whose slots were filled outside their visit: whoever was answered first is sent to first.
     dirty: VecDeque<u64>,
-    /// Connections that sent as much as one may, and have more.
+    /// Connections that sent as much as one may in this round, and have more.
     unfinished: Vec<u64>,
+    /// Those of the rounds before, and those whose sockets were full or whose records were not in memory: when everybody else has been sent to,
+    /// one of them is in each round.
+    resumed: VecDeque<u64>,
     starved: Vec<u64>,
     /// Bytes of the frames of requests that were started and are not answered, over all connections.
     waiting_bytes: usize,
@@ -212,6 +215,7 @@ impl<T> Hub<T> {
             ready: VecDeque::new(),
             dirty: VecDeque::new(),
             unfinished: Vec::new(),
+            resumed: VecDeque::new(),
             starved: Vec::new(),
             waiting_bytes: 0,
             privileged: None,
@@ -228,7 +232,7 @@ impl<T> Hub<T> {
             rate: None,
             protected: None,
             timer_at_ms: None,
-            cold: Cold::new(Arc::clone(&wake))?,
+            cold: Cold::new(Arc::clone(&wake)),
             wake,
             started: Instant::now(),
             now_ms: 0,
@@ -325,6 +329,7 @@ impl<T> Hub<T> {
         self.ready.clear();
         self.dirty.clear();
         self.unfinished.clear();
+        self.resumed.clear();
         self.visit = None;
         self.completions.sent();
     }

@@ -52,7 +52,11 @@ impl<T> Hub<T> {
                     connection.in_dirty = false;
                     self.finish(connection);
                 }
-            } else if !self.unfinished.is_empty() && self.rounds_left > 0 {
+            } else if self.has_unfinished() && self.rounds_left > 0 {
+                if let Some(mut connection) = self.next_resumed() {
+                    connection.in_unfinished = false;
+                    self.finish(connection);
+                }
                 // Who gets much may keep a turn long; work that comes later in it does not wait.
                 self.completions.sent();
                 self.rounds_left -= 1;
@@ -65,10 +69,19 @@ impl<T> Hub<T> {
         if let Some(meter) = &mut self.meter {
             meter.turn_ended();
         }
-        if !self.ready.is_empty() || !self.unfinished.is_empty() {
+        if !self.ready.is_empty() || self.has_unfinished() {
             self.wake.signal();
         }
         Ok(None)
+    }
+
+    fn has_unfinished(&self) -> bool {
+        !self.resumed.is_empty() || !self.unfinished.is_empty()
+    }
+
+    fn next_resumed(&mut self) -> Option<Box<Connection>> {
+        let id = self.resumed.pop_front()?;
+        self.connections.take(id)
     }
 
     fn end_turn(&mut self) {
@@ -94,9 +107,7 @@ impl<T> Hub<T> {
         if let Some(meter) = &mut self.meter {
             meter.fresh_us();
         }
-        for id in mem::take(&mut self.unfinished) {
-            self.mark_dirty(id);
-        }
+        self.resumed.extend(self.unfinished.drain(..));
     }
 
     /// Takes up what is ready now, and the connections that have more to send.
@@ -168,7 +179,9 @@ impl<T> Hub<T> {
             if let Some(connection) = self.connections.get(warmed.connection) {
                 connection.cold = false;
                 connection.output.warmed(warmed.bytes);
-                self.mark_dirty(warmed.connection);
+                if !mem::replace(&mut connection.in_unfinished, true) {
+                    self.resumed.push_back(warmed.connection);
+                }
             }
         }
     }
@@ -187,8 +200,8 @@ impl<T> Hub<T> {
                 self.ready.push_back(id);
             }
         }
-        if flags.contains(EventFlags::OUT) {
-            self.mark_dirty(id);
+        if flags.contains(EventFlags::OUT) && !mem::replace(&mut connection.in_unfinished, true) {
+            self.resumed.push_back(id);
         }
     }
 
@@ -350,7 +363,11 @@ impl<T> Hub<T> {
             match connection.flush(self.round, self.now_ms, &mut is_warm) {
                 Ok(Sent::All) => {}
                 Ok(Sent::Blocked) => blocked = true,
-                Ok(Sent::Budget) => self.unfinished.push(connection.id),
+                Ok(Sent::Budget) => {
+                    if !mem::replace(&mut connection.in_unfinished, true) {
+                        self.unfinished.push(connection.id);
+                    }
+                }
                 Ok(Sent::Cold) => {
                     if let Some(part) = connection.output.cold_part(COLD_BYTES_MAX) {
                         connection.cold = true;

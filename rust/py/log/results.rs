@@ -85,6 +85,12 @@ impl FileSlice {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct ReadInfo(pub log::ReadInfo);
 
+impl From<log::ReadInfo> for ReadInfo {
+    fn from(info: log::ReadInfo) -> Self {
+        Self(info)
+    }
+}
+
 #[pymethods]
 impl ReadInfo {
     #[getter]

@@ -84,7 +84,7 @@ pub(super) fn reply(hub: &Shared, ticket: Ticket, partitions: Vec<Answer<'_>>) -
     true
 }
 
-/// What is there from an offset on; None for what only Python can tell.
+/// What is there from an offset on; None for what only Python can tell, or have read from the disk.
 pub(super) fn answer(
     lease: &Lease,
     offset: i64,
@@ -94,8 +94,8 @@ pub(super) fn answer(
     let high_watermark = lease.log.high_watermark();
     let found = lease
         .log
-        .read(offset, bytes_max, high_watermark, at_least_one);
-    let slice = found.ok()?.slice;
+        .read_cached(offset, bytes_max, high_watermark, at_least_one);
+    let slice = found.ok()??.slice;
     let records = slice.map_or(RecordData::Empty, |slice| RecordData::File(slice.into()));
     Some(Answer {
         high_watermark,

@@ -1,6 +1,7 @@
 """Fetch (key 1): reads whole record batches; waits until `min_bytes` are there or `max_wait_ms` are over.
 
-Records leave by sendfile: nothing here touches their bytes. A fetch that finds too little parks with the partitions it
+Records leave by sendfile: nothing here touches their bytes. Where they begin is looked up in the page cache; what would
+have to be read for that from the disk, an I/O thread reads. A fetch that finds too little parks with the partitions it
 asked for; when one of them moves on, only that one is looked at again.
 Versions 0-3 want message sets of formats v0 and v1: what is newer is converted (`old_fetch.py`). 4: isolation level.
 5: log start offset. 7: sessions (KIP-227, `incremental_fetch.py`). 9: leader epoch (KIP-320). 10: zstd. 11: rack
@@ -9,7 +10,7 @@ Versions 0-3 want message sets of formats v0 and v1: what is newer is converted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker import incremental_fetch, old_fetch
@@ -38,6 +39,10 @@ Row: TypeAlias = (
     "tuple[int, int] | None]"
 )
 
+#: Gets every partition's row, the bytes they hold, and whether any of them is answered at once: an error, or a
+#: diverging epoch.
+Then: TypeAlias = "Callable[[list[Row], int, bool], None]"
+
 READ_COMMITTED = 1
 
 
@@ -47,15 +52,18 @@ def handle(broker: Broker, request: Request) -> None:
         return incremental_fetch.handle(broker, request, fetch, _read)
     if fetch.session_id != NO_SESSION:
         broker.fetch_sessions.remove(fetch.session_id)  # who asks for everything has done with it
-    rows, read, failed = _read(broker, request, fetch, fetch.partitions)
-    if len(rows) == 1 and not rows[0][1]:
-        partition = broker.replicas.partitions[fetch.partitions[0][:2]]
-        if partition.is_leader and partition.lease is None:
-            # The next plain ones need not be asked about.
-            broker.leases.grant(partition)
-    if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or failed or not rows:
-        return _answer(broker, request, fetch, rows)
-    return _Parked(broker, request, fetch, read).park(rows)
+
+    def then(rows: list[Row], read: int, is_due: bool) -> None:
+        if len(rows) == 1 and not rows[0][1]:
+            partition = broker.replicas.partitions[fetch.partitions[0][:2]]
+            if partition.is_leader and partition.lease is None:
+                # The next plain ones need not be asked about.
+                broker.leases.grant(partition)
+        if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due or not rows:
+            return _answer(broker, request, fetch, rows)
+        return _Parked(broker, request, fetch, read).park(rows)
+
+    return _read(broker, request, fetch, fetch.partitions, then)
 
 
 def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Row], may_wait: bool = True) -> None:
@@ -73,10 +81,56 @@ def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Ro
     return request.reply_fetch(rows, session_id=session_id)
 
 
-def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable[Asked]) -> tuple[list[Row], int, bool]:
-    """Every partition's row, the bytes they hold, and whether any of them is answered at once: an error, or a diverging
-    epoch.
-    """
+def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Sequence[Asked], then: Then) -> None:
+    """Calls `then` now, or when an I/O thread has looked up what is not in the page cache."""
+    cold = _Cold(broker, request, fetch, asked, then)
+    rows, read, is_due = _read_cached(broker, request, fetch, asked, cold)
+    if not cold.missing:
+        then(rows, read, is_due)
+
+
+class _Cold:
+    """Places in logs that a fetch waits for. When all are known it is read again, with them."""
+
+    __slots__ = ("_again", "_broker", "found", "missing")
+
+    def __init__(
+        self, broker: Broker, request: Request, fetch: FetchRequest, asked: Sequence[Asked], then: Then
+    ) -> None:
+        self._broker = broker
+        self._again = (request, fetch, asked, then)
+        #: by the partition's place in the request
+        self.found: dict[int, ReadInfo | KafkaError] = {}
+        self.missing = 0
+
+    def wait(self, index: int) -> None:
+        """The thread reports under the token that was the next one."""
+
+        def done(info: ReadInfo | None, error: BaseException | None) -> None:
+            self.found[index] = info if info is not None else _as_kafka_error(error)
+            self.missing -= 1
+            if not self.missing:
+                self._read_again()
+
+        self.missing += 1
+        self._broker.server.expect(done)
+
+    def _read_again(self) -> None:
+        request, fetch, asked, then = self._again
+        rows, read, is_due = _read_cached(self._broker, request, fetch, asked, self)
+        # Places of which the first look expected no room may be missing now.
+        if not self.missing:
+            then(rows, read, is_due)
+
+
+def _as_kafka_error(error: BaseException | None) -> KafkaError:
+    return error if isinstance(error, KafkaError) else StorageError(str(error))
+
+
+def _read_cached(
+    broker: Broker, request: Request, fetch: FetchRequest, asked: Sequence[Asked], cold: _Cold
+) -> tuple[list[Row], int, bool]:
+    """What `Then` gets; without meaning if something is missing."""
     partitions = broker.replicas.partitions
     left = min(fetch.max_bytes, broker.fetch_bytes_max)
     if broker.quotas is not None:
@@ -86,6 +140,7 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
     version = request.api_version
     if version < old_fetch.BATCHES_SINCE:
         left = min(left, old_fetch.BYTES_MAX)
+    server, found = broker.server, cold.found
     rows: list[Row] = []
     read = 0
     failed = False
@@ -110,7 +165,20 @@ def _read(broker: Broker, request: Request, fetch: FetchRequest, asked: Iterable
                 failed = True
                 continue
             # The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
-            info = log.read(offset, min(bytes_max, left), bound, read == 0)
+            known = found.get(index)
+            if known is None:
+                info = log.read_cached(offset, min(bytes_max, left), bound, read == 0, server.next_token)
+                if info is None:
+                    cold.wait(index)
+                    # As much as it may have: no more places are looked for than there is room for their records.
+                    size = min(bytes_max, left)
+                    read += max(1, size)
+                    left -= size
+                    continue
+            elif isinstance(known, KafkaError):
+                raise known
+            else:
+                info = known
             aborted = log.aborted_transactions(offset, info) if is_committed else None
         except KafkaError as refused:
             if isinstance(refused, StorageError):
@@ -179,10 +247,14 @@ class _Parked:
             )
             if self._fetch.min_bytes > 1:
                 try:
-                    now = partition.log.read(offset, bytes_max, bound, True).length
+                    info = partition.log.read_cached(offset, bytes_max, bound, True)
                 except KafkaError:
+                    info = None
+                if info is None:
                     self._missing = 0  # the answer will say what it is
                     now = seen
+                else:
+                    now = info.length
                 self._missing -= now - seen
                 self._seen[partition] = (offset, bytes_max, now)
                 if self._missing > 0:
@@ -196,5 +268,9 @@ class _Parked:
         self.done = True
         for partition in self._seen:
             partition.fetches.pop(self, None)
-        rows, _, _ = _read(self._broker, self._request, self._fetch, self._fetch.partitions)
-        _answer(self._broker, self._request, self._fetch, rows, may_wait=False)
+        broker, request, fetch = self._broker, self._request, self._fetch
+
+        def then(rows: list[Row], _read: int, _is_due: bool) -> None:
+            _answer(broker, request, fetch, rows, may_wait=False)
+
+        _read(broker, request, fetch, fetch.partitions, then)
