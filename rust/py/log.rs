@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyBaseException, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
@@ -35,6 +36,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Log>()?;
     module.add_class::<LogDirectory>()?;
     module.add_function(wrap_pyfunction!(topic_traffic, module)?)?;
+    module.add_function(wrap_pyfunction!(find_times, module)?)?;
     files::register(module)
 }
 
@@ -88,6 +90,40 @@ impl Log {
             );
         })
     }
+}
+
+/// Offset, timestamp and leader epoch of the first record that is young enough; or an error code.
+type FoundTime = Result<Option<(i64, i64, i32)>, i16>;
+
+/// Has a thread look up times in logs: it may have to read much.
+#[pyfunction]
+fn find_times(completions: &Completions, token: u64, wanted: Vec<(PyRef<'_, Log>, i64)>) {
+    let wanted: Vec<_> = wanted
+        .iter()
+        .map(|(log, timestamp_ms)| (Arc::clone(&log.log), *timestamp_ms))
+        .collect();
+    let queue = completions.queue();
+    io::read_cold(move || {
+        let find = |(log, timestamp_ms): &(Arc<log::Log>, i64)| {
+            let found = log.offset_for_timestamp(*timestamp_ms);
+            found
+                .map(|found| found.map(|one| (one.offset, one.timestamp_ms, one.leader_epoch)))
+                .map_err(|error| error.code())
+        };
+        let found: Vec<FoundTime> = wanted.iter().map(find).collect();
+        queue.push(token, Box::new(move |py| times(py, found)));
+    });
+}
+
+fn times(py: Python<'_>, found: Vec<FoundTime>) -> PyResult<Py<PyAny>> {
+    let all = PyList::empty(py);
+    for one in found {
+        match one {
+            Ok(found) => all.append(found)?,
+            Err(code) => all.append(code)?,
+        }
+    }
+    Ok(all.into_any().unbind())
 }
 
 fn origin(name: &str) -> PyResult<Origin> {
@@ -417,8 +453,14 @@ impl Log {
         token: Option<u64>,
     ) -> PyResult<Option<ReadInfo>> {
         let log = &self.log;
-        let found = match token.and_then(|token| self.report::<_, ReadInfo>(token)) {
-            Some(report) => log.read_or_queue(offset, bytes_max, upper_bound, at_least_one, report),
+        let found = match token.map(|token| self.report::<_, ReadInfo>(token)) {
+            Some(Some(report)) => {
+                log.read_or_queue(offset, bytes_max, upper_bound, at_least_one, report)
+            }
+            // No loop is there that could wait.
+            Some(None) => log
+                .read(offset, bytes_max, upper_bound, at_least_one)
+                .map(Some),
             None => log.read_cached(offset, bytes_max, upper_bound, at_least_one),
         };
         Ok(found?.map(ReadInfo))

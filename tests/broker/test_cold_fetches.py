@@ -9,6 +9,7 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.conftest import Client, batch, connect, values
+from tests.broker.test_admin import list_offset
 from tests.broker.test_fetch_sessions import Session
 from tests.peers.ottla import Broker, Brokers
 
@@ -101,6 +102,16 @@ def test_a_file_that_is_shorter_than_its_log_is_an_error_of_its_partition_alone(
     assert row.error_code == CorruptMessage.code
     evict(shared_broker)
     assert len(values(client.fetch("cold", 50))) == 10
+
+
+def test_a_time_is_found(client: Client, shared_broker: Broker) -> None:
+    client.create("cold-times")
+    for number in range(100):
+        client.produce("cold-times", batch(content(number), timestamp_ms=1000 + number))
+    for timestamp, expected in ((1000, 0), (1050, 50), (1099, 99), (1100, -1)):
+        evict(shared_broker)
+        row = list_offset(client, "cold-times", timestamp)
+        assert (row.error_code, row.offset, row.timestamp) == (0, expected, timestamp if expected >= 0 else -1)
 
 
 def test_it_is_a_thread_that_waits_for_the_disk(client: Client, shared_broker: Broker) -> None:

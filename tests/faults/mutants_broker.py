@@ -204,6 +204,40 @@ MUTANTS = (
         pytest=("tests/faults/broker/test_found.py::test_a_fetch_of_less_than_nothing",),
     ),
     Mutant(
+        "broker.fetch-answered-before-its-cold-place-is-found",
+        "python/ottla/broker/api/k01_fetch.py",
+        "    rows, read, is_due = _read_cached(broker, request, fetch, asked, cold)\n    if not cold.missing:\n",
+        "    rows, read, is_due = _read_cached(broker, request, fetch, asked, cold)\n    if True:\n",
+        pytest=("tests/broker/test_cold_fetches.py",),
+    ),
+    Mutant(
+        "broker.cold-partitions-take-no-room",
+        "python/ottla/broker/api/k01_fetch.py",
+        "                    left -= size\n",
+        "",
+        pytest=("tests/broker/test_cold_fetches.py",),
+    ),
+    Mutant(
+        "broker.what-is-wrong-with-a-cold-place-is-not-told",
+        "python/ottla/broker/api/k01_fetch.py",
+        "                raise known\n",
+        "                continue\n",
+        pytest=("tests/broker/test_cold_fetches.py",),
+    ),
+    Mutant(
+        "broker.large-readers-go-first",
+        "rust/net/hub/turns.rs",
+        "        self.resumed.extend(self.unfinished.drain(..));\n",
+        """        for id in mem::take(&mut self.unfinished) {
+            if let Some(connection) = self.connections.get(id) {
+                connection.in_unfinished = false;
+            }
+            self.mark_dirty(id);
+        }
+""",
+        cargo=("net::tests::who_has_more_to_send_goes_on_after_the_others",),
+    ),
+    Mutant(
         "broker.partitions-without-end",
         "python/ottla/controller/admin.py",
         "    if new_partitions > NEW_PARTITIONS_MAX:\n",

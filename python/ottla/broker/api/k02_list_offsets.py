@@ -1,5 +1,6 @@
 """ListOffsets (key 2): the first offset, the next one, or the first at or after a time.
 
+A time is looked up by an I/O thread, since that may read much from the disk.
 Version 0 lists where segments start (`_before`). 2: isolation level. 4: leader
 epochs (KIP-320). 5: OFFSET_NOT_AVAILABLE (KIP-207), which earlier versions see as LEADER_NOT_AVAILABLE.
 """
@@ -7,13 +8,15 @@ epochs (KIP-320). 5: OFFSET_NOT_AVAILABLE (KIP-207), which earlier versions see 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla._core import find_times
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
     OffsetNotAvailable,
+    StorageError,
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
 )
@@ -29,10 +32,14 @@ from ottla.wire.k02_list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
+    from ottla._core import Log, Request
     from ottla.broker.broker import Broker
 
 VERSIONS = range(6)
+
+#: Of a partition's log: offset, timestamp and leader epoch of the first record that is young enough, None without
+#: one, or an error code.
+Times: TypeAlias = "dict[Log, tuple[int, int, int] | int | None]"
 
 LATEST = -1
 EARLIEST = -2
@@ -43,8 +50,13 @@ DEBUGGING = -2
 
 
 def handle(broker: Broker, request: Request) -> None:
+    _answer(broker, request, LIST_OFFSETS.decode_request(request.api_version, request), {})
+
+
+def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
+    """Answers, or has the times looked up that are not known yet, and comes back."""
     version = request.api_version
-    asked: ListOffsetsRequest = LIST_OFFSETS.decode_request(version, request)
+    unknown: dict[Log, int] = {}
     counts = Counter(
         (topic.name, partition.partition_index) for topic in asked.topics for partition in topic.partitions
     )
@@ -63,7 +75,7 @@ def handle(broker: Broker, request: Request) -> None:
                     row.old_style_offsets = _before(partition, asked, wanted)
                     rows.append(row)
                     continue
-                row.offset, row.timestamp, epoch = _find(partition, asked, wanted)
+                row.offset, row.timestamp, epoch = _find(partition, asked, wanted, times, unknown)
                 if version >= 4:
                     row.leader_epoch = epoch
             except OffsetNotAvailable as error:
@@ -72,12 +84,25 @@ def handle(broker: Broker, request: Request) -> None:
                 row.error_code = error.code
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
-    request.reply(LIST_OFFSETS.encode_response(version, ListOffsetsResponse(topics=topics)))
+    if not unknown:
+        return request.reply(LIST_OFFSETS.encode_response(version, ListOffsetsResponse(topics=topics)))
+
+    def found(results: list[tuple[int, int, int] | int | None] | None, _error: BaseException | None) -> None:
+        known = [StorageError.code] * len(unknown) if results is None else results
+        _answer(broker, request, asked, {**times, **dict(zip(unknown, known, strict=True))})
+
+    return find_times(broker.server.hub.completions, broker.server.expect(found), [*unknown.items()])
 
 
-def _find(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPartition) -> tuple[int, int, int]:
+def _find(
+    partition: Partition,
+    asked: ListOffsetsRequest,
+    wanted: ListOffsetsPartition,
+    times: Times,
+    unknown: dict[Log, int],
+) -> tuple[int, int, int]:
     """Offset, timestamp (-1 where none was asked for) and leader epoch; all -1 if there is no record at or after the
-    time.
+    time. What `times` does not have is added to `unknown`.
     """
     error = partition.leader_error(wanted.current_leader_epoch)
     if error and not (asked.replica_id == DEBUGGING and wanted.current_leader_epoch == -1):
@@ -99,7 +124,12 @@ def _find(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPa
         return log.start_offset, -1, log.epoch_of(log.start_offset)
     if partition.record_format == 0:
         raise UnsupportedForMessageFormat(f"{partition} stores records without timestamps (message.format.version)")
-    found = log.offset_for_timestamp(wanted.timestamp)
+    if log not in times:
+        unknown[log] = wanted.timestamp
+        return -1, -1, -1
+    found = times[log]
+    if isinstance(found, int):
+        raise kafka_error(found, str(partition))
     if found is None or found[0] >= end:
         return -1, -1, -1
     return found
