@@ -40,8 +40,9 @@ use super::connection::{Connection, Received, Reply, State};
 use super::frames::{Buffer, Pool};
 use super::input::{Fresh, Next};
 use super::limits::{
-    ACCEPT_REST_MS, Budget, LIGHT_READ_BYTES, Limits, PRIVILEGE_MS, SHARED_READ_BYTES,
-    SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX, VISIT_FRAMES_MAX,
+    ACCEPT_REST_MS, Budget, LIGHT_READ_BYTES, Limits, PRIVILEGE_MS, SENT_BYTES_MAX,
+    SHARED_READ_BYTES, SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX,
+    VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::meter::Meter;
@@ -150,8 +151,9 @@ pub struct Hub<T> {
     /// Connections that sent as much as one may in this round, and have more.
     unfinished: Vec<u64>,
     /// Those of the rounds before, and those whose sockets were full or whose records were not in memory: when everybody else has been sent to,
-    /// one of them is in each round.
+    /// so are they, as many in each round as together get what one may.
     resumed: VecDeque<u64>,
+    sent_bytes: u64,
     starved: Vec<u64>,
     /// Bytes of the frames of requests that were started and are not answered, over all connections.
     waiting_bytes: usize,
@@ -216,6 +218,7 @@ impl<T> Hub<T> {
             dirty: VecDeque::new(),
             unfinished: Vec::new(),
             resumed: VecDeque::new(),
+            sent_bytes: 0,
             starved: Vec::new(),
             waiting_bytes: 0,
             privileged: None,

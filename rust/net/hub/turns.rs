@@ -53,10 +53,7 @@ impl<T> Hub<T> {
                     self.finish(connection);
                 }
             } else if self.has_unfinished() && self.rounds_left > 0 {
-                if let Some(mut connection) = self.next_resumed() {
-                    connection.in_unfinished = false;
-                    self.finish(connection);
-                }
+                self.resume();
                 // Who gets much may keep a turn long; work that comes later in it does not wait.
                 self.completions.sent();
                 self.rounds_left -= 1;
@@ -79,9 +76,17 @@ impl<T> Hub<T> {
         !self.resumed.is_empty() || !self.unfinished.is_empty()
     }
 
-    fn next_resumed(&mut self) -> Option<Box<Connection>> {
-        let id = self.resumed.pop_front()?;
-        self.connections.take(id)
+    /// Goes on sending to one that gets much, or to several that get little.
+    fn resume(&mut self) {
+        let enough = self.sent_bytes + SENT_BYTES_MAX as u64;
+        while self.sent_bytes < enough
+            && let Some(id) = self.resumed.pop_front()
+        {
+            if let Some(mut connection) = self.connections.take(id) {
+                connection.in_unfinished = false;
+                self.finish(connection);
+            }
+        }
     }
 
     fn end_turn(&mut self) {
@@ -386,6 +391,7 @@ impl<T> Hub<T> {
             }
             if connection.output.bytes() < before {
                 connection.last_active_ms = self.now_ms;
+                self.sent_bytes += before - connection.output.bytes();
             }
         }
         self.time(&mut connection);
