@@ -39,6 +39,19 @@ def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: P
     assert "10 (own)" in done.stdout
 
 
+def test_end_to_end_is_measured_with_each_kind_of_acknowledgement(load: Load, tmp_path: Path) -> None:
+    command = [sys.executable, "benches/compare.py", "--quick", "--against", "none", "--only", "end-to-end"]
+    done = subprocess.run([*command, "--load", str(load.binary), "--out", str(tmp_path)], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "end-to-end.json").read_text())
+    assert result["problems"] == []
+    cases = {name: row for name, row in result["rows"].items() if name != "whole run"}
+    assert len(cases) == 4
+    for row in cases.values():
+        [late], [slow] = row["sent late, p99.9, µs"]["Ottla"], row["p99.9, µs"]["Ottla"]
+        assert 0 < late <= slow
+
+
 def test_a_run_that_does_not_compare_is_noticed(load: Load, broker: Broker, tmp_path: Path) -> None:
     create_topic(broker, "t", 2)
     frames = [produce_frame(tmp_path, "t", 10, 3, partition=index) for index in range(2)]

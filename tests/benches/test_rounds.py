@@ -14,7 +14,7 @@ from benches.suite.lives import Lives
 from benches.suite.plan import Part, is_measured, plan, rounds_that_fit
 from benches.suite.proof import NotEqual
 from benches.suite.runner import ONCE_S, Run, Scenario, Size, of_round, run_scenario
-from benches.suite.scenarios import SCENARIOS
+from benches.suite.scenarios import SCENARIOS, latency
 from benches.suite.servers import Kafka
 from benches.suite.targets import GOALS, Target, table
 from benches.suite.warmup import cost, is_still, warm_up
@@ -176,3 +176,22 @@ def test_brokers_are_shared_by_neighbours() -> None:
     assert all(scenario.owns_life == (names.index(scenario.name) < first) for scenario in SCENARIOS)
     assert names[-2:] == ["durable-java", "groups"]
     assert names.index("end-to-end") < names.index("produce-sizes")
+
+
+def test_kafka_whose_acks_all_is_never_flushed_is_measured_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measured = []
+
+    def one(run: Run, found: f.Figures, case: str, rate: int, acks: int, **configs: object) -> None:
+        measured.append(case)
+        found[case] = {f.P50: float(len(measured))}
+        run.curves[case] = [(0.5, float(len(measured)))]
+
+    monkeypatch.setattr(latency, "one", one)
+    [scenario] = (scenario for scenario in SCENARIOS if scenario.name == "end-to-end")
+    run = Run(A, scenario, tmp_path, Load(Path("none")), Size())
+    found = scenario.measure(run)
+    assert latency.UNFLUSHED not in measured
+    assert found[latency.UNFLUSHED] == found[latency.EVERY] == {f.P50: 2.0}
+    assert run.curves[latency.UNFLUSHED] == run.curves[latency.EVERY]
