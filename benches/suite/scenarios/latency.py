@@ -1,4 +1,4 @@
-"""From the moment at which a record should have been sent until a consumer has it."""
+"""From the moment at which a record is sent until a consumer has it."""
 
 from __future__ import annotations
 
