@@ -861,9 +861,10 @@ class ConvertedRecords:
     @property
     def length(self) -> int: ...
 
-# value: per element None (as it is), records, False (has to be converted and may not be), or an error code
 # For each log and timestamp, on a thread: what `offset_for_timestamp` returns, or an error code.
 def find_times(completions: Completions, token: int, wanted: Sequence[tuple[Log, int]]) -> None: ...
+
+# value: per element None (as it is), records, False (has to be converted and may not be), or an error code
 def convert_fetched(
     completions: Completions, token: int, fetched: Sequence[tuple[ReadInfo, int, bool]], magic: int
 ) -> None: ...

@@ -193,5 +193,5 @@ def test_kafka_whose_acks_all_is_never_flushed_is_measured_once(
     run = Run(A, scenario, tmp_path, Load(Path("none")), Size())
     found = scenario.measure(run)
     assert latency.UNFLUSHED not in measured
-    assert found[latency.UNFLUSHED] == found[latency.EVERY] == {f.P50: 2.0}
-    assert run.curves[latency.UNFLUSHED] == run.curves[latency.EVERY]
+    assert found[latency.UNFLUSHED] == found[latency.BY_DEFAULT] == {f.P50: 2.0}
+    assert run.curves[latency.UNFLUSHED] == run.curves[latency.BY_DEFAULT]
