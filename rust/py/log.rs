@@ -92,8 +92,13 @@ impl Log {
     }
 }
 
-/// Offset, timestamp and leader epoch of the first record that is young enough; or an error code.
-type FoundTime = Result<Option<(i64, i64, i32)>, i16>;
+/// Offset, timestamp and leader epoch of the first record that is young enough.
+type FoundTime = Option<(i64, i64, i32)>;
+
+fn find_time(log: &log::Log, timestamp_ms: i64) -> Result<FoundTime, LogError> {
+    let found = log.offset_for_timestamp(timestamp_ms)?;
+    Ok(found.map(|found| (found.offset, found.timestamp_ms, found.leader_epoch)))
+}
 
 /// Has a thread look up times in logs: it may have to read much.
 #[pyfunction]
@@ -104,23 +109,21 @@ fn find_times(completions: &Completions, token: u64, wanted: Vec<(PyRef<'_, Log>
         .collect();
     let queue = completions.queue();
     io::read_cold(move || {
-        let find = |(log, timestamp_ms): &(Arc<log::Log>, i64)| {
-            let found = log.offset_for_timestamp(*timestamp_ms);
-            found
-                .map(|found| found.map(|one| (one.offset, one.timestamp_ms, one.leader_epoch)))
-                .map_err(|error| error.code())
-        };
-        let found: Vec<FoundTime> = wanted.iter().map(find).collect();
+        let found = wanted
+            .iter()
+            .map(|(log, timestamp_ms)| find_time(log, *timestamp_ms));
+        let found: Vec<_> = found.collect();
         queue.push(token, Box::new(move |py| times(py, found)));
     });
 }
 
-fn times(py: Python<'_>, found: Vec<FoundTime>) -> PyResult<Py<PyAny>> {
+/// Each as Python has it; an error as its code.
+fn times(py: Python<'_>, found: Vec<Result<FoundTime, LogError>>) -> PyResult<Py<PyAny>> {
     let all = PyList::empty(py);
     for one in found {
         match one {
             Ok(found) => all.append(found)?,
-            Err(code) => all.append(code)?,
+            Err(error) => all.append(error.code())?,
         }
     }
     Ok(all.into_any().unbind())
@@ -466,9 +469,8 @@ impl Log {
         Ok(found?.map(ReadInfo))
     }
 
-    fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<Option<(i64, i64, i32)>> {
-        let found = self.log.offset_for_timestamp(timestamp_ms)?;
-        Ok(found.map(|found| (found.offset, found.timestamp_ms, found.leader_epoch)))
+    fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<FoundTime> {
+        Ok(find_time(&self.log, timestamp_ms)?)
     }
 
     fn offsets_before(&self, timestamp_ms: i64, count_max: usize) -> PyResult<Vec<i64>> {
