@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants soak bench bench-full bench-limits bench-flames bench-guard bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants mutants-changed soak bench bench-full bench-limits bench-flames bench-guard bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -135,6 +135,10 @@ soak: $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousan
 
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)
+
+# Of the files that the newest 20 commits changed, newest first, as many as 3 minutes allow; CI runs them.
+mutants-changed: $(STAMPS)/test-tools ## the same for what the newest commits changed, 3 minutes at most
+	$(BIN)/python -m tests.faults.mutants --changed-since "$$(git rev-list --max-count=20 HEAD | tail -n 1)" --minutes 3
 
 # AGAINST=none measures this broker alone; ARGS="--only small-requests" some of it, ARGS=--continue what is missing.
 AGAINST ?= 3.9.2,4.3.1

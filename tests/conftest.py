@@ -48,8 +48,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "LoadScop
     return Scheduling(config, log)
 
 
+#: What a soak test may take; any other has pyproject's `timeout`.
+SOAK_SECONDS = 3 * 3600
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not _has_session(item.path))
+    for item in items:
+        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SOAK_SECONDS))
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli._hints import hints
+from tests.peers.skips import module
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\n")
 
@@ -117,7 +118,7 @@ def test_hints_stand_on_one_screen(tmp_path: Path) -> None:
 @pytest.mark.clients
 def test_the_hints_are_true(tmp_path: Path) -> None:
     """Every line that people are told to type is typed."""
-    pytest.importorskip("confluent_kafka")
+    module("clients", "confluent_kafka")
     with serve("--listen", "127.0.0.1:0", cwd=tmp_path) as (_, ready):
         text = hints(f"127.0.0.1:{ready[3]}", "./data")
         shell = "\n".join(

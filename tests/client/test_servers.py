@@ -27,6 +27,7 @@ from ottla.errors import (
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker
+from tests.peers.skips import module
 
 
 def test_pipelined_calls(server: Kafka | Broker) -> None:
@@ -152,7 +153,7 @@ def test_where_to_start(server: Kafka | Broker) -> None:
 @pytest.mark.java
 def test_aborted_transactions_are_not_seen(apache_kafka: Kafka) -> None:
     """Judged by the flag alone: the same records with and without read_committed."""
-    confluent = pytest.importorskip("confluent_kafka")
+    confluent = module("clients", "confluent_kafka")
     producer = confluent.Producer(
         {"bootstrap.servers": apache_kafka.bootstrap, "transactional.id": "aborting", "linger.ms": 0}
     )

@@ -3,6 +3,7 @@
     make mutants                                  all of them
     make mutants MUTANTS="log.ack-before-write broker."    these, or those whose names begin so
     .venv/bin/python -m tests.faults.mutants --list
+    .venv/bin/python -m tests.faults.mutants --changed-since 'HEAD~10' --minutes 3
 
 A mutant is one place in the source and what stands there instead. The runner keeps a copy of the tree in
 `target/mutants`, checks that the tests named by the mutants pass there, then puts each mutant in, runs its tests and
@@ -23,6 +24,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 ROOT = Path(__file__).parents[2]
 SCRATCH = ROOT / "target" / "mutants"
@@ -141,16 +143,26 @@ def failing(mutant: Mutant) -> tuple[str | None, str]:
     return None, ""
 
 
-def check_unchanged(chosen: list[Mutant]) -> None:
-    """The tests must pass while nothing is broken."""
-    seen = set()
-    for mutant in chosen:
-        tests = (mutant.cargo, mutant.pytest, mutant.env)
-        if tests not in seen:
-            seen.add(tests)
-            wrong, output = failing(Mutant("unchanged", "", "", "", *tests))
-            if wrong:
-                raise SystemExit(f"without any mutant, {wrong} fails:\n{output}")
+Tests: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def check_unchanged(mutant: Mutant, passed: set[Tests]) -> None:
+    """The tests of a mutant must pass while nothing is broken; `passed` has those of which that is known."""
+    tests = (mutant.cargo, mutant.pytest, mutant.env)
+    if tests not in passed:
+        passed.add(tests)
+        wrong, output = failing(Mutant("unchanged", "", "", "", *tests))
+        if wrong:
+            raise SystemExit(f"without any mutant, {wrong} fails:\n{output}")
+
+
+def changed_since(commit: str) -> list[str]:
+    """The files that differ from `commit`, those of the newest commits first; those of no commit yet before them."""
+    files: dict[str, None] = {}
+    for command in (["diff", "--name-only", "HEAD"], ["log", "--format=", "--name-only", f"{commit}..HEAD"]):
+        listed = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True, text=True)
+        files |= dict.fromkeys(listed.stdout.split("\n"))
+    return list(files)
 
 
 def try_mutant(mutant: Mutant) -> bool:
@@ -175,20 +187,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Breaks the project on purpose and wants the tests to notice.")
     parser.add_argument("names", nargs="*", help="names of mutants, or beginnings of names; all without one")
     parser.add_argument("--list", action="store_true", help="only say which there are")
+    parser.add_argument(
+        "--changed-since", metavar="COMMIT", help="only those of files that changed since COMMIT, newest changes first"
+    )
+    parser.add_argument("--minutes", type=float, help="begin no mutant after so many minutes")
     arguments = parser.parse_args()
+    end = None if arguments.minutes is None else time.monotonic() + 60 * arguments.minutes
     chosen = [
         mutant
         for mutant in mutants()
         if not arguments.names or any(mutant.name.startswith(name) for name in arguments.names)
     ]
+    if arguments.changed_since is not None:
+        newest = changed_since(arguments.changed_since)
+        chosen = sorted((one for one in chosen if one.file in newest), key=lambda one: newest.index(one.file))
     if arguments.list:
         for mutant in chosen:
             print(mutant.name, *mutant.cargo, *mutant.pytest)
         return
     copy_tree()
-    check_unchanged(chosen)
-    survivors = [mutant.name for mutant in chosen if not try_mutant(mutant)]
-    print(f"{len(chosen)} mutants, {len(survivors)} survived {' '.join(survivors)}".rstrip())
+    passed: set[Tests] = set()
+    survivors, tried = [], 0
+    for mutant in chosen:
+        if end is not None and time.monotonic() > end:
+            break
+        check_unchanged(mutant, passed)
+        tried += 1
+        if not try_mutant(mutant):
+            survivors.append(mutant.name)
+    late = f", {len(chosen) - tried} not tried for lack of time" if tried < len(chosen) else ""
+    print(f"{tried} mutants, {len(survivors)} survived{late} {' '.join(survivors)}".rstrip())
     sys.exit(1 if survivors else 0)
 
 

@@ -11,6 +11,7 @@ import pytest
 import ottla.log.log
 from ottla import errors
 from ottla.log import Log, LogConfig, verify
+from tests.peers.skips import module
 
 from .batches import batch
 
@@ -39,7 +40,7 @@ def test_what_is_appended_is_read(tmp_path: Path, compression: str) -> None:
 
 
 def test_columns(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow = module("arrow", "pyarrow")
     with Log.open(tmp_path / "t-0", mode="a") as log:
         log.append_many([(None, f"{at}") for at in range(1_000)], timestamp_ms=1_700_000_000_123, batch_bytes=2_000)
         chunks = list(log.columns(10, 990, rows_max=100))

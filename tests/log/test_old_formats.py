@@ -7,6 +7,7 @@ import pytest
 from ottla.log import Log, LogConfig, verify
 from ottla.log.dump import rows
 from tests.peers.apache import need_java
+from tests.peers.skips import module
 
 from .test_against_kafka import dump
 
@@ -109,7 +110,7 @@ def test_a_follower_takes_messages_as_they_are(tmp_path: Path) -> None:
 def test_columns_and_dump_show_them(tmp_path: Path) -> None:
     path = tmp_path / "orders-0"
     count = write(path)
-    pytest.importorskip("pyarrow")
+    module("arrow", "pyarrow")
     with Log.open(path) as log:
         offsets = [offset for part in log.columns(columns=["offset"]) for offset in part.column(0).to_pylist()]
     assert offsets == list(range(count))

@@ -5,12 +5,14 @@ user's clone still tests the rest. Where it must be present, as in CI, `OTTLA_RE
 skip into a failure.
 """
 
+import importlib
 import os
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
 
-KINDS = frozenset({"clients", "java", "spark", "zookeeper", "data", "mounts"})
+KINDS = frozenset({"arrow", "clients", "data", "java", "mounts", "spark", "zookeeper"})
 
 
 def required() -> frozenset[str]:
@@ -31,4 +33,14 @@ def require(kind: str, reason: str) -> NoReturn:
     assert kind in KINDS, f"{kind} is none of {sorted(KINDS)}"
     if kind in required():
         pytest.fail(f"{kind} is required here: {reason}", pytrace=False)
-    pytest.skip(f"{kind}: {reason}")
+    pytest.skip(f"{kind}: {reason}", allow_module_level=True)
+
+
+def module(kind: str, name: str) -> ModuleType:
+    """The module `name`. Where it is not installed, skips the test (or, at a module's top level, all its tests), or
+    fails if `kind` is in $OTTLA_REQUIRE.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as missing:
+        require(kind, f"{missing.name} is not installed")

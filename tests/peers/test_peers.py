@@ -4,7 +4,7 @@ import pytest
 
 from tests.peers.apache import API_VERSIONS_V0, Apache
 from tests.peers.processes import ask
-from tests.peers.skips import require
+from tests.peers.skips import module, require
 
 
 @pytest.mark.java
@@ -26,3 +26,12 @@ def test_a_skip_fails_where_its_kind_is_required(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OTTLA_REQUIRE", "jawa")
     with pytest.raises(pytest.UsageError, match="jawa"):
         require("java", "no JVM")
+
+
+def test_an_absent_module_skips_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_REQUIRE", "spark")
+    assert module("spark", "json").loads("1") == 1
+    with pytest.raises(pytest.fail.Exception, match="spark is required here: no_such_module is not installed"):
+        module("spark", "no_such_module")
+    with pytest.raises(pytest.skip.Exception, match="arrow: no_such_module is not installed"):
+        module("arrow", "no_such_module")

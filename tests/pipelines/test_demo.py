@@ -10,7 +10,7 @@ import pytest
 from ottla.pipelines.demo import weblog
 from ottla.pipelines.demo.__main__ import _difference
 from ottla.pipelines.demo.summary import Hour, Page, Summary
-from tests.peers.skips import require
+from tests.peers.skips import module, require
 
 PNG = b"\x89PNG\r\n\x1a\n"
 HOUR = Hour.parse("17/May/2015:10", 5, 1)
@@ -21,7 +21,7 @@ def test_the_demonstration(tmp_path: Path) -> None:
     """Its own exit code says whether Spark and the direct count agree; the lines that are no requests must be there
     too.
     """
-    pytest.importorskip("matplotlib")
+    module("arrow", "matplotlib")
     try:
         import confluent_kafka  # noqa: F401
         import pyspark  # noqa: F401

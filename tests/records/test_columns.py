@@ -7,9 +7,10 @@ import pytest
 from ottla import records
 from ottla._core import marker_batch
 from ottla.errors import CorruptMessage
+from tests.peers.skips import module
 from tests.records.samples import CODECS, NOW_MS, many, shapes
 
-pa = pytest.importorskip("pyarrow")
+pa = module("arrow", "pyarrow")
 
 
 def buffer_of(count: int, codec: str = "none", per_batch: int = 100) -> bytes:
@@ -66,7 +67,7 @@ def test_memory_is_shared_and_outlives_the_columns() -> None:
 
 
 def test_numpy_shares_it_too() -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = module("arrow", "numpy")
     [columns] = records.decode_columns(buffer_of(100), columns=["offset", "timestamp_type"])
     assert numpy.asarray(columns.offset).dtype == numpy.int64
     assert numpy.asarray(columns.timestamp_type).dtype == numpy.int32

@@ -23,8 +23,9 @@ from ottla.wire.k21_delete_records import (
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.proxy import CuttingProxy
+from tests.peers.skips import module
 
-pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+module("spark", "pyspark")
 
 from ottla.spark.batch import BatchReader
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.peers.skips import module
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-fastavro = pytest.importorskip("fastavro", reason="clients: fastavro is not installed")
+fastavro = module("clients", "fastavro")
 pytestmark = pytest.mark.spark
 
 OLD = {

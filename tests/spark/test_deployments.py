@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.processes import Server, free_port
-from tests.peers.skips import require
+from tests.peers.skips import module, require
 from tests.spark.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -29,7 +29,7 @@ def deployed(topics: Topics) -> Topics:
 
 
 def home() -> Path:
-    pyspark = pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+    pyspark = module("spark", "pyspark")
     return Path(pyspark.__file__).parent
 
 

@@ -17,9 +17,10 @@ from ottla.spark.bounds import DataLoss
 from ottla.spark.damage import DamagedBatch
 from ottla.spark.options import parse
 from ottla.spark.schema import COLUMNS
+from tests.peers.skips import module
 from tests.spark.files import BASE_MS, a_batch, swaps, write_high_watermarks, write_segment
 
-pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+module("spark", "pyspark")
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition

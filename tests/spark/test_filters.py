@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+from tests.peers.skips import module
+
+module("spark", "pyspark")
 
 from pyspark.sql.datasource import (
     EqualTo,

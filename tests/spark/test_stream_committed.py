@@ -11,9 +11,10 @@ import trio
 from ottla.client import Cluster, Prepared, end_transaction
 from ottla.spark.sink import options as sink
 from ottla.spark.sink.task import Transaction, write
+from tests.peers.skips import module
 from tests.spark.topics import Topics
 
-pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+module("spark", "pyspark")
 
 from ottla.spark.stream import StreamReader
 from tests.spark.test_stream_reader import EVERYTHING, offsets, reader

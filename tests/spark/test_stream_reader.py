@@ -12,9 +12,10 @@ from ottla.spark.bounds import DataLoss
 from ottla.spark.limits import Use
 from ottla.spark.options import parse
 from tests.peers.ottla import Broker
+from tests.peers.skips import module
 from tests.spark.topics import Topics
 
-pytest.importorskip("pyspark", reason="spark: pyspark is not installed")
+module("spark", "pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
