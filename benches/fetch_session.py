@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ottla.wire.headers import request_frame
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from tests.broker.conftest import batch, connect
+from tests.support.client import batch, connect
 from tests.peers.ottla import Broker, Brokers
 
 TOPIC = "t"

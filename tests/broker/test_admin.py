@@ -18,13 +18,6 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire import k33_alter_configs as alter_configs
-from ottla.wire.k02_list_offsets import (
-    LIST_OFFSETS,
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR, LeaderAndIsrRequest
 from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest
@@ -53,8 +46,10 @@ from ottla.wire.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.broker.conftest import Client, batch, connect, values
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect, values
+from tests.support.operations import list_offset
+from tests.support.waiting import eventually
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
@@ -175,8 +170,10 @@ def test_defaults_and_validate_only(client: Client) -> None:
 def test_a_topic_is_created_by_asking_for_it(client: Client) -> None:
     first = metadata(client, "asked-for", create=True).topics[0]
     assert first.error_code in (0, LeaderNotAvailable.code)
-    while metadata(client, "asked-for", create=True).topics[0].error_code == LeaderNotAvailable.code:
-        pass
+    eventually(
+        "a leader",
+        lambda: metadata(client, "asked-for", create=True).topics[0].error_code != LeaderNotAvailable.code,
+    )
     assert client.produce("asked-for", batch(b"a")).responses[0].partitions[0].error_code == 0
     assert metadata(client, "not/a/name", create=True).topics[0].error_code == InvalidTopic.code
 
@@ -216,8 +213,10 @@ def test_settings_of_a_topic_take_effect_while_it_is_used(client: Client) -> Non
     assert described["segment.bytes"] == ("1073741824", 5)
     assert alter(client, TOPIC, "settings", SET, "max.message.bytes", "200") == 0
     assert configs(client, TOPIC, "settings")["max.message.bytes"] == ("200", 1)
-    while client.produce("settings", batch(b"x" * 500)).responses[0].partitions[0].error_code == 0:
-        pass  # the broker hears of the change through the tree
+    eventually(
+        "the change, of which the broker hears through the tree,",
+        lambda: client.produce("settings", batch(b"x" * 500)).responses[0].partitions[0].error_code != 0,
+    )
     assert alter(client, TOPIC, "settings", DELETE, "max.message.bytes", None) == 0
     assert configs(client, TOPIC, "settings")["max.message.bytes"] == ("1048588", 5)
     assert alter(client, TOPIC, "settings", SET, "max.message.bytes", "-7") == InvalidRequest.code
@@ -252,17 +251,12 @@ def test_settings_of_the_broker(client: Client, shared_broker: Broker) -> None:
     assert len(described) > 200
     assert described["log.segment.bytes"] == ("1073741824", 5)
     assert alter(client, BROKER, name, SET, "log.retention.ms", "123456") == 0
-    while configs(client, BROKER, name)["log.retention.ms"] != ("123456", 2):
-        pass
+    eventually(
+        "the new retention",
+        lambda: configs(client, BROKER, name)["log.retention.ms"] == ("123456", 2),
+    )
     assert alter(client, BROKER, name, SET, "zookeeper.connect", "elsewhere:1") == InvalidRequest.code
     assert alter(client, BROKER, "4711", SET, "log.retention.ms", "1") == InvalidRequest.code
-
-
-def list_offset(client: Client, topic: str, timestamp: int, **options: int) -> ListOffsetsPartitionResponse:
-    version = options.pop("version", 5)
-    row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **options)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
-    return client.call(LIST_OFFSETS, request, version).topics[0].partitions[0]
 
 
 def test_offsets_are_found_by_time(client: Client) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from ottla.errors import CorruptMessage
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.broker.conftest import Client, batch, connect, values
-from tests.broker.test_admin import list_offset
-from tests.broker.test_fetch_sessions import Session
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect, values
+from tests.support.fetch_session import Session
+from tests.support.operations import list_offset
 
 PARTITIONS = 5
 #: Of 4,000 bytes: an index has an entry for every second one.

@@ -4,9 +4,9 @@ import random
 
 from ottla import _core
 from ottla.log import verify
-from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.segments import cleaned_offset
+from tests.support.client import Client, connect
 
 SETTINGS = {"log.cleaner.backoff.ms": 20, "log.retention.ms": -1, "log.cleaner.dedupe.buffer.size": 4 << 20}
 #: Small segments that are cleaned as soon as one is closed.

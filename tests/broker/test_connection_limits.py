@@ -8,9 +8,9 @@ from ottla.wire.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.broker.conftest import connect
 from tests.compat import raw
 from tests.peers.ottla import Brokers
+from tests.support.client import connect
 
 
 def test_who_is_too_many_waits_until_there_is_room(brokers: Brokers) -> None:

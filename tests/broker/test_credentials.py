@@ -18,8 +18,8 @@ from ottla.wire.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from tests.broker.conftest import Client
 from tests.peers.ottla import Broker
+from tests.support.client import Client
 
 
 def test_confluent_sets_and_describes_credentials(shared_broker: Broker) -> None:

@@ -10,18 +10,9 @@ from ottla.wire.k21_delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.broker.conftest import Client, batch, connect, values
 from tests.peers.ottla import Brokers
-
-EARLIEST = -2
-
-
-def delete(client: Client, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
-    """(error code, low watermark)"""
-    rows = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=20_000)
-    ((row,),) = [topic.partitions for topic in client.call(DELETE_RECORDS, request, version).topics]
-    return row.error_code, row.low_watermark
+from tests.support.client import Client, batch, connect, values
+from tests.support.operations import EARLIEST, delete
 
 
 def earliest(client: Client, topic: str) -> int:

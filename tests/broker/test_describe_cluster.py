@@ -2,7 +2,7 @@
 
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k60_describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
-from tests.broker.conftest import Client
+from tests.support.client import Client
 
 
 def test_brokers_and_controller(client: Client) -> None:

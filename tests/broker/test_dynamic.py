@@ -11,19 +11,13 @@ from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterConfigsRequest
 from ottla.wire.k33_alter_configs import AlterConfigsResource as AlterResource
-from ottla.wire.k44_incremental_alter_configs import (
-    INCREMENTAL_ALTER_CONFIGS,
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from tests.broker.conftest import Client, batch, connect
-from tests.broker.test_log_directories import produced, until
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
+from tests.support.client import Client, batch, connect
+from tests.support.directories import produced
+from tests.support.settings import APPEND, BROKER, BROKER_LOGGER, DELETE, SET, alter
+from tests.support.waiting import eventually
 
-BROKER, BROKER_LOGGER = 4, 8
-SET, DELETE, APPEND = 0, 1, 2
 INVALID_REQUEST = 42
 
 
@@ -31,16 +25,6 @@ INVALID_REQUEST = 42
 def shared_broker(brokers: Brokers) -> Iterator[Broker]:
     """Of its own: a test leaves settings behind."""
     return brokers()
-
-
-def alter(
-    client: Client, name: str, value: str | None, *, broker: str = "", kind: int = BROKER, operation: int | None = None
-) -> tuple[int, str | None]:
-    operation = (DELETE if value is None else SET) if operation is None else operation
-    config = AlterableConfig(name=name, config_operation=operation, value=value)
-    resource = AlterConfigsResource(resource_type=kind, resource_name=broker, configs=[config])
-    (row,) = client.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource])).responses
-    return row.error_code, row.error_message
 
 
 def describe(client: Client, kind: int, name: str) -> dict[str, tuple[str | None, int]]:
@@ -59,18 +43,18 @@ def test_defaults_of_topics_reach_their_logs_and_partitions(client: Client, shar
     client.create("plain")
     client.create("own", max_message_bytes="9000")
     assert alter(client, "message.max.bytes", "2000") == (0, None)
-    until("the limit", lambda: large(client, "plain") == 10)
+    eventually("the limit", lambda: large(client, "plain") == 10)
     assert large(client, "own") == 0
     # This broker's own setting is stronger than that of all.
     assert alter(client, "message.max.bytes", "8000", broker=str(shared_broker.id)) == (0, None)
-    until("the other limit", lambda: large(client, "plain") == 0)
+    eventually("the other limit", lambda: large(client, "plain") == 0)
     assert alter(client, "message.max.bytes", None, broker=str(shared_broker.id)) == (0, None)
-    until("the first limit", lambda: large(client, "plain") == 10)
+    eventually("the first limit", lambda: large(client, "plain") == 10)
     assert alter(client, "message.max.bytes", None) == (0, None)
-    until("none", lambda: large(client, "plain") == 0)
+    eventually("none", lambda: large(client, "plain") == 0)
 
     assert alter(client, "min.insync.replicas", "2") == (0, None)
-    until("too few replicas", lambda: produced(client, "plain", 0) == 19)
+    eventually("too few replicas", lambda: produced(client, "plain", 0) == 19)
 
 
 def test_limits_of_connections(client: Client, shared_broker: Broker) -> None:
@@ -84,9 +68,9 @@ def test_limits_of_connections(client: Client, shared_broker: Broker) -> None:
 
     assert not is_refused()
     assert alter(client, "max.connections.per.ip", "1") == (0, None)
-    until("the limit", is_refused)
+    eventually("the limit", is_refused)
     assert alter(client, "max.connections.per.ip.overrides", "127.0.0.1:100") == (0, None)
-    until("the exception", lambda: not is_refused())
+    eventually("the exception", lambda: not is_refused())
 
 
 def test_what_a_running_broker_does_not_take(client: Client, shared_broker: Broker) -> None:
@@ -106,17 +90,17 @@ def test_what_a_running_broker_does_not_take(client: Client, shared_broker: Brok
         assert (code, words in (message or "")) == (INVALID_REQUEST, True), (name, code, message)
     for threads in ("16", "8", "4"):
         assert alter(client, "num.io.threads", threads) == (0, None)
-        until("it", lambda threads=threads: describe(client, BROKER, own)["num.io.threads"] == (threads, 3))  # type: ignore[misc]
+        eventually("it", lambda threads=threads: describe(client, BROKER, own)["num.io.threads"] == (threads, 3))  # type: ignore[misc]
 
 
 def test_advertised_addresses_change_for_clients_and_in_the_tree(client: Client, shared_broker: Broker) -> None:
     own = str(shared_broker.id)
     assert alter(client, "advertised.listeners", "PLAINTEXT://elsewhere.example:1234", broker=own) == (0, None)
     seen = lambda: {(row.host, row.port) for row in client.call(METADATA, MetadataRequest(topics=[])).brokers}  # noqa: E731
-    until("the new address", lambda: seen() == {("elsewhere.example", 1234)})
+    eventually("the new address", lambda: seen() == {("elsewhere.example", 1234)})
     # The controller reaches this broker no more, but what it knew stays.
     assert alter(client, "advertised.listeners", None, broker=own) == (0, None)
-    until("the old address", lambda: seen() == {("127.0.0.1", shared_broker.port)})
+    eventually("the old address", lambda: seen() == {("127.0.0.1", shared_broker.port)})
     client.create("after")
 
 
@@ -127,15 +111,15 @@ def test_listeners_open_and_close_while_the_broker_runs(brokers: Brokers) -> Non
     with socket.create_server(("127.0.0.1", taken)), connect(broker) as client:
         listeners = f"PLAINTEXT://127.0.0.1:{broker.port},SECOND://127.0.0.1:{port},THIRD://127.0.0.1:{taken}"
         assert alter(client, "listeners", listeners, broker=own) == (0, None)
-        until("the new listener", lambda: is_open(port))
+        eventually("the new listener", lambda: is_open(port))
         assert alter(client, "listener.name.second.max.connections", "1", broker=own) == (0, None)
         with Client.connect("127.0.0.1", port, "new") as second:
             told = second.call(METADATA, MetadataRequest(topics=[])).brokers
             assert [(row.host, row.port) for row in told] == [("127.0.0.1", port)]
             # What is closed lets its clients go when they are answered: this one closes what it came through.
             assert alter(second, "listeners", None, broker=own) == (0, None)
-            until("its end", lambda: not is_answered(second))
-        until("the end of it", lambda: not is_open(port))
+            eventually("its end", lambda: not is_answered(second))
+        eventually("the end of it", lambda: not is_open(port))
         assert [row.port for row in client.call(METADATA, MetadataRequest(topics=[])).brokers] == [broker.port]
         with connect(broker) as another:
             another.create("after")

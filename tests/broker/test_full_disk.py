@@ -1,6 +1,5 @@
 """A data directory on a file system that really has no space left."""
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +7,11 @@ import pytest
 
 from ottla.log import Log
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.broker.conftest import Client, batch, connect, values
-from tests.broker.test_log_directories import described, metadata, until
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
+from tests.support.client import Client, batch, connect, values
+from tests.support.directories import described, fill, metadata
+from tests.support.waiting import eventually
 
 STORAGE_ERROR = 56
 
@@ -21,14 +21,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Four megabytes."""
     with small_tmpfs(tmp_path / "small", 4) as path:
         yield path
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while file.write(b"x" * 4096):
-            pass
-    return filler
 
 
 def produced(client: Client, topic: str, partition: int, acks: int = 1) -> int:
@@ -44,7 +36,7 @@ def test_alone_it_waits_for_space(small_disk: Path, brokers: Brokers, tmp_path: 
         (full,) = [index for index in range(2) if (small_disk / "b" / f"t-{index}").is_dir()]
         assert produced(client, "t", full, -1) == 0
         filler = fill(small_disk)
-        until("a full disk", lambda: produced(client, "t", full) == STORAGE_ERROR)
+        eventually("a full disk", lambda: produced(client, "t", full) == STORAGE_ERROR)
         assert produced(client, "t", 1 - full, -1) == 0
         assert values(client.fetch("t", partition=full))[0] == b"x" * 10_000
         assert [row.error_code for row in described(client).values()] == [0, 0]
@@ -73,7 +65,7 @@ def test_in_a_cluster_another_broker_leads_and_nothing_is_torn(
         assert code == STORAGE_ERROR
         with connect(second) as other:
             # It hears of the topic when the controller has told it.
-            until("the move", lambda: metadata(other, "t").get(full) == (2, [1]))
+            eventually("the move", lambda: metadata(other, "t").get(full) == (2, [1]))
         assert produced(client, "t", 1 - full) == 0
     first.stop()
     filler.unlink()

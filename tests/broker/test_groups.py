@@ -57,10 +57,14 @@ from ottla.wire.k47_offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from tests.broker import group_client
-from tests.broker.conftest import Client, batch, connect
-from tests.broker.group_client import SUBSCRIPTION, Member
+from tests.support import group_client
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect
+from tests.support.group_client import SUBSCRIPTION, Member
+from tests.support.waiting import eventually
+
+#: What a restarted coordinator says until it has read its partition.
+LOADING = {CoordinatorLoadInProgress.code, NotCoordinator.code}
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0}
 
@@ -142,8 +146,7 @@ def test_members_share_the_work(group_broker: Broker, group: str, admin: Client)
     assert second.receive_join() == MemberIdRequired.code
     assert first.heartbeat() == 0, "an id alone is no member"
     second.send_join()
-    while first.heartbeat() != RebalanceInProgress.code:
-        pass
+    eventually("a rebalance", lambda: first.heartbeat() == RebalanceInProgress.code)
     assert first.commit("t", 5) == 0, "what it owns until the rebalance, it may commit"
     assert describe(admin, group).group_state == "PreparingRebalance"
     first.send_join()
@@ -152,8 +155,10 @@ def test_members_share_the_work(group_broker: Broker, group: str, admin: Client)
     assert {row.member_id for row in first.joined.members} == {first.id, second.id}
     assert second.joined.members == []
     second.send_sync()
-    while describe(admin, group).group_state != "CompletingRebalance":
-        pass
+    eventually(
+        "the state CompletingRebalance",
+        lambda: describe(admin, group).group_state == "CompletingRebalance",
+    )
     assert first.commit("t", 6) == RebalanceInProgress.code
     first.send_sync({first.id: b"1", second.id: b"2"})
     assert [member.client.receive().assignment for member in (first, second)] == [b"1", b"2"]
@@ -175,8 +180,7 @@ def test_a_member_that_falls_silent_is_given_up(brokers: Brokers, group: str) ->
         member = Member.connect(broker, group)
         assert member.join(session_timeout_ms=200) == 0
         member.sync({})
-        while describe(admin, group).group_state != "Empty":
-            pass
+        eventually("an empty group", lambda: describe(admin, group).group_state == "Empty")
     assert member.heartbeat() == UnknownMemberId.code
 
 
@@ -371,14 +375,18 @@ def test_offsets_of_a_transaction_need_one(group_broker: Broker, group: str, adm
     assert member.committed("t") == (-1, 0)
     assert member.committed("t", require_stable=True) == (-1, UnstableOffsetCommit.code)
     end(commit=True)
-    while member.committed("t", require_stable=True)[1] == UnstableOffsetCommit.code:
-        pass
+    eventually(
+        "a stable offset",
+        lambda: member.committed("t", require_stable=True)[1] != UnstableOffsetCommit.code,
+    )
     assert member.committed("t") == (5, 0)
     add()
     assert commit(9) == 0
     end(commit=False)
-    while member.committed("t", require_stable=True)[1] == UnstableOffsetCommit.code:
-        pass
+    eventually(
+        "a stable offset",
+        lambda: member.committed("t", require_stable=True)[1] != UnstableOffsetCommit.code,
+    )
     assert member.committed("t") == (5, 0)
 
 
@@ -406,19 +414,16 @@ def test_a_restart_keeps_groups_and_offsets(brokers: Brokers, group: str, tmp_pa
         broker = brokers.restart(broker)
         with connect(broker) as admin:
             member.client = admin
-            while (error := member.committed("t")[1]) == CoordinatorLoadInProgress.code or error == NotCoordinator.code:
-                pass
+            eventually("a coordinator", lambda: member.committed("t")[1] not in LOADING)
             assert member.heartbeat() == 0, "the member has not even noticed"
             assert member.committed("t") == (33, 0)
             described = describe(admin, group)
             assert (described.group_state, described.protocol_data) == ("Stable", "range")
             assert [(row.group_instance_id, row.member_assignment) for row in described.members] == [("one", b"all")]
-            while (committed := Member(admin, "alone").committed("t"))[1] == CoordinatorLoadInProgress.code:
-                pass
-            assert committed == (44, 0)
-            while (committed := Member(admin, "deleted").committed("t"))[1] == CoordinatorLoadInProgress.code:
-                pass
-            assert committed == (-1, 0), "a deleted group does not come back"
+            for name, offset in (("alone", 44), ("deleted", -1)):
+                other = Member(admin, name)
+                eventually("a coordinator", lambda: other.committed("t")[1] not in LOADING)  # noqa: B023 called at once
+                assert other.committed("t") == (offset, 0), "a deleted group does not come back"
             assert member.sync().assignment == b"all"
 
 
@@ -443,8 +448,10 @@ def test_compaction_leaves_the_last_word(brokers: Brokers, group: str) -> None:
     broker.kill()
     broker = brokers.restart(broker, settings=settings)
     with connect(broker) as member.client:
-        while member.heartbeat() or member.committed("t")[1]:
-            pass
+        eventually(
+            "a heartbeat and an offset without an error",
+            lambda: not (member.heartbeat() or member.committed("t")[1]),
+        )
         assert [member.committed("t", partition=n) for n in range(3)] == [(897 + n, 0) for n in range(3)]
         assert member.sync().assignment == b"all"
 

@@ -29,9 +29,10 @@ from ottla.errors import (
 from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.broker.conftest import Client, batch, values
-from tests.broker.test_dynamic import alter
-from tests.broker.test_old_formats import message_set
+from tests.support.client import Client, batch, values
+from tests.support.message_sets import message_set
+from tests.support.settings import alter
+from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -127,13 +128,11 @@ class Waiting:
             self.answers.append(await self._one.talk(lambda client: client.fetch(topic, offset, **options)))
 
         self._nursery.start_soon(wait)
-        while self.count == before:
-            await trio.lowlevel.checkpoint()
+        await comes_true("one more call", lambda: self.count != before)
 
     async def answered(self, count: int) -> list[list[bytes]]:
         """The values that each of them got."""
-        while len(self.answers) < count:
-            await trio.lowlevel.checkpoint()
+        await comes_true(f"answer {count}", lambda: len(self.answers) >= count)
         return [values(answer) for answer in self.answers]
 
 
@@ -176,12 +175,10 @@ async def test_who_waits_in_python_is_woken_too(tmp_path: Path, monkeypatch: pyt
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
-            while not partition.fetches:
-                await trio.lowlevel.checkpoint()
+            await comes_true("a Fetch that waits", lambda: partition.fetches)
             await one.talk(lambda client: produce(client, "awaited", b"b"))
             # Not left to the nursery: a thread cannot be cancelled, and comes back when its Fetch has waited in vain.
-            while not got:
-                await trio.lowlevel.checkpoint()
+            await comes_true("an answer", lambda: got)
         assert got == [[b"b"]]
         assert await waiting.answered(1) == [[b"b"]]
 
@@ -252,8 +249,7 @@ async def test_a_client_that_waits_and_goes_away_leaves_nothing(
 
     async with waited_for(tmp_path, monkeypatch) as (one, _, waiting):
         await one.talk(ask_and_leave)
-        while waiting.count == 0:
-            await trio.lowlevel.checkpoint()
+        await comes_true("a request that waits", lambda: waiting.count != 0)
         await waiting.add()
         await one.talk(lambda client: produce(client, "awaited", b"b"))
         assert await waiting.answered(1) == [[b"b"]]
@@ -290,12 +286,10 @@ async def test_where_the_hub_sees_no_deadlines_nobody_waits_in_it(
         with trio.fail_after(15):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
-                while not partition.fetches:
-                    await trio.lowlevel.checkpoint()
+                await comes_true("a Fetch that waits", lambda: partition.fetches)
                 assert other.broker.server.hub.waiting_fetches == 0
                 await other.talk(lambda client: produce(client, "awaited", b"b"))
-                while not got:
-                    await trio.lowlevel.checkpoint()
+                await comes_true("an answer", lambda: got)
         assert got == [[b"b"]]
 
 
@@ -331,8 +325,7 @@ async def test_whether_acks_all_waits_for_the_disk_changes_while_the_broker_runs
 
         async def is_flushed(value: str | None) -> bool:
             assert await one.talk(lambda client: alter(client, "log.flush.on.acks.all", value)) == (0, None)
-            while partition.flush_on_acks_all != (value is None):
-                await trio.lowlevel.checkpoint()
+            await comes_true("the change of the setting", lambda: partition.flush_on_acks_all == (value is None))
             await one.talk(lambda client: [produce(client, "all", b"v", acks=-1) for _ in range(3)])
             return partition.log.flushed_offset == partition.log.end_offset
 

@@ -22,9 +22,9 @@ from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
-from tests.broker.conftest import Client, batch, connect, values
-from tests.broker.test_admin import list_offset
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect, values
+from tests.support.operations import list_offset
 
 MESSAGE_MAX, REQUEST_MAX, FETCH_MAX = 3_000, 200_000, 4_096
 

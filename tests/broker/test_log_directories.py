@@ -1,13 +1,10 @@
 """Brokers with several data directories, one of which breaks: what clients see, and what is there after a restart."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ottla._core import LogDirectory
-from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
     CreatableReplicaAssignment,
@@ -15,38 +12,12 @@ from ottla.wire.k19_create_topics import (
     CreateTopicsRequest,
 )
 from ottla.wire.k35_describe_log_dirs import (
-    DESCRIBE_LOG_DIRS,
     DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResult,
 )
-from tests.broker.conftest import Client, batch, connect, values
 from tests.peers.ottla import Brokers
-
-STORAGE_ERROR = 56
-
-
-def until(what: str, holds: Callable[[], bool], timeout_s: float = 20) -> None:
-    """Asks again and again: what is waited for is told to nobody outside of the broker."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
-
-
-def produced(client: Client, topic: str, partition: int) -> int:
-    ((row,),) = [row.partitions for row in client.produce(topic, batch(b"more"), partition=partition).responses]
-    return row.error_code
-
-
-def metadata(client: Client, topic: str) -> dict[int, tuple[int, list[int]]]:
-    """Leader and offline replicas of each partition."""
-    answer: MetadataResponse = client.call(METADATA, MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 8)
-    return {row.partition_index: (row.leader_id, row.offline_replicas) for row in answer.topics[0].partitions}
-
-
-def described(client: Client, *topics: DescribableLogDirTopic) -> dict[str, DescribeLogDirsResult]:
-    request = DescribeLogDirsRequest(topics=list(topics) or None)
-    return {row.log_dir: row for row in client.call(DESCRIBE_LOG_DIRS, request, 2).results}
+from tests.support.client import connect, values
+from tests.support.directories import STORAGE_ERROR, described, metadata, produced, produced_acks_1
+from tests.support.waiting import eventually
 
 
 def test_a_failing_directory_takes_its_partitions_and_nothing_else(brokers: Brokers, tmp_path: Path) -> None:
@@ -68,14 +39,14 @@ def test_a_failing_directory_takes_its_partitions_and_nothing_else(brokers: Brok
         assert only[str(b)].topics[0].partitions == []
 
         b.rename(away)
-        until("the failure", lambda: produced(client, "t", lost[0]) == STORAGE_ERROR)
+        eventually("the failure", lambda: produced(client, "t", lost[0]) == STORAGE_ERROR)
         assert produced(client, "t", lost[1]) == STORAGE_ERROR
         assert client.fetch("t", partition=lost[0]).responses[0].partition_responses[0].error_code == STORAGE_ERROR
         assert [produced(client, "t", partition) for partition in kept] == [0, 0]
         assert [row.error_code for row in described(client).values()] == [0, STORAGE_ERROR]
-        until("its lock to be given back", lambda: not LogDirectory.is_locked(away))
+        eventually("its lock to be given back", lambda: not LogDirectory.is_locked(away))
         # The controller heard of it, and asked.
-        until("news of the offline replicas", lambda: metadata(client, "t")[lost[0]][0] == -1)
+        eventually("news of the offline replicas", lambda: metadata(client, "t")[lost[0]][0] == -1)
         offline = {partition: row[1] for partition, row in metadata(client, "t").items()}
         assert offline == {partition: [broker.id] if partition in lost else [] for partition in range(4)}
         client.create("u", 3)
@@ -108,7 +79,7 @@ def test_a_broker_without_a_directory_that_works_ends_and_says_why(brokers: Brok
         client.create("t")
         broker.data.rename(tmp_path / "away")
         with pytest.raises((OSError, AssertionError)):
-            until("the end", lambda: produced(client, "t", 0) < 0, 30)
+            eventually("the end", lambda: produced(client, "t", 0) < 0, 30)
     assert broker.process.wait(timeout=30) not in (0, None)
     assert "no log directory can be used any more" in broker.output_tail()
 
@@ -125,12 +96,7 @@ def test_leadership_moves_to_a_broker_whose_disk_works(brokers: Brokers, zookeep
         assert [row.error_code for row in answer.topics] == [0]
         (lost,) = [index for index in range(2) if (b / f"t-{index}").is_dir()]
         b.rename(tmp_path / "away")
-        until("the failure", lambda: produced_acks_1(client, lost) == STORAGE_ERROR)
+        eventually("the failure", lambda: produced_acks_1(client, lost) == STORAGE_ERROR)
         with connect(second) as other:
-            until("the move", lambda: metadata(other, "t") == {lost: (2, [1]), 1 - lost: (1, [])})
+            eventually("the move", lambda: metadata(other, "t") == {lost: (2, [1]), 1 - lost: (1, [])})
             assert produced_acks_1(other, lost) == 0
-
-
-def produced_acks_1(client: Client, partition: int) -> int:
-    ((row,),) = [row.partitions for row in client.produce("t", batch(b"x"), partition=partition, acks=1).responses]
-    return row.error_code

@@ -22,14 +22,14 @@ from ottla.errors import (
     UnsupportedVersion,
 )
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.broker.conftest import Client, batch, connect, data, values
 from tests.peers.ottla import Broker
+from tests.support.client import Client, batch, connect, data, values
+from tests.support.message_sets import message_set
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own files by a deprecated function
     import kafka.codec
     from kafka.record import MemoryRecords
-    from kafka.record.memory_records import MemoryRecordsBuilder
 
 
 class Xxh32:
@@ -64,21 +64,11 @@ def _lz4_of_format_0() -> Iterator[None]:
 
 
 CODECS = ["none", "gzip", "snappy", "lz4"]
-NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3}
 #: What a topic may be told to store, and the format that this is.
 STORED = [("0.9.0.1", 0), ("0.10.2", 1), ("2.7", 2)]
 FORMATS = {magic: version for version, magic in STORED}
 
 Seen = tuple[int, int | None, bytes | None, bytes | None]
-
-
-def message_set(magic: int, codec: str, *records: tuple[int, bytes | None, bytes | None]) -> bytes:
-    """As kafka-python's producer sends it."""
-    builder = MemoryRecordsBuilder(magic, NUMBERS[codec], 1 << 20)
-    for timestamp_ms, key, value in records:
-        assert builder.append(timestamp_ms, key, value)
-    builder.close()
-    return bytes(builder.buffer())
 
 
 def read(buffer: bytes | None) -> list[Seen]:

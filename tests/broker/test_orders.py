@@ -17,8 +17,8 @@ from ottla.wire.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.broker.conftest import Client
 from tests.peers.ottla import Broker
+from tests.support.client import Client
 
 
 def test_confluent_elects_leaders(client: Client, shared_broker: Broker) -> None:

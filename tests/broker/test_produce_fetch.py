@@ -19,8 +19,8 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from tests.broker.conftest import Client, batch, connect, values
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect, values
 
 
 @pytest.mark.parametrize("version", range(3, 9))

@@ -23,9 +23,9 @@ from ottla.wire.k49_alter_client_quotas import (
     EntryData,
     OpData,
 )
-from tests.broker.conftest import Client, batch, values
-from tests.broker.test_fetch_sessions import Session
 from tests.peers.ottla import Broker
+from tests.support.client import Client, batch, values
+from tests.support.fetch_session import Session
 
 BIG = batch(b"x" * 30_000)
 

@@ -17,8 +17,8 @@ from ottla.errors import UnknownTopicOrPartition
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from ottla.wire.k60_describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
-from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Brokers
+from tests.support.client import Client, connect
 
 TOPICS = [f"t-{number}" for number in range(20)]
 

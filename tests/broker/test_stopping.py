@@ -15,7 +15,7 @@ from ottla.wire.k19_create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from tests.broker.conftest import Client
+from tests.support.client import Client
 
 
 def test_who_waits_for_a_leader_is_told_that_there_is_none(tmp_path: Path) -> None:

@@ -21,19 +21,16 @@ from ottla.errors import (
 )
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FetchResponse
-from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
-from tests.broker.conftest import Client, batch, connect, values
 from tests.log.transactions import fill, open_log, write
 from tests.peers.ottla import Broker, Brokers
-
-COMMITTED = 1
+from tests.support.client import Client, batch, connect, values
+from tests.support.transactions import COMMITTED, last_offset, producers
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +79,6 @@ def consume(broker: Broker, count: int, settings: dict[str, object]) -> list[byt
     return seen
 
 
-def last_offset(client: Client, topic: str, isolation_level: int) -> int:
-    row = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
-    asked = ListOffsetsRequest(
-        replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=[row])]
-    )
-    (found,) = client.call(LIST_OFFSETS, asked, 5).topics[0].partitions
-    assert found.error_code == 0
-    return found.offset
-
-
 def test_our_own_consumer_too(committed: tuple[Broker, list[bytes]]) -> None:
     broker, expected = committed
     command = ["consume", "bank", "--from-beginning", "--until-end", "--read-committed", "-b", broker.bootstrap]
@@ -116,21 +103,6 @@ def mark(client: Client, topic: str, producer: tuple[int, int], *, commit: bool,
     assert row.producer_id == producer[0]
     (partition,) = row.topics[0].partitions
     return partition.error_code
-
-
-def producers(client: Client, topic: str, index: int = 0) -> tuple[int, list[tuple[int, ...]]]:
-    asked = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
-    (row,) = client.call(DESCRIBE_PRODUCERS, asked).topics[0].partitions
-    return row.error_code, [
-        (
-            each.producer_id,
-            each.producer_epoch,
-            each.last_sequence,
-            each.coordinator_epoch,
-            each.current_txn_start_offset,
-        )
-        for each in row.active_producers
-    ]
 
 
 def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(

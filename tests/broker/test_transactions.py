@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from ottla.errors import (
-    ConcurrentTransactions,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
     InvalidTxnState,
-    NotCoordinator,
     OperationNotAttempted,
     ProducerFenced,
     TransactionalIdNotFound,
@@ -26,27 +22,12 @@ from ottla.log import Log
 from ottla.transaction.records import decode_value, encode_key, encode_value
 from ottla.transaction.transaction import EPOCH_MAX
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from ottla.wire.k24_add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
 from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
-from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
-from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
-from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Broker, Brokers
-
-PASSING = {
-    ConcurrentTransactions.code,
-    CoordinatorLoadInProgress.code,
-    CoordinatorNotAvailable.code,
-    NotCoordinator.code,
-}
-SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
-TOPIC = "data"
+from tests.support.client import Client, connect
+from tests.support.transactions import SETTINGS, TOPIC, add, again, begun, describe, end, find, init
+from tests.support.waiting import eventually
 
 _names = (f"id-{number}" for number in itertools.count())
 
@@ -65,70 +46,6 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             client.create(TOPIC, 3)
         yield broker
         assert "Traceback" not in broker.output()
-
-
-def again(ask: Any) -> Any:
-    """Asks until the answer is not one that passes."""
-    for _ in range(10_000):
-        answer = ask()
-        if answer.error_code not in PASSING:
-            return answer
-    raise AssertionError(f"still {answer}")
-
-
-def find(client: Client, name: str) -> Any:
-    return again(lambda: client.call(FIND_COORDINATOR, FindCoordinatorRequest(key=name, key_type=1), 3))
-
-
-def init(
-    client: Client, name: str | None, *, timeout_ms: int = 60_000, known: tuple[int, int] = (-1, -1), version: int = 4
-) -> Any:
-    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
-    if version >= 3:
-        request.producer_id, request.producer_epoch = known
-    return again(lambda: client.call(INIT_PRODUCER_ID, request, version))
-
-
-def add(client: Client, name: str, producer: Any, *partitions: int, topic: str = TOPIC, version: int = 2) -> list[int]:
-    request = AddPartitionsToTxnRequest(
-        transactional_id=name,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
-    )
-    while True:
-        answer = client.call(ADD_PARTITIONS_TO_TXN, request, version)
-        rows = [row for topic in answer.results for row in topic.results]
-        assert sorted(row.partition_index for row in rows) == sorted(partitions)
-        if not PASSING & {row.error_code for row in rows}:
-            return [row.error_code for row in sorted(rows, key=lambda row: row.partition_index)]
-
-
-def end(client: Client, name: str, producer: Any, *, commit: bool = True, version: int = 2) -> int:
-    request = EndTxnRequest(
-        transactional_id=name,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        committed=commit,
-    )
-    return again(lambda: client.call(END_TXN, request, version)).error_code
-
-
-def describe(client: Client, name: str) -> Any:
-    (row,) = client.call(
-        DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=[name]), 0
-    ).transaction_states
-    assert row.transactional_id == name
-    return row
-
-
-def begun(client: Client, name: str, *partitions: int, **options: int) -> Any:
-    find(client, name)
-    producer = init(client, name, **options)
-    assert producer.error_code == 0
-    if partitions:
-        assert set(add(client, name, producer, *partitions)) == {0}
-    return producer
 
 
 def test_the_coordinator_is_found_and_its_topic_made(client: Client, shared_broker: Broker, name: str) -> None:
@@ -281,8 +198,10 @@ def test_ids_expire_and_may_come_again(tmp_path: Path, name: str) -> None:
         with connect(broker) as client:
             find(client, name)
             find(client, "short")
-            while describe(client, "short").error_code != TransactionalIdNotFound.code:
-                pass
+            eventually(
+                "the expiry of the transactional id",
+                lambda: describe(client, "short").error_code == TransactionalIdNotFound.code,
+            )
             assert again(lambda: describe(client, name)).transaction_state == "Ongoing", "it is in use"
             new = init(client, "short")
             assert (new.error_code, new.producer_epoch) == (0, 0)

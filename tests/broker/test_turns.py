@@ -14,8 +14,8 @@ import pytest
 from ottla._core import Log
 from ottla.errors import CorruptMessage, StorageError, UnknownTopicOrPartition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.conftest import Client, batch, connect, data, values
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect, data, values
 
 
 @contextmanager

@@ -22,11 +22,11 @@ from ottla.metrics.families import FAMILIES, PARTITIONS
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
-from tests.broker.conftest import Client, batch, connect
 from tests.coordination.proxy import LossyProxy
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.peers.skips import require
+from tests.support.client import Client, batch, connect
 
 try:
     from prometheus_client.parser import text_string_to_metric_families

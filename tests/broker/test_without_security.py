@@ -17,8 +17,8 @@ from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
 from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from ottla.wire.k57_update_features import UPDATE_FEATURES, FeatureUpdateKey, UpdateFeaturesRequest
-from tests.broker.conftest import Client
 from tests.peers.ottla import Broker
+from tests.support.client import Client
 
 
 def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> None:

@@ -10,10 +10,19 @@ import pytest
 
 from ottla.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.conftest import Client, batch, connect, values
-from tests.broker.test_transactional_partitions import COMMITTED, last_offset, producers
-from tests.broker.test_transactions import SETTINGS, add, begun, describe, end, init
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch, connect, values
+from tests.support.transactions import (
+    COMMITTED,
+    SETTINGS,
+    add,
+    begun,
+    describe,
+    end,
+    init,
+    nothing_hangs,
+)
+from tests.support.waiting import eventually
 
 _names = (f"zombie-{number}" for number in itertools.count())
 
@@ -56,13 +65,10 @@ def produce(client: Client, name: str, producer: Any, topic: str, sequence: int,
 def ended(client: Client, name: str, producer: Any, *, commit: bool) -> None:
     """Ends the transaction, and waits until its markers are written."""
     assert end(client, name, producer, commit=commit) == 0
-    while not describe(client, name).transaction_state.startswith("Complete"):
-        pass
-
-
-def nothing_hangs(client: Client, topic: str) -> None:
-    assert [row for row in producers(client, topic)[1] if row[4] != -1] == []
-    assert last_offset(client, topic, COMMITTED) == last_offset(client, topic, 0)
+    eventually(
+        "the end of the transaction",
+        lambda: describe(client, name).transaction_state.startswith("Complete"),
+    )
 
 
 def begin(client: Client, topic: str, *partitions: int) -> tuple[str, Any]:

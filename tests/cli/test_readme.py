@@ -10,15 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.ottla import Brokers
-
-PROJECT = Path(__file__).parents[2]
-README = (PROJECT / "README.md").read_text()
-
-
-def block(language: str, containing: str) -> str:
-    """The code block of README that has this text in it."""
-    (found,) = [text for text in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if containing in text]
-    return str(found)
+from tests.support.readme import PROJECT, README, block
 
 
 def test_what_it_looks_like(brokers: Brokers, tmp_path: Path) -> None:

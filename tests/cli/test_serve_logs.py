@@ -9,8 +9,8 @@ from ottla.wire.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from tests.broker.conftest import connect
 from tests.peers.ottla import Brokers
+from tests.support.client import connect
 
 SECRET = 'p4ss"word of the \\ keystore'
 #: What a client derives from a password: whoever has it can guess passwords.

@@ -4,6 +4,7 @@ import trio
 
 from ottla.client import EARLIEST, Admin, Cluster, Consumer, Producer, Record, TopicPartition
 from tests.peers.ottla import Broker, Brokers
+from tests.support.waiting import comes_true
 
 RECORDS = 20_000
 
@@ -31,8 +32,7 @@ def test_producing_and_consuming_across_a_restart(brokers: Brokers) -> None:
                 got.extend(await consumer.poll())
 
     async def restart() -> Broker:
-        while len(got) < RECORDS // 3:
-            await trio.lowlevel.checkpoint()
+        await comes_true("a third of the records", lambda: len(got) >= RECORDS // 3)
         broker.kill()
         return await trio.to_thread.run_sync(brokers.restart, broker)
 

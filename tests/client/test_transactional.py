@@ -9,9 +9,9 @@ import trio
 
 from ottla.client import Admin, Cluster, Prepared, TopicPartition, TransactionalProducer, end_transaction
 from ottla.errors import InvalidProducerEpoch, InvalidTxnState, KafkaError, MessageTooLarge, ProducerFenced
-from tests.compat.test_transactions import until
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker
+from tests.support.confluent import read_until
 
 FENCED = (ProducerFenced, InvalidProducerEpoch)
 _names = (f"transactional-{number}" for number in itertools.count())
@@ -47,7 +47,7 @@ def test_commit_and_abort(server: Kafka | Broker) -> None:
             await producer.commit()  # of nothing
 
     topic = run(server, work)
-    until(server, topic, [f"{turn} {number}" for turn in (0, 2, 4) for number in range(200)])
+    read_until(server, topic, [f"{turn} {number}" for turn in (0, 2, 4) for number in range(200)])
 
 
 def test_an_exception_aborts(server: Kafka | Broker) -> None:
@@ -66,7 +66,7 @@ def test_an_exception_aborts(server: Kafka | Broker) -> None:
             async with producer.transaction():
                 await producer.send(topic, b"after", partition=1)
 
-    until(server, run(server, work), ["after"])
+    read_until(server, run(server, work), ["after"])
 
 
 def test_a_record_that_is_refused(server: Kafka | Broker) -> None:
@@ -84,7 +84,7 @@ def test_a_record_that_is_refused(server: Kafka | Broker) -> None:
                 for partition in range(3):
                     await producer.send(topic, b"after", partition=partition)
 
-    until(server, run(server, work), ["after"] * 3)
+    read_until(server, run(server, work), ["after"] * 3)
 
 
 def test_a_newer_producer_fences(server: Kafka | Broker) -> None:
@@ -105,7 +105,7 @@ def test_a_newer_producer_fences(server: Kafka | Broker) -> None:
             with pytest.raises(FENCED):
                 await zombie.abort()
 
-    until(server, run(server, work), ["newer"])
+    read_until(server, run(server, work), ["newer"])
 
 
 def test_many_producers_and_one_decision(server: Kafka | Broker) -> None:
@@ -129,7 +129,7 @@ def test_many_producers_and_one_decision(server: Kafka | Broker) -> None:
             with pytest.raises(InvalidTxnState):
                 await end_transaction(cluster, each, commit=number >= 7)
 
-    until(server, run(server, work), [str(number) for number in range(7) for _ in range(3)])
+    read_until(server, run(server, work), [str(number) for number in range(7) for _ in range(3)])
 
 
 def test_offsets_are_part_of_it(server: Kafka | Broker) -> None:
@@ -142,7 +142,7 @@ def test_offsets_are_part_of_it(server: Kafka | Broker) -> None:
                 await (producer.commit() if commit else producer.abort())
 
     topic = run(server, work)
-    until(server, topic, ["answer"])
+    read_until(server, topic, ["answer"])
     consumer = ck.Consumer({"bootstrap.servers": server.bootstrap, "group.id": topic})
     (place,) = consumer.committed([ck.TopicPartition(topic, 1)], 30)
     consumer.close()

@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import admin
 
 from ottla.log import verify
-from tests.compat.test_disk import accepted_by_dump_log, kill
 from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.segments import cleaned_offset
+from tests.support.kafka_on_our_disk import accepted_by_dump_log, kill
 
 TOPIC = "states"
 KEYS = 40
@@ -114,7 +114,7 @@ def read(broker: Broker | Kafka) -> list[tuple[int, bytes | None, bytes | None]]
     )
     found = []
     try:
-        low, _ = eventually(lambda: consumer.get_watermark_offsets(ck.TopicPartition(TOPIC, 0), 10))
+        low, _ = answered(lambda: consumer.get_watermark_offsets(ck.TopicPartition(TOPIC, 0), 10))
         consumer.assign([ck.TopicPartition(TOPIC, 0, low)])
         deadline = time.monotonic() + SECONDS
         while True:
@@ -132,7 +132,7 @@ def read(broker: Broker | Kafka) -> list[tuple[int, bytes | None, bytes | None]]
         consumer.close()
 
 
-def eventually(ask: Callable[[], Any]) -> Any:
+def answered(ask: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + SECONDS
     while True:
         try:

@@ -6,10 +6,10 @@ import confluent_kafka as ck
 import pytest
 
 from ottla.wire.k01_fetch import FetchablePartitionResponse
-from tests.broker.conftest import connect
-from tests.compat.test_disk import SMALL, accepted_by_dump_log, kill, start_kafka
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import connect
+from tests.support.kafka_on_our_disk import SMALL, accepted_by_dump_log, kill, start_kafka
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 TOPIC = "bank"

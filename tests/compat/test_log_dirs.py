@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.conftest import batch, connect, values
-from tests.broker.test_log_directories import produced_acks_1, until
-from tests.broker.test_moves import move, places, throttle
-from tests.compat.test_disk import MIGRATION
 from tests.peers.apache import Apache, tool
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import batch, connect, values
+from tests.support.directories import produced_acks_1
+from tests.support.kafka_on_our_disk import MIGRATION
+from tests.support.moves import move, places, throttle
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.java]
 TOOLS = ("2.7.2", "3.9.2")
@@ -51,7 +52,7 @@ def test_log_dirs_and_reassign_partitions(
         printed = tool(version, "reassign-partitions", *reassign, "--execute")
         assert printed.count("tarted moving log directory") == 2 or "started log directory moves for:" in printed
         moved = {(index, False): goals[index] for index in range(2)}
-        until("the move", lambda: places(client, topic) == moved)
+        eventually("the move", lambda: places(client, topic) == moved)
         assert "completed successfully" in tool(version, "reassign-partitions", *reassign, "--verify")
         assert len(values(client.fetch(topic, 4, partition=1))) == 1
     described = tool(version, "log-dirs", *server, "--describe", "--topic-list", topic)
@@ -110,7 +111,7 @@ def test_a_half_done_move_goes_on_in_the_other_broker(
         throttle(client, 10_000, "1")
         start, goal = (a, b) if (a / "t-0").is_dir() else (b, a)
         assert move(client, "t", 0, goal) == 0
-        until("a part of it", lambda: any(file.stat().st_size > 0 for file in goal.glob("t-0.*-future/*.log")))
+        eventually("a part of it", lambda: any(file.stat().st_size > 0 for file in goal.glob("t-0.*-future/*.log")))
     ours.stop()
     assert not (goal / "t-0").exists()
 
@@ -121,18 +122,18 @@ def test_a_half_done_move_goes_on_in_the_other_broker(
     theirs = kafka.broker(version, zookeeper=zookeeper, settings=settings)
     with connect(theirs) as client:  # type: ignore[arg-type]
         throttle(client, 1 << 40, "1")
-        until("Kafka ends the move", lambda: places(client, "t") == {(0, False): str(goal)}, 60)
+        eventually("Kafka ends the move", lambda: places(client, "t") == {(0, False): str(goal)}, 60)
         assert [(value or b"")[:2] for value in values(client.fetch("t", 29))] == [b"29"]
         throttle(client, 1000, "1")
         assert move(client, "t", 0, start) == 0
-        until("a part of it", lambda: any(file.stat().st_size > 0 for file in start.glob("t-0.*-future/*.log")))
+        eventually("a part of it", lambda: any(file.stat().st_size > 0 for file in start.glob("t-0.*-future/*.log")))
     theirs.stop()
     assert not (start / "t-0").exists()
 
     ours = brokers(broker_id=1, zookeeper=zookeeper, settings=ends, arguments=("--data-dir", f"{a},{b}"))
     with connect(ours) as client:
         throttle(client, 1 << 40, "1")
-        until("we end the move", lambda: places(client, "t") == {(0, False): str(start)})
+        eventually("we end the move", lambda: places(client, "t") == {(0, False): str(start)})
         assert [(value or b"")[:2] for value in values(client.fetch("t", 29))] == [b"29"]
 
 
@@ -146,14 +147,14 @@ def test_kafkas_controller_hears_of_our_failing_directory(
     server = ["--bootstrap-server", theirs.bootstrap]
     tool("2.7.2", "topics", *server, "--create", "--topic", "t", "--replica-assignment", "1:2,1:2")
     with connect(ours) as client:
-        until("both logs", lambda: len(list(a.glob("t-*")) + list(b.glob("t-*"))) == 2)
+        eventually("both logs", lambda: len(list(a.glob("t-*")) + list(b.glob("t-*"))) == 2)
         (lost,) = [index for index in range(2) if (b / f"t-{index}").is_dir()]
         b.rename(tmp_path / "away")
-        until("the failure", lambda: produced_acks_1(client, lost) == 56)
+        eventually("the failure", lambda: produced_acks_1(client, lost) == 56)
 
         def leaders() -> dict[str, str]:
             printed = tool("2.7.2", "topics", *server, "--describe", "--topic", "t")
             rows = [line.split() for line in printed.splitlines() if "Leader:" in line]
             return {row[row.index("Partition:") + 1]: row[row.index("Leader:") + 1] for row in rows}
 
-        until("the move", lambda: leaders() == {str(lost): "2", str(1 - lost): "1"}, 60)
+        eventually("the move", lambda: leaders() == {str(lost): "2", str(1 - lost): "1"}, 60)

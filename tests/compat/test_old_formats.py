@@ -11,11 +11,11 @@ from worker import Start
 
 from ottla import _core
 from ottla.log import Log
-from tests.broker.conftest import connect
-from tests.compat.test_disk import CLIENT, SMALL
 from tests.peers.apache import Apache, Kafka, need_java
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require
+from tests.support.client import connect
+from tests.support.kafka_on_our_disk import CLIENT, SMALL
 
 #: What a topic was told to store, one after the other, and the format that this is.
 HISTORY = [("0.9.0", 0), ("0.10.2", 1), ("2.7", 2), ("0.9.0", 0), ("2.7", 2)]

@@ -13,10 +13,10 @@ from ottla.wire.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.broker.conftest import Client, connect
-from tests.broker.test_log_directories import until
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
+from tests.support.client import Client, connect
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 
@@ -85,7 +85,7 @@ def test_passwords_that_kafka_stored(kafka: Apache, zookeeper: str, brokers: Bro
         assert alter(client, ssl_key_password="x") == 42
         # What it cannot decode stays where it is.
         assert alter(client, max_connections="77") == 0
-        until("the setting", lambda: described(client) == {PREFIX + "max.connections": ("77", False)})
+        eventually("the setting", lambda: described(client) == {PREFIX + "max.connections": ("77", False)})
         assert alter(client, max_connections=None) == 0
     without.stop()
     assert without.output_tail(1000).count("there is no password.encoder.secret to decode it with") >= 2
@@ -96,7 +96,7 @@ def test_passwords_that_kafka_stored(kafka: Apache, zookeeper: str, brokers: Bro
         assert described(client) == {KEYSTORE: (None, True), TRUSTSTORE: (None, True)}
         jaas = {"plain_sasl_jaas_config": "org.example.Login required password=hush;"}
         assert alter(client, ssl_key_password="of-key", ssl_truststore_password=None, **jaas) == 0
-        until("the passwords", lambda: described(client) == dict.fromkeys((KEYSTORE, KEY, JAAS), (None, True)))
+        eventually("the passwords", lambda: described(client) == dict.fromkeys((KEYSTORE, KEY, JAAS), (None, True)))
     with_first.stop()
     passwords = {KEYSTORE: "of-keys", KEY: "of-key", JAAS: jaas["plain_sasl_jaas_config"]}
     assert tree.decoded(FIRST) == passwords

@@ -13,10 +13,10 @@ import pytest
 
 from tests.compat import takeover
 from tests.compat.takeover import Life
-from tests.compat.test_disk import kill
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
+from tests.support.kafka_on_our_disk import kill
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 

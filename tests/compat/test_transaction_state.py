@@ -15,10 +15,10 @@ from ottla.log import Log
 from ottla.replication.internal_topic import partition_for
 from ottla.transaction.records import decode_value, encode_key, encode_value
 from ottla.transaction.transaction import State
-from tests.compat.test_disk import MIGRATION, ZOOKEEPER_MODE, kill
-from tests.compat.test_transactions import SECONDS, create, producer, read, send, until
 from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
+from tests.support.confluent import SECONDS, create, producer, read, read_until, send
+from tests.support.kafka_on_our_disk import MIGRATION, ZOOKEEPER_MODE, kill
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.clients]
 
@@ -40,7 +40,7 @@ def test_kafkas_formatter_prints_our_records(brokers: Brokers, version: str) -> 
     sender.begin_transaction()
     send(sender, topic, "a", "b")
     sender.commit_transaction(SECONDS)
-    until(broker, topic, ["a", "b"])
+    read_until(broker, topic, ["a", "b"])
     producer(broker, "größe")
     where = ("--bootstrap-server", broker.bootstrap, "--topic", "__transaction_state", "--from-beginning")
     # Empty, Ongoing (once or twice: librdkafka adds partitions as it goes), PrepareCommit, CompleteCommit, Empty
@@ -103,7 +103,7 @@ def test_open_transactions_go_on_under_the_other_broker(cluster: Cluster) -> Non
         send(newer, topic, f"newer {turn}")
         newer.commit_transaction(SECONDS)
         wanted += [f"commit before {turn}", f"commit after {turn}", f"newer {turn}"]
-        until(broker, topic, wanted)
+        read_until(broker, topic, wanted)
         del fenced
     assert len(read(broker, topic, committed=False)) == 10
 
@@ -133,14 +133,14 @@ def test_what_was_decided_is_carried_out_by_the_other_broker(cluster: Cluster) -
         decide(cluster.data, f"abort {turn}", State.PREPARE_ABORT)
         broker = start()
         wanted += [f"commit {turn} {number}" for number in range(5)]
-        until(broker, topic, wanted)
+        read_until(broker, topic, wanted)
         assert read(broker, topic) == sorted(wanted), "and nothing follows"
         again = producer(broker, f"commit {turn}")
         again.begin_transaction()
         send(again, topic, f"again {turn}")
         again.commit_transaction(SECONDS)
         wanted.append(f"again {turn}")
-        until(broker, topic, wanted)
+        read_until(broker, topic, wanted)
 
 
 @pytest.mark.parametrize("version", ZOOKEEPER_MODE[:1])
@@ -173,7 +173,7 @@ def test_transactions_across_a_mixed_cluster(brokers: Brokers, kafka: Apache, zo
             else:
                 sender.commit_transaction(SECONDS)
                 wanted += values
-    until(ours, topic, wanted)
+    read_until(ours, topic, wanted)
     assert eventually(lambda: leaders("__transaction_state"), "[1, 2]", 30) == "[1, 2]"
     listed = {partition_for(name, 2) for name in ("a", "b", "c", "d")}
     assert listed == {0, 1}, "each coordinates some"

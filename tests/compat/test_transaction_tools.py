@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compat.matrix import KAFKAS
-from tests.compat.test_transactions import SECONDS, SETTINGS, create, producer, read, send, until
 from tests.peers.apache import tool
 from tests.peers.ottla import Broker, Brokers
+from tests.support.confluent import SECONDS, SETTINGS, create, producer, read, read_until, send
 
 pytestmark = [pytest.mark.java, pytest.mark.clients]
 
@@ -43,7 +43,7 @@ def test_the_message_copier_copies_each_message_once(shared: Broker, version: st
     )
     last = json.loads(printed.splitlines()[-1])
     assert (last["consumed"], last["remaining"]) == (1000, 0), printed[-2000:]
-    until(shared, target, wanted)
+    read_until(shared, target, wanted)
     assert set(read(shared, target, committed=False)) == set(wanted)
 
 
@@ -77,5 +77,5 @@ def test_kafka_transactions(shared: Broker, version: str) -> None:
     for partition in ("0", "1"):
         tool(*transactions, "abort", "--topic", topic, "--partition", partition, "--start-offset", "0")
     held.commit_transaction(SECONDS)
-    until(shared, topic, [])
+    read_until(shared, topic, [])
     assert read(shared, topic, committed=False) == ["a", "b"]

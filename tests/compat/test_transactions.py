@@ -3,29 +3,17 @@
 One broker for all; readers are confluent-kafka's, with isolation.level=read_committed unless it says otherwise.
 """
 
-import itertools
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import confluent_kafka as ck
 import pytest
 from confluent_kafka import admin
 
 from tests.peers.ottla import Broker, Brokers
+from tests.support.confluent import SECONDS, SETTINGS, _names, create, producer, read, read_until, send
 
 pytestmark = pytest.mark.clients
-
-PARTITIONS = 3
-SETTINGS = {
-    "transaction.state.log.num.partitions": 5,
-    "offsets.topic.num.partitions": 5,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-    "group.initial.rebalance.delay.ms": 0,
-}
-SECONDS = 30.0
-
-_names = (f"name-{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="module")
@@ -39,77 +27,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture
 def topic(shared: Broker) -> str:
     return create(shared)
-
-
-def create(broker: Broker) -> str:
-    name = next(_names)
-    client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([admin.NewTopic(name, PARTITIONS, 1)])[name].result(SECONDS)
-    return name
-
-
-def producer(broker: Broker, transactional_id: str, **settings: Any) -> ck.Producer:
-    """Initialized: whoever had the id before is fenced."""
-    made = ck.Producer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "transactional.id": transactional_id,
-            "linger.ms": 0,
-            "retry.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
-            "log_level": 0,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-    )
-    made.init_transactions(SECONDS)
-    return made
-
-
-def send(sender: ck.Producer, topic: str, *values: str) -> None:
-    """Spreads values over the partitions; returns when all are acknowledged."""
-    failed: list[Any] = []
-    for index, value in enumerate(values):
-        sender.produce(
-            topic, value.encode(), partition=index % PARTITIONS, on_delivery=lambda e, _: e and failed.append(e)
-        )
-    assert sender.flush(SECONDS) == 0
-    if failed:
-        raise ck.KafkaException(failed[0])
-
-
-def read(broker: Broker, topic: str, *, committed: bool = True) -> list[str]:
-    """All values up to the ends that the broker shows to such a reader, sorted."""
-    consumer = ck.Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "fetch.wait.max.ms": 20,
-        }
-    )
-    consumer.assign([ck.TopicPartition(topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)])
-    values, ends, deadline = [], set(), time.monotonic() + SECONDS
-    while len(ends) < PARTITIONS:
-        assert time.monotonic() < deadline
-        for message in consumer.consume(1000, 0.02):
-            error = message.error()
-            if error is None:
-                values.append(message.value().decode())
-            elif error.code() == ck.KafkaError._PARTITION_EOF:
-                ends.add(message.partition())
-            else:
-                raise ck.KafkaException(error)
-    consumer.close()
-    return sorted(values)
-
-
-def until(broker: Broker, topic: str, wanted: list[str]) -> None:
-    """Markers are written after the answer: reads until `wanted` is all there is to read."""
-    deadline = time.monotonic() + SECONDS
-    while (seen := read(broker, topic)) != sorted(wanted):
-        assert time.monotonic() < deadline, seen
 
 
 def code(failed: pytest.ExceptionInfo[ck.KafkaException]) -> str:
@@ -128,7 +45,7 @@ def test_committed_is_read_and_aborted_is_not(shared: Broker, topic: str) -> Non
         else:
             sender.commit_transaction(SECONDS)
             wanted += values
-    until(shared, topic, wanted)
+    read_until(shared, topic, wanted)
     assert len(read(shared, topic, committed=False)) == 300
 
 
@@ -139,7 +56,7 @@ def test_an_open_transaction_is_not_read(shared: Broker, topic: str) -> None:
     assert read(shared, topic) == []
     assert read(shared, topic, committed=False) == ["a", "b", "c"]
     sender.commit_transaction(SECONDS)
-    until(shared, topic, ["a", "b", "c"])
+    read_until(shared, topic, ["a", "b", "c"])
 
 
 def test_a_zombie_is_fenced_and_what_it_wrote_is_aborted(shared: Broker, topic: str) -> None:
@@ -154,7 +71,7 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_aborted(shared: Broker, topic: 
     assert code(failed) == "_FENCED"
     assert failed.value.args[0].fatal()
     newer.commit_transaction(SECONDS)
-    until(shared, topic, ["newer"])
+    read_until(shared, topic, ["newer"])
 
 
 def test_a_zombie_cannot_write(shared: Broker, topic: str) -> None:
@@ -167,7 +84,7 @@ def test_a_zombie_cannot_write(shared: Broker, topic: str) -> None:
     newer.begin_transaction()
     send(newer, topic, "newer")
     newer.commit_transaction(SECONDS)
-    until(shared, topic, ["newer"])
+    read_until(shared, topic, ["newer"])
     assert "after" not in read(shared, topic, committed=False)
 
 
@@ -179,7 +96,7 @@ def test_a_transaction_times_out(shared: Broker, topic: str) -> None:
     other.begin_transaction()
     send(other, topic, "other")
     other.commit_transaction(SECONDS)
-    until(shared, topic, ["other"])  # it stands behind the slow one
+    read_until(shared, topic, ["other"])  # it stands behind the slow one
     with pytest.raises(ck.KafkaException) as failed:
         slow.commit_transaction(SECONDS)
     assert code(failed) == "_FENCED"
@@ -203,7 +120,7 @@ def test_a_topic_that_goes_away_holds_nothing_up(shared: Broker, topic: str) -> 
     sender.begin_transaction()
     send(sender, topic, "goes on")
     sender.commit_transaction(SECONDS)
-    until(shared, topic, ["stays", "goes on"])
+    read_until(shared, topic, ["stays", "goes on"])
 
 
 def test_consumed_and_produced_together(shared: Broker, topic: str) -> None:
@@ -245,7 +162,7 @@ def test_consumed_and_produced_together(shared: Broker, topic: str) -> None:
                 worker.commit_transaction(SECONDS)
                 done += len(messages)
         consumer.close()
-    until(shared, topic, [f"answer to {number}" for number in range(300)])
+    read_until(shared, topic, [f"answer to {number}" for number in range(300)])
     assert len(read(shared, topic, committed=False)) > 300
 
 
@@ -265,4 +182,4 @@ def test_a_killed_broker_goes_on_with_open_transactions(brokers: Brokers) -> Non
         sender.commit_transaction(SECONDS)
     for sender in senders[6:]:
         sender.abort_transaction(SECONDS)
-    until(broker, topic, [f"{number} {index}" for number in range(6) for index in range(9)])
+    read_until(broker, topic, [f"{number} {index}" for number in range(6) for index in range(9)])

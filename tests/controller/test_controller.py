@@ -9,18 +9,13 @@ import trio.testing
 from ottla.controller import NewTopic, create_partitions, create_topic, delete_topics
 from ottla.controller.admin import set_topic_config
 from ottla.coordination import znodes
-from ottla.coordination.tree import Tree
 from ottla.coordination.znodes import PartitionState
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
+from tests.support.trees import state_of
 
 pytestmark = pytest.mark.trio
-
-
-async def state_of(tree: Tree, topic: str, partition: int = 0) -> PartitionState:
-    path = znodes.state_path(topic, partition)
-    return PartitionState.decode(path, (await tree.get(path)).data)
 
 
 async def test_a_cluster_of_one_creates_a_topic(cluster: TestCluster) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import trio
 
 from ottla.controller import Controller, NewTopic, create_topic
 from ottla.controller.model import TopicPartition
@@ -24,7 +25,7 @@ from ottla.errors import (
 )
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
-from tests.controller.test_controller import state_of
+from tests.support.trees import state_of
 
 pytestmark = pytest.mark.trio
 
@@ -97,8 +98,9 @@ async def test_a_move_waits_for_its_replicas_to_be_in_sync_and_can_be_taken_back
     _, other, controller = await two(cluster)
     await cluster.kill(other)  # and out of the ISR
     results = await controller.reassign({T: (1,)})
-    while (await state_of(cluster.admin, "t")).isr != (0,):
-        results = await controller.reassign({T: (1,)})
+    with trio.fail_after(30):
+        while (await state_of(cluster.admin, "t")).isr != (0,):
+            results = await controller.reassign({T: (1,)})
     assert results == {T: None}
     assert (await assignment(cluster)).removing == {0: (0,)}
     assert controller.reassignments()[T].target == (1,)
@@ -136,14 +138,16 @@ async def test_orders_in_the_tree_are_carried_out_and_removed(cluster: TestClust
         (znodes.PREFERRED_REPLICA_ELECTION, [row], 0),
     ]:
         await cluster.admin.multi([Create(path, json.dumps({"version": 1, "partitions": rows}).encode())])
-        while await cluster.admin.exists(path) is not None:
-            pass
+        with trio.fail_after(30):
+            while await cluster.admin.exists(path) is not None:
+                pass
         await is_led_by(cluster, one, led_by)
     assert (await assignment(cluster)).partitions == {0: (0, 1)}
     # What cannot be read must not stay for ever, nor stop the controller.
     await cluster.admin.multi([Create(znodes.REASSIGN_PARTITIONS, b"?")])
-    while await cluster.admin.exists(znodes.REASSIGN_PARTITIONS) is not None:
-        pass
+    with trio.fail_after(30):
+        while await cluster.admin.exists(znodes.REASSIGN_PARTITIONS) is not None:
+            pass
 
 
 async def test_only_the_active_controller_takes_orders(cluster: TestCluster) -> None:

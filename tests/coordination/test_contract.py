@@ -264,8 +264,9 @@ async def test_a_watch_is_told_before_the_answer_that_shows_the_change(trees: Tr
         events = Events()
         await tree.get("/a", events)
         await other.set("/a", b"%d" % turn)
-        while (await tree.get("/a")).data != b"%d" % turn:
-            pass
+        with trio.fail_after(30):
+            while (await tree.get("/a")).data != b"%d" % turn:
+                pass
         assert not events.none()
 
 

@@ -16,6 +16,7 @@ from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
 from ottla.coordination.tree import Create, Node, SessionState, Stat, TreeError, Unavailable
 from ottla.coordination.zookeeper import WINDOW, ZooKeeperTree, _MultiReads
 from tests.coordination.proxy import LossyProxy
+from tests.support.waiting import comes_true
 
 real = pytest.mark.zookeeper
 trio_test = pytest.mark.trio
@@ -130,8 +131,7 @@ async def test_to_ask_an_old_server_costs_no_request(old_zookeeper: str) -> None
             async with trio.open_nursery() as nursery:
                 for number in range(WINDOW - 1):
                     nursery.start_soon(create, number)
-                while not tree._in_flight:
-                    await trio.lowlevel.checkpoint()
+                await comes_true("a read under way", lambda: tree._in_flight)
                 for number in range(WINDOW - 1, 200):
                     nursery.start_soon(create, number)
                     nursery.start_soon(tree.get_many, ["/", "/none"])

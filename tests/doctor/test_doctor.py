@@ -27,10 +27,10 @@ from ottla.wire.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.broker.conftest import batch, connect
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
+from tests.support.client import batch, connect
 
 QUICK = Options(timeout_s=5.0)
 

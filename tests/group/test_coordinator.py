@@ -26,6 +26,7 @@ from ottla.group.state import EMPTY, STABLE, Limits
 from ottla.replication.internal_topic import partition_for
 from ottla.replication.partition import PartitionState
 from tests.replication.internal import ME, NAME, Opened, opened
+from tests.support.waiting import comes_true
 
 DAY_MS = 86_400_000
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
@@ -42,8 +43,7 @@ class Hosting:
     async def lead(self, group: str, epoch: int = 0) -> int:
         index = self.groups.topic.partition_for(group)
         await self.here.apply(index, epoch)
-        while self.groups.is_loading:
-            await trio.lowlevel.checkpoint()
+        await comes_true("the end of loading", lambda: not self.groups.is_loading)
         return index
 
     async def lose(self, group: str, epoch: int) -> None:
@@ -163,9 +163,8 @@ async def test_while_it_loads_nobody_is_turned_away_for_good(
         sound = file.read_bytes()
         file.write_bytes(sound[:-1] + b"?")
         await host.here.apply(index, 2)
-        while caplog.text.count("cannot be read, it is tried again") < 3:
-            await trio.lowlevel.checkpoint()
-            assert host.groups.missing("g") == CoordinatorLoadInProgress.code
+        await comes_true("a third try", lambda: caplog.text.count("cannot be read, it is tried again") >= 3)
+        assert host.groups.missing("g") == CoordinatorLoadInProgress.code
         assert host.groups.heartbeat("g", "m", None, 1) == 0
         file.write_bytes(sound)
         await host.lead("g", 3)
@@ -318,16 +317,14 @@ async def test_a_commit_is_not_answered_while_another_replica_lacks_it(tmp_path:
         assert await host.commit("g", 1) == 0
         partition = host.here.replicas.partitions[NAME, index]
         await host.here.replicas.apply(NAME, {index: PartitionState(1, ME, 1, (ME, 2), (ME, 2), 0)})
-        while host.groups.is_loading:
-            await trio.lowlevel.checkpoint()
+        await comes_true("the end of loading", lambda: not host.groups.is_loading)
         answers: list[int] = []
 
         async def commit() -> None:
             answers.append(await host.commit("g", 2))
 
         nursery.start_soon(commit)
-        while not (answers or partition._durable):
-            await trio.lowlevel.checkpoint()
+        await comes_true("an answer or a wait for the disk", lambda: answers or partition._durable)
         assert answers == []
         assert host.offset("g") == 1
         await host.lose("g", 2)

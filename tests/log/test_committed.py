@@ -7,9 +7,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ottla.log import IsolationLevel, Log
 from ottla.log.committed import SNAPSHOT
-from tests.broker.conftest import connect
-from tests.broker.test_log_directories import until
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import connect
+from tests.support.waiting import eventually
 
 TOPIC = "t"
 LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
@@ -66,7 +66,7 @@ def test_files_show_what_the_broker_shows(broker: Broker) -> None:
     plain = Producer({"bootstrap.servers": broker.bootstrap})
 
     def check(stable: int, end: int) -> None:
-        until("the markers", lambda: Log.open(folder).end_offset == end)
+        eventually("the markers", lambda: Log.open(folder).end_offset == end)
         for level in LEVELS:
             wanted = served(broker, level)
             with Log.open(folder, isolation_level=level) as log:

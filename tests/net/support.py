@@ -11,6 +11,7 @@ import trio
 
 from ottla._core import Disconnected, Hub, Request
 from ottla.net import Server
+from tests.support.waiting import comes_true
 
 METADATA, FETCH, PRODUCE, API_VERSIONS = 3, 1, 0, 18
 SUPPORTED = {PRODUCE: (0, 8), FETCH: (0, 12), METADATA: (0, 9), API_VERSIONS: (0, 3)}
@@ -97,8 +98,7 @@ class Serving:
 
     async def until(self, condition: Callable[[], Any]) -> None:
         """Waits for something that the server brings about."""
-        while not condition():
-            await trio.lowlevel.checkpoint()
+        await comes_true("the condition of the test", condition)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import trio.testing
 from ottla._core import Hub, Request
 from ottla.net import Server
 from tests.net.support import METADATA, PRODUCE, SUPPORTED, echo, request_bytes, response_bytes, serving
+from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -212,8 +213,7 @@ async def test_stopping_answers_what_was_read() -> None:
             stream = await trio.open_tcp_stream("127.0.0.1", port)
             idle = await trio.open_tcp_stream("127.0.0.1", port)
             await stream.send_all(request_bytes(METADATA, 1, 1) + request_bytes(METADATA, 1, 2))
-            while not waiting:
-                await trio.lowlevel.checkpoint()
+            await comes_true("a request that waits", lambda: waiting)
             server.stop(grace_s=10)
             # An idle connection ends at once, and nobody new comes in.
             assert await idle.receive_some(1) == b""
@@ -243,8 +243,7 @@ async def test_stopping_does_not_wait_for_ever() -> None:
             nursery.start_soon(server.run, waiting.append)
             stream = await trio.open_tcp_stream("127.0.0.1", port)
             await stream.send_all(request_bytes(METADATA, 1, 1))
-            while not waiting:
-                await trio.lowlevel.checkpoint()
+            await comes_true("a request that waits", lambda: waiting)
             begin = trio.current_time()
             server.stop(grace_s=0.2)
             assert await stream.receive_some(1) == b""

@@ -10,6 +10,7 @@ import pytest
 from pyarrow import dataset
 
 from tests.peers.ottla import Broker
+from tests.support.real_data import requests, second
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,24 +23,6 @@ SAID = ("Googlebot", "bingbot", "Baiduspider", "YandexBot", "AhrefsBot", "msnbot
 
 def values(spark: "SparkSession", file: Path) -> "DataFrame":
     return spark.read.text(str(file)).selectExpr("cast(value as binary) as value")
-
-
-def second(time: datetime) -> int:
-    return round(time.timestamp())
-
-
-def requests(file: Path) -> list[tuple[str, int, str, int, str]]:
-    """Client, second, page, status and agent of each line that is a request."""
-    found = []
-    for line in file.read_text(errors="surrogateescape").splitlines():
-        try:
-            before, request, after, *rest = line.split('"')
-            time = datetime.strptime(before[before.index("[") + 1 : before.index("]")], "%d/%b/%Y:%H:%M:%S %z")
-            page, status = request.split(" ")[1].partition("?")[0], int(after.split()[0])
-        except (ValueError, IndexError):
-            continue
-        found.append((line.split(" ")[0], second(time), page, status, rest[2] if len(rest) > 2 else ""))
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from ottla.pipelines.frame.progress import Progress
 from ottla.pipelines.generator.output import ensure_topic
 from tests.peers.ottla import Broker
 from tests.pipelines.auditing import load
-from tests.pipelines.test_real_data import requests
 from tests.spark.committed import messages
+from tests.support.real_data import requests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

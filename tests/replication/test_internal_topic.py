@@ -11,6 +11,7 @@ from ottla.errors import NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrP
 from ottla.replication.internal_topic import partition_for
 from ottla.replication.partition import PartitionState
 from tests.replication.internal import ME, NAME, opened
+from tests.support.waiting import comes_true
 
 
 @dataclass
@@ -96,8 +97,8 @@ async def test_an_append_waits_for_the_other_replicas(tmp_path: Path, acks: int,
         partition = here.replicas.partitions[NAME, 0]
         outcomes: list[tuple[int, int]] = []
         here.topic.append_then(0, 0, [(b"k", b"v")], lambda *outcome: outcomes.append(outcome))
-        while not (outcomes or partition._durable):  # another thread may be writing it
-            await trio.lowlevel.checkpoint()
+        # Another thread may be writing it.
+        await comes_true("an outcome, or a wait for the others", lambda: bool(outcomes or partition._durable))
         assert outcomes == ([] if is_waited_for else [(0, 0)])
 
 

@@ -1,29 +1,16 @@
 """Several data directories: which log goes where, whose they are, and what a broken one costs."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from ottla.config import BrokerConfig, ConfigError
+from ottla.config import ConfigError
 from ottla.errors import KafkaError
 from ottla.replication.log_manager import LogManager
-from tests.broker.conftest import batch
-from tests.replication.test_log_manager import Settings, append
+from tests.support.client import batch
+from tests.support.log_manager import Settings, append, config, folders, paths
 
 pytestmark = pytest.mark.trio
-
-
-def config(*paths: Path, **settings: str) -> BrokerConfig:
-    return BrokerConfig.load(None, {"log.dirs": ",".join(map(str, paths)), **settings})
-
-
-def folders(path: Path) -> list[str]:
-    return sorted(entry.name for entry in path.iterdir() if entry.is_dir())
-
-
-def paths(tmp_path: Path, names: Iterable[str] = "ab") -> list[Path]:
-    return [tmp_path / name for name in names]
 
 
 async def test_new_logs_go_where_the_fewest_are_and_are_found_again(tmp_path: Path) -> None:

@@ -5,30 +5,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla import _core
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import KafkaError
 from ottla.replication import upkeep
 from ottla.replication.log_manager import LogManager
-
-
-class Settings:
-    def __init__(self, config: BrokerConfig) -> None:
-        self.config = config
-        self.topics: dict[str, dict[str, str]] = {}
-
-    async def load_topic(self, topic: str) -> None:
-        self.topics.setdefault(topic, {})
+from tests.support.log_manager import Settings, append
 
 
 def config(path: Path, **settings: str) -> BrokerConfig:
     return BrokerConfig.load(None, {"log.dirs": str(path), **settings})
-
-
-def append(log: _core.Log, value: bytes) -> None:
-    builder = _core.BatchBuilder()
-    builder.append(1, None, value)
-    log.append_bytes(builder.finish(), 0)
 
 
 @pytest.mark.trio

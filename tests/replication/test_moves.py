@@ -11,9 +11,8 @@ from ottla import _core
 from ottla.errors import StorageError
 from ottla.replication.log_manager import LogManager
 from ottla.replication.moves import is_beginning_of
-from tests.broker.conftest import batch
-from tests.replication.test_log_directories import config, folders
-from tests.replication.test_log_manager import Settings
+from tests.support.client import batch
+from tests.support.log_manager import Settings, config, folders
 
 pytestmark = pytest.mark.trio
 

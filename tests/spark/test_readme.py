@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.test_readme import block
 from tests.spark.topics import Topics
+from tests.support.readme import block
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from tests.spark.topics import Topics
 module("spark", "pyspark")
 
 from ottla.spark.stream import StreamReader
-from tests.spark.test_stream_reader import EVERYTHING, offsets, reader
+from tests.support.stream_reader import EVERYTHING, offsets, reader
 
 pytestmark = pytest.mark.spark
 NAME = "committed-stream"

@@ -17,28 +17,13 @@ from tests.spark.topics import Topics
 
 module("spark", "pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import ReadMaxRows, ReadMinRows
 
 from ottla.spark import stream
 from ottla.spark.stream import StreamReader
+from tests.support.stream_reader import EVERYTHING, offsets, reader
 
 pytestmark = pytest.mark.spark
-EVERYTHING = ReadAllAvailable()
-
-
-def reader(topics: Topics, side: str = "brokers", **options: object) -> StreamReader:
-    here = {"kafka.bootstrap.servers": topics.bootstrap} if side == "brokers" else {"path": str(topics.data)}
-    given = {**here, "fetchOffset.retryIntervalMs": 1, **options}
-    return StreamReader(parse({name: str(value) for name, value in given.items()}, Use.STREAM), ("offset",))
-
-
-def offsets(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
-    return [
-        offset
-        for task in source.partitions(start, end)
-        for batch in source.read(task)
-        for offset in batch["offset"].to_pylist()
-    ]
 
 
 def administer(topics: Topics, do: Callable[[Admin], Any]) -> None:

@@ -13,16 +13,14 @@ import pytest
 
 from ottla.client.errors import ConnectionLost
 from ottla.errors import OutOfOrderSequenceNumber
-from ottla.wire.k00_produce import PartitionProduceResponse
 from ottla.wire.k26_end_txn import END_TXN
-from tests.broker.conftest import Client, batch, connect, values
-from tests.broker.test_transactional_partitions import COMMITTED, last_offset
-from tests.broker.test_transactions import describe, init
-from tests.broker.test_zombies import nothing_hangs
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.proxy import PRODUCE, CuttingProxy, HoldingProxy
 from tests.peers.skips import require
+from tests.support.client import Client, batch, connect, values
+from tests.support.producers import retried
+from tests.support.transactions import COMMITTED, describe, init, last_offset, nothing_hangs
 
 try:
     import confluent_kafka as ck
@@ -131,13 +129,6 @@ def test_records_of_a_replaced_producer_arrive_in_the_next_transaction(broker: B
     assert values(client.fetch("late-records")) == [b"new"]
     assert committed(broker, "late-records") == [b"new"]
     nothing_hangs(client, "late-records")
-
-
-def retried(client: Client, topic: str, producer_id: int, sequence: int) -> tuple[int, int]:
-    """Sends the producer's batch of this number; error and offset."""
-    records = batch(b"%d" % sequence, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-    row: PartitionProduceResponse = client.produce(topic, records).responses[0].partitions[0]
-    return row.error_code, row.base_offset
 
 
 def test_batches_that_are_sent_again_after_a_kill(brokers: Brokers) -> None:

@@ -9,15 +9,15 @@ import pytest
 
 from ottla import _core
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from tests.broker.conftest import Client, batch, connect
-from tests.broker.test_full_disk import STORAGE_ERROR, fill
-from tests.broker.test_log_directories import described
-from tests.broker.test_transactions import again
+from tests.broker.test_full_disk import STORAGE_ERROR
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
-from tests.faults.broker.victim import eventually
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.peers.skips import require
+from tests.support.client import Client, batch, connect
+from tests.support.directories import described, fill
+from tests.support.transactions import again
+from tests.support.waiting import eventually
 
 try:
     import confluent_kafka as ck

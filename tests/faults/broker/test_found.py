@@ -11,9 +11,9 @@ from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorReq
 from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k37_create_partitions import CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsTopic
-from tests.broker.conftest import Client, connect
-from tests.broker.test_transactions import again
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, connect
+from tests.support.transactions import again
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ import pytest
 
 from ottla.replication.internal_topic import partition_for
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.broker.conftest import Client as BrokerClient
 from tests.coordination.proxy import LossyProxy
 from tests.faults.broker import settings
 from tests.faults.broker.load import (
@@ -35,12 +34,14 @@ from tests.faults.broker.load import (
     Writer,
 )
 from tests.faults.broker.upheaval import REBORN, SHRUNK, SHRUNK_SEGMENT_BYTES, Abandoner, Mover, Recreator, Shrinker
-from tests.faults.broker.victim import SESSION_MS, Victim, eventually
+from tests.faults.broker.victim import SESSION_MS, Victim
 from tests.faults.checker import Operation, Outcome, Send, check, illegal
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
 from tests.peers.skips import require
+from tests.support.client import Client as BrokerClient
+from tests.support.waiting import eventually
 
 try:
     import confluent_kafka as ck

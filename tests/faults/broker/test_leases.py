@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import confluent_kafka as ck
 
-from tests.broker.conftest import connect
 from tests.faults.broker.load import CLIENT, offset_of
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import connect
 
 KILLS = 5
 PARTITIONS = 3

@@ -9,12 +9,13 @@ import random
 import pytest
 
 from ottla.errors import OutOfOrderSequenceNumber
-from tests.broker.conftest import Client, connect
-from tests.broker.test_delete_records import delete
-from tests.broker.test_transactions import init
 from tests.faults.broker import settings
-from tests.faults.broker.test_delays import SETTINGS, retried
+from tests.faults.broker.test_delays import SETTINGS
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, connect
+from tests.support.operations import delete
+from tests.support.producers import retried
+from tests.support.transactions import init
 
 BATCHES = 12
 REFUSED = (OutOfOrderSequenceNumber.code, -1)

@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.broker.conftest import connect
 from tests.faults.broker import settings
 from tests.faults.broker.assailant import Assailant
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
 from tests.faults.broker.plausible import ALTER_CLIENT_QUOTAS, BETWEEN_BROKERS, FOR_CLIENTS, Plausible
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require
+from tests.support.client import connect
 
 try:
     import confluent_kafka as ck

@@ -31,13 +31,13 @@ from ottla.wire.k02_list_offsets import (
 )
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
-from tests.broker.conftest import Client as BrokerClient
-from tests.broker.conftest import batch
-from tests.broker.test_delete_records import EARLIEST, delete
-from tests.broker.test_moves import move
 from tests.faults.broker.load import CALL_S, COPIED, PARTITIONS, Client, persist
-from tests.faults.broker.victim import eventually
 from tests.faults.checker import Operation, Outcome, Send
+from tests.support.client import Client as BrokerClient
+from tests.support.client import batch
+from tests.support.moves import move
+from tests.support.operations import EARLIEST, delete
+from tests.support.waiting import eventually
 
 SHRUNK, REBORN = "shrunk", "reborn"
 SHRUNK_SEGMENT_BYTES = 5000

@@ -11,9 +11,9 @@ from pathlib import Path
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
-from tests.broker.conftest import Client, connect
 from tests.peers.ottla import Brokers
 from tests.peers.processes import Server
+from tests.support.client import Client, connect
 
 #: Of a broker with a ZooKeeper of its own.
 SESSION_MS = 2000
@@ -121,15 +121,3 @@ class Victim:
 
     def connect(self) -> contextlib.AbstractContextManager[Client]:
         return connect(self.broker)
-
-
-def eventually(
-    what: str, holds: Callable[[], bool], timeout_s: float = 60, facts: Callable[[], object] = lambda: ""
-) -> None:
-    """Asks again and again: what is waited for is told to nobody outside of the broker. `facts` are told if it does
-    not come true.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s: {facts()}"
-        time.sleep(0.02)

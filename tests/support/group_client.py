@@ -15,8 +15,8 @@ from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupReq
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest
 from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
 from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.broker.conftest import Client
 from tests.peers.ottla import Broker
+from tests.support.client import Client
 
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x00"
 

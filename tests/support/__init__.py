@@ -1,0 +1,1 @@
+"""What tests of several rooms share: clients, operations in one line each, and waits that end."""

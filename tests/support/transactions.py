@@ -1,0 +1,132 @@
+"""The requests of a transactional producer, each asked until the coordinator has time for it."""
+
+from typing import Any
+
+from ottla.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
+from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from ottla.wire.k24_add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
+from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
+from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
+from tests.support.client import Client
+
+PASSING = {
+    ConcurrentTransactions.code,
+    CoordinatorLoadInProgress.code,
+    CoordinatorNotAvailable.code,
+    NotCoordinator.code,
+}
+
+
+SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
+
+
+TOPIC = "data"
+
+
+def again(ask: Any) -> Any:
+    """Asks until the answer is not one that passes."""
+    for _ in range(10_000):
+        answer = ask()
+        if answer.error_code not in PASSING:
+            return answer
+    raise AssertionError(f"still {answer}")
+
+
+def find(client: Client, name: str) -> Any:
+    return again(lambda: client.call(FIND_COORDINATOR, FindCoordinatorRequest(key=name, key_type=1), 3))
+
+
+def init(
+    client: Client, name: str | None, *, timeout_ms: int = 60_000, known: tuple[int, int] = (-1, -1), version: int = 4
+) -> Any:
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    if version >= 3:
+        request.producer_id, request.producer_epoch = known
+    return again(lambda: client.call(INIT_PRODUCER_ID, request, version))
+
+
+def add(client: Client, name: str, producer: Any, *partitions: int, topic: str = TOPIC, version: int = 2) -> list[int]:
+    request = AddPartitionsToTxnRequest(
+        transactional_id=name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+    )
+    while True:
+        answer = client.call(ADD_PARTITIONS_TO_TXN, request, version)
+        rows = [row for topic in answer.results for row in topic.results]
+        assert sorted(row.partition_index for row in rows) == sorted(partitions)
+        if not PASSING & {row.error_code for row in rows}:
+            return [row.error_code for row in sorted(rows, key=lambda row: row.partition_index)]
+
+
+def end(client: Client, name: str, producer: Any, *, commit: bool = True, version: int = 2) -> int:
+    request = EndTxnRequest(
+        transactional_id=name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=commit,
+    )
+    return again(lambda: client.call(END_TXN, request, version)).error_code
+
+
+def describe(client: Client, name: str) -> Any:
+    (row,) = client.call(
+        DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=[name]), 0
+    ).transaction_states
+    assert row.transactional_id == name
+    return row
+
+
+def begun(client: Client, name: str, *partitions: int, **options: int) -> Any:
+    find(client, name)
+    producer = init(client, name, **options)
+    assert producer.error_code == 0
+    if partitions:
+        assert set(add(client, name, producer, *partitions)) == {0}
+    return producer
+
+
+COMMITTED = 1
+
+
+def last_offset(client: Client, topic: str, isolation_level: int) -> int:
+    row = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
+    asked = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation_level, topics=[ListOffsetsTopic(name=topic, partitions=[row])]
+    )
+    (found,) = client.call(LIST_OFFSETS, asked, 5).topics[0].partitions
+    assert found.error_code == 0
+    return found.offset
+
+
+def producers(client: Client, topic: str, index: int = 0) -> tuple[int, list[tuple[int, ...]]]:
+    asked = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[index])])
+    (row,) = client.call(DESCRIBE_PRODUCERS, asked).topics[0].partitions
+    return row.error_code, [
+        (
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.coordinator_epoch,
+            each.current_txn_start_offset,
+        )
+        for each in row.active_producers
+    ]
+
+
+def nothing_hangs(client: Client, topic: str) -> None:
+    assert [row for row in producers(client, topic)[1] if row[4] != -1] == []
+    assert last_offset(client, topic, COMMITTED) == last_offset(client, topic, 0)

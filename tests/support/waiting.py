@@ -1,0 +1,36 @@
+"""Waits for what a broker tells nobody: each asks again and again, and ends with what it waited for."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+#: Long enough for a loaded machine; a wait that succeeds takes no longer than it must.
+TIMEOUT_S = 30.0
+
+
+def eventually(
+    what: str, holds: Callable[[], T], timeout_s: float = TIMEOUT_S, facts: Callable[[], object] = lambda: ""
+) -> T:
+    """Asks `holds` until its answer is true, and returns that answer. Fails with `what` and the `facts` of that moment
+    if it does not come true in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (answer := holds()):
+        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s: {facts()}"
+        time.sleep(0.002)
+    return answer
+
+
+async def comes_true(what: str, holds: Callable[[], T], timeout_s: float = TIMEOUT_S) -> T:
+    """The same for a condition that tasks of this loop bring about. The deadline is one of real time, also under a
+    clock of the test's own.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not (answer := holds()):
+        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
+        await trio.lowlevel.checkpoint()
+    return answer
