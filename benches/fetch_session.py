@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ottla.wire.headers import request_frame
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from tests.support.client import batch, connect
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import batch, connect
 
 TOPIC = "t"
 REQUESTS = 300

@@ -57,8 +57,8 @@ from ottla.wire.k47_offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from tests.support import group_client
 from tests.peers.ottla import Broker, Brokers
+from tests.support import group_client
 from tests.support.client import Client, batch, connect
 from tests.support.group_client import SUBSCRIPTION, Member
 from tests.support.waiting import eventually
