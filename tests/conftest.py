@@ -111,7 +111,7 @@ def stops(tmp_path_factory: pytest.TempPathFactory) -> Stops:
 
 
 @pytest.fixture(scope="session")
-def spark(stops: Stops) -> Iterator["SparkSession"]:
+def spark(stops: Stops, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """One Spark session for the whole run, with two cores and a small heap: it costs eight seconds and a gigabyte."""
     try:
         import pyspark  # noqa: F401
@@ -119,7 +119,8 @@ def spark(stops: Stops) -> Iterator["SparkSession"]:
         require("spark", "pyspark is not installed")
     from ottla.spark import session
 
-    spark = session("ottla tests", cores=2, memory="512m")
+    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    spark = session("ottla tests", cores=2, memory="512m", settings=warehouse)
     spark.sparkContext.setLogLevel("ERROR")
     yield spark
     spark.stop()

@@ -42,6 +42,7 @@ from ottla._core import (
     stamp,
     validate,
 )
+from ottla.extras import extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +75,8 @@ COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 def arrow_schema(columns: Sequence[str] = COLUMNS, timestamp_unit: str = "us") -> pa.Schema:
     """The schema of `to_arrow`. `timestamp_unit` is "us" or "ms", as the decoder was told."""
-    import pyarrow as pa
+    with extra("arrow"):
+        import pyarrow as pa
 
     types = {
         "offset": pa.int64(),
@@ -92,8 +94,10 @@ def to_arrow(columns: Columns, names: Sequence[str] = COLUMNS, timestamp_unit: s
 
     Raises:
         KeyError: a column that was not decoded.
+        ImportError: pyarrow is not installed.
     """
-    import pyarrow as pa
+    with extra("arrow"):
+        import pyarrow as pa
 
     schema = arrow_schema(names, timestamp_unit)
     return pa.RecordBatch.from_arrays([arrow_array(columns, field.name, field.type) for field in schema], schema=schema)

@@ -199,3 +199,17 @@ def test_broker_that_does_not_know_the_password(mechanism: str) -> None:
     conversation.send(SaslAuthenticateResponse(auth_bytes=answer))
     with pytest.raises(SaslAuthenticationFailed, match="the broker does not know the password"):
         conversation.send(SaslAuthenticateResponse(auth_bytes=b"v=" + base64.b64encode(bytes(32))))
+
+
+@pytest.mark.parametrize(
+    "name", ["securty.protocol", "security.protocl", "ssl.trustore.location", "security.protokoll"]
+)
+@pytest.mark.parametrize("protocol", [{}, {"security.protocol": "PLAINTEXT"}])
+def test_misspelled_names_are_refused_without_a_protocol_too(name: str, protocol: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=f"unknown setting '{name}'"):
+        Security.of({name: "SSL", **protocol})
+
+
+def test_names_of_brokers_and_of_other_clients_pass() -> None:
+    others = ("zookeeper.ssl.endpoint.identification.algorithm", "ssl.provider", "sasl.login.class", "client.id")
+    assert Security.of(dict.fromkeys(others, "x")) is None

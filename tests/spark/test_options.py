@@ -174,3 +174,14 @@ def test_isolation() -> None:
 
 def test_settings_of_the_java_client_are_accepted() -> None:
     parse({**SMALLEST, "kafka.session.timeout.ms": "1000", "kafka.group.id": "g", "kafka.client.id": "c"})
+
+
+def test_what_a_table_adds_to_its_options_is_not_a_mistake() -> None:
+    """As Spark's catalog gives them."""
+    table = {"provider": "ottla", "owner": "root", "location": "file:/a%20b/data", "path": "file:/a%20b/data"}
+    options = parse({**table, "subscribe": "t", "option.subscribe": "t"})
+    assert options.path == "/a b/data"
+    with pytest.raises(ValueError, match="unknown option 'owner'"):
+        parse({"owner": "root", "path": "/data", "subscribe": "t"})
+    with pytest.raises(ValueError, match=r"unknown option 'option\.subscribed'"):
+        parse({**table, "subscribe": "t", "option.subscribed": "t"})

@@ -178,6 +178,30 @@ def test_a_sql_view(spark: "SparkSession", topics: Topics, plain: str, side: str
 
 
 @SIDES
+def test_a_sql_table_looks_again_at_each_query(spark: "SparkSession", topics: Topics, side: str) -> None:
+    topics.make(f"table-{side}", [10])
+    here = f"'kafka.bootstrap.servers' '{topics.bootstrap}'" if side == "brokers" else f"'path' '{topics.data}'"
+    spark.sql(f"CREATE TABLE looked_at USING ottla OPTIONS ({here}, 'subscribe' 'table-{side}')")
+    try:
+        count = "SELECT count(*) FROM looked_at"
+        assert spark.sql(count).collect()[0][0] == 10
+        topics.append(f"table-{side}", [10])
+        assert spark.sql(count).collect()[0][0] == 20
+        assert spark.sql(f"{count} WITH ('startingOffsets' '{{\"table-{side}\": {{\"0\": 15}}}}')").collect()[0][0] == 5
+    finally:
+        spark.sql("DROP TABLE looked_at")
+
+
+def test_a_table_takes_no_secrets(spark: "SparkSession") -> None:
+    """Its options can be seen in the schema of whatever is made of it."""
+    with pytest.raises(Exception, match=r"the option kafka\.ssl\.key\.password is a secret"):
+        spark.sql(
+            "CREATE TABLE secret USING ottla OPTIONS ('kafka.bootstrap.servers' '127.0.0.1:1', 'subscribe' 't', "
+            "'kafka.security.protocol' 'SSL', 'kafka.ssl.key.password' 'hush')"
+        )
+
+
+@SIDES
 @pytest.mark.parametrize(
     ("condition", "exactly"),
     [

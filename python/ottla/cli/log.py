@@ -94,7 +94,7 @@ def repair(path: str, yes: bool) -> None:
     for folder in damaged:
         before = verify(folder)
         try:
-            start, end = _core.repair_log(folder, LogConfig())
+            start, end = _core.repair_log(folder, LogConfig().native)
         except KafkaError as error:
             raise click.ClickException(str(error)) from None
         after = verify(folder)

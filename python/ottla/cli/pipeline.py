@@ -90,7 +90,10 @@ def run(name: str, file: Path, cores: int | None, memory: str) -> None:
 
         progress = Progress(name)
         try:
-            spark = session(f"ottla {name}", cores=cores, memory=memory)
+            try:
+                spark = session(f"ottla {name}", cores=cores, memory=memory)
+            except RuntimeError as no_java:
+                raise click.ClickException(str(no_java)) from None
             spark.sparkContext.setLogLevel("ERROR")
             try:
                 with explained(f"pipeline {name} failed"):

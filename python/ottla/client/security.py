@@ -5,7 +5,8 @@ when a connection is made, on the machine that makes it, and again when they hav
 
 What can only be done in Java (classes that are loaded, Kerberos, JKS files) is refused by name. Settings that tune
 Java's own libraries are accepted and have no effect, and so is everything but security.protocol where that says
-PLAINTEXT, as in Java's client.
+PLAINTEXT, as in Java's client. Misspelled names are refused in any case: without its protocol a connection is plain
+text.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ REFUSED = {
     "sasl.login.class": "it names a Java class; give user and password in sasl.jaas.config",
 }
 
-NEAR = 0.9
+OTHER_NAMES = frozenset({"zookeeper.ssl.endpoint.identification.algorithm"})
+"""Settings of brokers that are nearly one of these."""
+
+NEAR = 0.88
 """How alike a name must be to count as misspelled; all others may be settings of brokers, or of later releases."""
 
 
@@ -80,12 +84,14 @@ class Security:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Self | None:
-        """From a Java client's settings; others than security.*, ssl.* and sasl.* are not looked at. None: plain text.
+        """From a Java client's settings. None: plain text. A name that is nearly one of these (`security.protcol`) is
+        an error, since it would leave a connection without what was asked for; any other is not looked at.
 
         Raises:
             ValueError: it names the setting that is wrong or that cannot be had here.
         """
         given = {name: value.strip() for name, value in settings.items() if name.startswith(("ssl.", "sasl."))}
+        _check_names(settings)
         protocol = settings.get("security.protocol", PLAINTEXT).strip().upper()
         if protocol not in PROTOCOLS:
             raise ValueError(
@@ -96,15 +102,23 @@ class Security:
         for name, value in given.items():
             if value and name in REFUSED:
                 raise ValueError(f"{name} is not supported: {REFUSED[name]}")
-            near = difflib.get_close_matches(name, NAMES, 1, NEAR)
-            if near and near[0] != name:
-                raise ValueError(f"unknown setting '{name}'; did you mean '{near[0]}'?")
         fields: dict[str, Any] = {}
         if protocol.endswith("SSL"):
             fields |= _tls(given)
         if protocol.startswith("SASL_"):
             fields |= _sasl(given)
         return cls(protocol, **fields)
+
+
+def _check_names(settings: Mapping[str, str]) -> None:
+    for name in settings:
+        near = difflib.get_close_matches(name.strip().lower(), NAMES, 1, NEAR)
+        if near and near[0] != name and name not in OTHER_NAMES:
+            raise ValueError(f"unknown setting '{name}'; did you mean '{near[0]}'?")
+        if name.startswith("security.") and name not in ("security.protocol", "security.providers"):
+            raise ValueError(
+                f"unknown setting '{name}'; connections are secured by security.protocol, ssl.* and sasl.*"
+            )
 
 
 def _tls(given: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,8 @@
 command `ottla log` use the same code.
 """
 
-from ottla._core import AppendInfo, LogConfig
+from ottla._core import AppendInfo
+from ottla.log.config import LogConfig
 from ottla.log.log import IsolationLevel, Log
 from ottla.log.verify import Damage, Report, verify
 

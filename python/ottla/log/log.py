@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from ottla import _core
-from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, LogConfig, RecordReader
+from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, RecordReader
+from ottla.errors import StorageError
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
+from ottla.log.config import LogConfig
 from ottla.log.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class Log:
     * with `mode="a"` to read and append. It locks the folder's parent as a broker does, repairs what a crash left
       (a batch that was half written is cut off), and creates the folder if there is none.
 
-    Keys and values are bytes; `str` is taken as UTF-8 on the way in. Times are milliseconds since 1970, or `datetime`.
+    Keys and values are bytes; `str` is taken as UTF-8 on the way in, and anything else is a TypeError. Times are
+    milliseconds since 1970, or `datetime` (without a time zone: local time).
     Errors are those of `ottla.errors`: `StorageError` for a disk that fails or a folder that is in use,
     `OffsetOutOfRange`, `InvalidRecord`, `MessageTooLarge`, `CorruptMessage`.
 
@@ -74,7 +77,7 @@ class Log:
         self._is_committed = isolation_level == "read_committed"
         #: The last stable offset as of a log end offset.
         self._stable: tuple[int, int] | None = None
-        self._log = native
+        self._native: _core.Log | None = native
         self._path = path
         self._mode = mode
         self._config = config
@@ -105,8 +108,14 @@ class Log:
         if mode == "r":
             return cls(_core.Log.open_to_read(path), path, mode, config, isolation_level)
         if mode == "a":
-            return cls(_core.Log.open_to_append(path, config), path, mode, config, isolation_level)
+            return cls(_core.Log.open_to_append(path, config.native), path, mode, config, isolation_level)
         raise ValueError(f"mode {mode!r}: 'r' to read, 'a' to read and append")
+
+    @property
+    def _log(self) -> _core.Log:
+        if self._native is None:
+            raise StorageError(f"{self._path}: the log is closed")
+        return self._native
 
     # --- what there is ---
 
@@ -171,7 +180,7 @@ class Log:
     def refresh(self) -> None:
         """Mode "r": looks again at what is there. Offsets that were read before keep their records."""
         if self._mode == "r":
-            self._log, old = _core.Log.open_to_read(self._path), self._log
+            self._native, old = _core.Log.open_to_read(self._path), self._log
             old.close()
             self._stable = None
 
@@ -225,8 +234,9 @@ class Log:
         Types: offset int64, timestamp `timestamp[us, UTC]`, timestamp_type int32, key and value binary (nullable),
         headers list<struct<name: string, value: binary>>. `pa.Table.from_batches(log.columns())` is a table.
         """
-        from ottla.records import decode_buffers, to_arrow
+        from ottla.records import arrow_schema, decode_buffers, to_arrow
 
+        arrow_schema(columns)  # says what to install before anything is read
         end = self._end(end)
         first = self.start_offset if start is None else start
         decoder = ColumnDecoder(start_offset=first, end_offset=end, columns=columns, rows_max=rows_max)
@@ -254,8 +264,7 @@ class Log:
 
     def find(self, when: int | datetime) -> int | None:
         """The offset of the first record that is at least as young as `when`; None if all are older."""
-        timestamp_ms = when if isinstance(when, int) else int(when.timestamp() * 1000)
-        found = self._log.offset_for_timestamp(timestamp_ms)
+        found = self._log.offset_for_timestamp(_milliseconds(when))
         return None if found is None else found[0]
 
     def verify(self) -> Report:
@@ -265,11 +274,19 @@ class Log:
     # --- writing ---
 
     def append(
-        self, value: Text | None, *, key: Text | None = None, headers: Headers = (), timestamp_ms: int | None = None
+        self,
+        value: Text | None,
+        *,
+        key: Text | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | datetime | None = None,
     ) -> int:
         """Appends one record and returns its offset. `value=None` is a tombstone: compaction removes its key.
 
         One call is one batch of 70 bytes and more around the record: for many records use `append_many`.
+
+        Raises:
+            TypeError: key, value or a header's value is neither bytes nor str nor None.
         """
         record = (key, value, headers)
         return self.append_many([record], timestamp_ms=timestamp_ms).start
@@ -278,7 +295,7 @@ class Log:
         self,
         records: Iterable[NewRecord],
         *,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | datetime | None = None,
         compression: str = "none",
         batch_bytes: int = 256 * 1024,
     ) -> range:
@@ -291,10 +308,11 @@ class Log:
         Raises:
             MessageTooLarge: a batch is larger than `max_message_bytes` of the config.
             InvalidRecord: a record without key, and the config says `compact`.
+            TypeError: a record is no value, pair or triple of bytes, str or None; batches before it stay.
         """
         first, end = self.end_offset, self.end_offset
         builder = BatchBuilder(compression=compression)
-        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else _milliseconds(timestamp_ms)
         for record in records:
             key, value, headers = _parts(record)
             builder.append(now_ms, key, value, headers)
@@ -347,7 +365,9 @@ class Log:
 
     def close(self) -> None:
         """Flushes, and leaves the folder as after a clean stop. A closed log answers every call with StorageError."""
-        self._log.close()
+        if self._native is not None:
+            native, self._native = self._native, None
+            native.close()
 
     def __enter__(self) -> Self:
         return self
@@ -358,22 +378,43 @@ class Log:
         self.close()
 
     def __repr__(self) -> str:
+        if self._native is None:
+            return f"<Log {self._path} closed>"
         return f"<Log {self.topic}-{self.partition} offsets {self.start_offset}..{self.end_offset} mode={self._mode!r}>"
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _milliseconds(when: int | datetime) -> int:
+    return (when.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1) if isinstance(when, datetime) else when
 
 
 def _parts(record: NewRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
     headers: Headers = ()
+    key: Text | None = None
     if isinstance(record, tuple):
+        if len(record) not in (2, 3):
+            raise TypeError(f"a record is a value, (key, value) or (key, value, headers), not a tuple of {len(record)}")
         key, value = record[0], record[1]
         if len(record) == 3:
             headers = record[2]
     else:
-        key, value = None, record
+        value = record
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return _bytes(key), _bytes(value), [(name, _bytes(header)) for name, header in pairs]
+    return (
+        _bytes(key, "key"),
+        _bytes(value, "value"),
+        [(name, _bytes(header, "header")) for name, header in pairs],
+    )
 
 
-def _bytes(text: Text | None) -> bytes | None:
+def _bytes(text: Text | None, what: str) -> bytes | None:
     if text is None or isinstance(text, bytes):
         return text
-    return text.encode() if isinstance(text, str) else bytes(text)
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, bytearray | memoryview):
+        return bytes(text)
+    # bytes(3) would be three zeros, and bytes([65]) a letter.
+    raise TypeError(f"a record's {what} is bytes, str or None, not {type(text).__name__}: encode it first")

@@ -3,11 +3,33 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import overload
+from urllib.parse import unquote, urlsplit
 
 from ottla.client import Security
 
 SINK_TOPIC = "__ottla_sink"
 """Where the sink keeps its decisions; brokers know nothing of it."""
+
+
+#: What Spark's catalog adds to the options of `CREATE TABLE ... USING ottla`.
+OF_TABLES = frozenset({"provider", "location", "owner", "external", "comment", "is_managed_location", "table_type"})
+
+
+def lower(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that the user gave, by their names in lower case. Of a table, Spark adds properties of its own, each
+    option a second time, and makes a URI of the path.
+    """
+    options = {key.lower(): value for key, value in given.items()}
+    if options.get("provider", "").lower() == "ottla":
+        options = {
+            key: value
+            for key, value in options.items()
+            if key not in OF_TABLES and not (key.startswith("option.") and key.removeprefix("option.") in options)
+        }
+    path = urlsplit(options.get("path", ""))
+    if path.scheme == "file" and path.netloc == "":
+        options["path"] = unquote(path.path)
+    return options
 
 
 def refuse_unknown(options: Mapping[str, str], names: Iterable[str], refused: Mapping[str, str]) -> None:

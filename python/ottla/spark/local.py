@@ -1,11 +1,14 @@
 """A Spark session on this machine that finds this Python and its packages."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ottla.extras import extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,9 +36,15 @@ def session(
     Without PYSPARK_PYTHON Spark's workers run whatever `python3` is in the path, where neither pyarrow nor this
     package may be; it is set to the Python that runs now. Spark listens on 127.0.0.1 alone, and its web interface is
     off.
-    """
-    from pyspark.sql import SparkSession
 
+    Raises:
+        ImportError: pyspark is not installed.
+        RuntimeError: there is no Java, which Spark runs on.
+    """
+    with extra("spark"):
+        from pyspark.sql import SparkSession
+
+    _check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -56,6 +65,18 @@ def session(
         builder = builder.config(key, value)
     with _python_path(EARLY):
         return builder.getOrCreate()
+
+
+def _check_java() -> None:
+    """Spark itself would only say that a gateway process exited."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not (Path(home) / "bin" / "java").exists():
+        raise RuntimeError(f"Spark needs Java 17 or newer, and JAVA_HOME={home} has no bin/java")
+    if not home and shutil.which("java") is None:
+        raise RuntimeError(
+            "Spark needs Java 17 or newer, and there is no java in the path (Debian: apt-get install "
+            "openjdk-17-jre-headless; else set JAVA_HOME)"
+        )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import Security, TopicPartition
-from ottla.spark.given import SINK_TOPIC, choice, flag, number, refuse_unknown, security
+from ottla.spark.given import SINK_TOPIC, choice, flag, lower, number, refuse_unknown, security
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
     Raises:
         ValueError: an unknown option, a value out of its range, or options that contradict each other.
     """
-    options = {key.lower(): value for key, value in given.items()}
+    options = lower(given)
     refuse_unknown(options, OPTIONS, REFUSED_SETTINGS)
     path, servers = options.get("path"), options.get("kafka.bootstrap.servers")
     if (path is None) == (servers is None):

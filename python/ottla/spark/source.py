@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
 
+from ottla.spark import catalog
 from ottla.spark import schema as columns
 from ottla.spark.batch import BatchReader, FilteringReader
 from ottla.spark.limits import Use
@@ -34,15 +35,19 @@ class OttlaDataSource(DataSource):
         """What `format` takes."""
         return "ottla"
 
-    def schema(self) -> str:
+    def schema(self) -> "StructType | str":
         """All columns; a user's schema takes some of them (`ottla.spark.schema`)."""
         options = parse(self.options, Use.EITHER)
-        return columns.ddl(options.include_headers, columns.names(options.include_headers, self.options.get("columns")))
+        names = columns.names(options.include_headers, self.options.get("columns"))
+        if catalog.is_table(self.options):
+            return catalog.schema(self.options, names)
+        return columns.ddl(options.include_headers, names)
 
     def _options(self, schema: "StructType", use: Use) -> ReadOptions:
         """What the options mean; the schema is what `schema()` said, unless the user gave one."""
-        options = parse(self.options, use)
-        chosen = self.options.get("columns")
+        given = catalog.options_of(schema, self.options)
+        options = parse(given, use)
+        chosen = given.get("columns")
         if chosen is not None and tuple(schema.fieldNames()) != columns.names(options.include_headers, chosen):
             raise ValueError("the option columns and the schema contradict each other: one of them is enough")
         return options

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import Cluster, Security
-from ottla.spark.given import choice, flag, number, refuse_unknown, security
+from ottla.spark.given import choice, flag, lower, number, refuse_unknown, security
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
@@ -75,7 +75,7 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
     Raises:
         ValueError: an unknown option, a value out of its range, or options that contradict each other.
     """
-    options = {key.lower(): value.strip() for key, value in given.items()}
+    options = {key: value.strip() for key, value in lower(given).items()}
     refuse_unknown(options, OPTIONS, REFUSED_SETTINGS)
     servers = options.get("kafka.bootstrap.servers")
     if not servers:

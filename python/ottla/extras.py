@@ -1,0 +1,15 @@
+"""What to install for what is not there: the extras of this package."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports that need the extra `name`: what is missing is an ImportError that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"this needs the package {missing.name}: pip install 'ottla[{name}]'", name=missing.name
+        ) from None

@@ -1,0 +1,105 @@
+"""What a program may get wrong with a `Log`, and what it is told."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from ottla import errors
+from ottla.log import Log, LogConfig
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with Log.open(tmp_path / "t-0", mode="a") as log:
+        yield log
+
+
+@pytest.mark.parametrize("value", [3, 3.5, [65, 66], {"a": 1}, object(), True])
+def test_values_that_are_no_bytes_are_refused(log: Log, value: object) -> None:
+    """bytes(3) would be three zeros, and bytes([65, 66]) two letters."""
+    with pytest.raises(TypeError, match=f"a record's value is bytes, str or None, not {type(value).__name__}"):
+        log.append(value)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a record's key"):
+        log.append(b"", key=value)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a record's header"):
+        log.append(b"", headers={"h": value})  # type: ignore[dict-item]
+    assert log.end_offset == 0
+
+
+@pytest.mark.parametrize("records", [[5], [(1, b"2")], [(b"1", 2)], [(b"alone",)], [(b"a", b"b", (), b"d")]])
+def test_so_are_records_of_another_form(log: Log, records: list[object]) -> None:
+    with pytest.raises(TypeError, match="record"):
+        log.append_many(records)  # type: ignore[arg-type]
+    assert log.end_offset == 0
+
+
+def test_bytes_of_all_kinds_are_taken(log: Log) -> None:
+    log.append_many(["text", b"bytes", bytearray(b"array"), memoryview(b"view"), None])
+    assert [record.value for record in log] == [b"text", b"bytes", b"array", b"view", None]
+
+
+def test_times_are_milliseconds_or_datetimes(log: Log) -> None:
+    when = datetime(2026, 5, 17, 10, 5, 3, 999_000, tzinfo=timezone(timedelta(hours=2)))
+    log.append(b"a", timestamp_ms=when)
+    log.append_many([b"b"], timestamp_ms=when.astimezone(UTC) + timedelta(milliseconds=1))
+    assert [record.timestamp_ms for record in log] == [1779005103999, 1779005104000]
+    assert log.find(when) == 0
+    assert log.find(when + timedelta(milliseconds=1)) == 1
+
+
+def test_a_closed_log_answers_every_call_with_an_error(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", mode="a") as written:
+        written.append(b"one")
+    read = Log.open(tmp_path / "t-0")
+    read.close()
+    read.close()
+    for log in (written, read):
+        for call in (
+            lambda log: list(log),
+            lambda log: list(log.records()),
+            lambda log: log.end_offset,
+            lambda log: log.topic,
+            lambda log: log.find(0),
+            lambda log: log.append(b"x"),
+            lambda log: log.flush(),
+            lambda log: log.refresh() or log.size_bytes,
+            lambda log: list(log.columns()),
+        ):
+            with pytest.raises(errors.StorageError, match="the log is closed"):
+                call(log)
+        assert repr(log) == f"<Log {tmp_path / 't-0'} closed>"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"segment_bytes": 1}, "segment_bytes is 1; it must be from 14 to 2147483647"),
+        ({"retention_ms": -2}, "retention_ms is -2; it must be from -1"),
+        ({"cleanup_policy": "compact,delte"}, "cleanup_policy is 'delte'; it must be one of delete, compact"),
+        ({"compression_type": "lzma"}, "compression_type is 'lzma'"),
+        ({"message_timestamp_type": "Now"}, "message_timestamp_type is 'Now'"),
+        ({"min_cleanable_dirty_ratio": 1.5}, "min_cleanable_dirty_ratio is 1.5"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        LogConfig(**settings)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="segment_bytes is '5'"):
+        LogConfig(segment_bytes="5")  # type: ignore[arg-type]
+
+
+def test_settings_can_be_looked_at() -> None:
+    config = LogConfig(segment_bytes=1_000_000, cleanup_policy="compact")
+    assert (config.segment_bytes, config.retention_ms) == (1_000_000, 604_800_000)
+    assert repr(config) == "LogConfig(segment_bytes=1000000, cleanup_policy='compact')"
+    assert LogConfig.__doc__
+    assert config == LogConfig(segment_bytes=1_000_000, cleanup_policy="compact")
+
+
+def test_what_is_not_installed_is_named(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"this needs the package pyarrow: pip install 'ottla\[arrow\]'"):
+        list(log.columns())
