@@ -198,7 +198,7 @@ async def test_a_failing_handler_costs_one_connection(caplog: pytest.LogCaptureF
         await good.send(request_bytes(METADATA, 1, 1))
         assert await good.frame() == (1, b"")
         record = next(record for record in caplog.records if record.levelname == "ERROR")
-        assert record.getMessage() == "API key 3 version 2 of client 'test' could not be handled"
+        assert record.getMessage() == "API key 3 version 2 of client 'test' failed; others are served on"
         assert record.exc_info is not None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 import pkgutil
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,7 +19,7 @@ from ottla.broker import api
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
-from ottla.net.server import about
+from ottla.net.server import refuse
 
 if TYPE_CHECKING:
     import trio
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.broker import Broker
     from ottla.broker.quotas.clients import ClientQuotas
-
-logger = logging.getLogger("ottla.requests")
 
 MODULES = {
     int(name[1:3]): module
@@ -70,7 +67,7 @@ class Requests:
         """Starts one request. The handler answers it, now or later."""
         try:
             self._handlers[request.api_key](request)
-        except Exception as error:
+        except BaseException as error:
             _refuse(request, error)
 
 
@@ -81,17 +78,15 @@ def _start(nursery: trio.Nursery, broker: Broker, handle: AsyncHandler, request:
 async def _answer(handle: AsyncHandler, broker: Broker, request: Request) -> None:
     try:
         await handle(broker, request)
-    except Exception as error:
+    except BaseException as error:
         _refuse(request, error)
 
 
-def _refuse(request: Request, error: Exception) -> None:
+def _refuse(request: Request, error: BaseException) -> None:
     """Closes the connection; the hub tells whose it was and why, and where the mistake is ours its traceback is logged
     too. A tree that is out of reach is nobody's mistake: what was asked for may have happened or not.
     """
     if isinstance(error, ProtocolError | TreeError):
         request.close(str(error))
     else:
-        what = (request.api_key, request.api_version, request.client_id)
-        logger.error("API key %d version %d of client %r failed", *what, exc_info=error, extra=about(request))
-        request.close("the request could not be handled")
+        refuse(request, error)

@@ -79,6 +79,8 @@ class Turns(trio.abc.Instrument):
                     break
                 came = True
                 self._turn(event)
+                # A request that was dropped without an answer is closed now, not when the next event comes.
+                del event
             except BaseException as error:
                 self._failed(error)
                 break

@@ -18,9 +18,17 @@ import trio
 
 from ottla._core import Completion, Disconnected, Hub, Request, Served
 from ottla.logs import Repeated
+from ottla.net.guard import failed
 from ottla.net.idle import Event, Turns, is_taken
 
 log = logging.getLogger(__name__)
+
+#: What is said to have failed.
+_PLACES: dict[type, str] = {
+    Served: "the end of a turn",
+    Disconnected: "what follows the end of a connection",
+    Completion: "the callback of a completion",
+}
 
 Handler = Callable[[Request], None]
 """Takes one request that starts, and sees to it that it is answered (`reply`, `skip` or `close`), now or later."""
@@ -37,6 +45,13 @@ def about(request: Request) -> dict[str, object]:
         "client_id": request.client_id,
         "connection": request.connection_id,
     }
+
+
+def refuse(request: Request, error: BaseException) -> None:
+    """Closes the connection of a request whose handler failed."""
+    place = f"API key {request.api_key} version {request.api_version} of client {request.client_id!r}"
+    failed(place, error, about(request))
+    request.close("the request could not be handled")
 
 
 class Server:
@@ -141,8 +156,8 @@ class Server:
             if type(event) is Request:
                 try:
                     handler(event)
-                except Exception as error:
-                    self._fail(event, error)
+                except BaseException as error:
+                    refuse(event, error)
             else:
                 self._dispatch(event)
             event = next_event()
@@ -153,6 +168,12 @@ class Server:
         self._scope.cancel()
 
     def _dispatch(self, event: Event) -> None:
+        try:
+            self._hand_on(event)
+        except BaseException as error:
+            failed(_PLACES[type(event)], error)
+
+    def _hand_on(self, event: Event) -> None:
         if isinstance(event, Served):
             if self.served is not None:
                 self.served()
@@ -184,15 +205,3 @@ class Server:
             callback = self._callbacks.pop(event.token, None)
             if callback is not None:
                 callback(event.value, event.error)
-
-    def _fail(self, request: Request, error: Exception) -> None:
-        """A handler that fails costs its client the connection, and nobody else anything."""
-        log.error(
-            "API key %d version %d of client %r could not be handled",
-            request.api_key,
-            request.api_version,
-            request.client_id,
-            exc_info=error,
-            extra=about(request),
-        )
-        request.close("the request could not be handled")

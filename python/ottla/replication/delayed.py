@@ -9,18 +9,16 @@ lost), and one heap with one task serves every deadline.
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
 
+from ottla.net.guard import failed
+
 if TYPE_CHECKING:
     from ottla._core import AppendInfo
-
-
-logger = logging.getLogger("ottla.deadlines")
 
 
 class Operation(Protocol):
@@ -77,9 +75,9 @@ class Deadlines:
             if not operation.done:
                 try:
                     operation.expire()
-                except Exception:
-                    # One request, or the timers of one group: whatever it is, all others have deadlines too.
-                    logger.exception("what was due at its deadline could not be done")
+                except BaseException as error:
+                    # One request, or the timers of one group: all others have deadlines too.
+                    failed(f"the deadline of {type(operation).__name__}", error)
         return self._heap[0][0] if self._heap else float("inf")
 
     async def run(self) -> None:

@@ -8,7 +8,6 @@ append for an epoch that is no longer the partition's is refused.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.errors import error as kafka_error
+from ottla.net.guard import failed
 from ottla.replication.partition import NO_EPOCH, Partition
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ottla.replication.delayed import Deadlines
     from ottla.replication.replicas import Replicas
     from ottla.replication.turn import Turn
-
-logger = logging.getLogger("ottla.internal_topic")
 
 #: How much is read and decoded at once, at most: about 2,000 records, and a fraction of a millisecond with the
 #: interpreter.
@@ -378,8 +376,8 @@ class _Shared:
         for end, done in self._ends:
             try:
                 done(error, -1 if last_offset < 0 else before + end)
-            except Exception:
-                logger.exception("an append could not be answered")
+            except BaseException as mistake:
+                failed("an append to an internal topic", mistake)
 
 
 def _nobody(error: int, last_offset: int) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
+from ottla.net.guard import failed
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -190,7 +191,10 @@ class Partition:
         their deadlines.
         """
         for waiter in (*self.fetches, *self.deletions):
-            waiter.expire()
+            try:
+                waiter.expire()
+            except BaseException as error:
+                failed(f"the release of a request that waited for {self}", error)
 
     def moved(self, log: Log) -> bool:
         """The partition's log is another one now, with the same records. True if the caller must start a flush."""
@@ -222,14 +226,17 @@ class Partition:
 
     def _wake_deletions(self) -> None:
         for deletion in tuple(self.deletions):
-            deletion.advanced(self)
+            try:
+                deletion.advanced(self)
+            except BaseException as error:
+                failed(f"a DeleteRecords that waited for {self}", error)
 
     # --- who waits ---
 
     def _fail_waiting(self) -> None:
         waiting, self._durable = self._durable or (), None
         for durable in waiting:
-            durable.done(StorageError.code if self.is_offline else NotLeaderOrFollower.code)
+            self._done(durable, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
         self._wake_fetches()
         self._wake_deletions()
 
@@ -292,7 +299,10 @@ class Partition:
     def _wake_fetches(self) -> None:
         if self.fetches:
             for fetch in tuple(self.fetches):
-                fetch.advanced(self)
+                try:
+                    fetch.advanced(self)
+                except BaseException as error:
+                    failed(f"a Fetch that waited for {self}", error)
 
     def wait_durable(self, last_offset: int, done: Callable[[int], None]) -> bool:
         """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk.
@@ -312,6 +322,12 @@ class Partition:
         """The log's flushed offset moved."""
         self._settle_durable()
 
+    def flush_failed(self) -> None:
+        """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
+        waiting, self._durable = self._durable or (), None
+        for durable in waiting:
+            self._done(durable, 0 if self._is_durable(durable.last_offset) else StorageError.code)
+
     def _is_durable(self, last_offset: int) -> bool:
         return last_offset < self.log.high_watermark and (not self.needs_flush or last_offset < self.log.flushed_offset)
 
@@ -321,6 +337,11 @@ class Partition:
         waiting = self._durable
         while waiting and self._is_durable(waiting[0].last_offset):
             durable = waiting.popleft()
-            durable.done(
-                0 if durable.leader_epoch == self.leader_epoch and self.is_leader else NotLeaderOrFollower.code
-            )
+            same_term = durable.leader_epoch == self.leader_epoch and self.is_leader
+            self._done(durable, 0 if same_term else NotLeaderOrFollower.code)
+
+    def _done(self, durable: _Durable, error_code: int) -> None:
+        try:
+            durable.done(error_code)
+        except BaseException as error:
+            failed(f"an acks=all that waited for {self}", error)

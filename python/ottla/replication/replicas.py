@@ -196,13 +196,17 @@ class Replicas:
         def flushed(_: Any, error: BaseException | None) -> None:
             partition.flushes -= 1
             if error is not None:
-                return self.storage_error(partition, error)
+                self.storage_error(partition, error)
+                if not partition.is_offline:
+                    partition.flush_again = False
+                    partition.flush_failed()
+                return
             partition.flushed()
             if partition.flush_again and not partition.flushes:
                 partition.flush_again = False
                 if partition.log.flushed_offset < partition.log.end_offset:
                     self.flush(partition)
-            return None
+            return
 
         partition.log.flush_async(self._completions, self._server.expect(flushed))
 

@@ -8,19 +8,17 @@ answers are put off until then too, and leave with the turn's others. So are tho
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.errors import KafkaError, StorageError
+from ottla.net.guard import failed
 from ottla.replication.delayed import ProduceResult
 
 if TYPE_CHECKING:
     from ottla.replication.leases import Leases
     from ottla.replication.partition import Partition
     from ottla.replication.replicas import Replicas
-
-logger = logging.getLogger("ottla.turn")
 
 #: A request's partitions: topic, number, and whether it has records for it.
 Asked: TypeAlias = tuple[tuple[str, int, bool], ...]
@@ -57,11 +55,17 @@ class Turn:
         self.appended.clear()
         self._put_off.clear()
         lost: Lost = {}
-        for partition, flush_due, failed in leased:
-            self._written(partition, flush_due, failed, lost)
+        for partition, flush_due, unwritten in leased:
+            self._written(partition, flush_due, unwritten, lost)
         for partition in appended:
-            _, flush_due, failed = partition.log.write_staged()
-            self._written(partition, flush_due, failed, lost)
+            try:
+                _, flush_due, unwritten = partition.log.write_staged()
+            except BaseException as error:
+                failed(f"the write of {partition} at the end of a turn", error)
+                # Nobody knows what of it was written.
+                lost[partition.topic, partition.index] = (0, StorageError(f"{partition} could not be written"))
+                continue
+            self._written(partition, flush_due, unwritten, lost)
         if leased:
             self._leases.answer(lost)
         for done, asked, results in put_off:
@@ -69,23 +73,26 @@ class Turn:
                 _take_back(lost, asked, results)
             try:
                 done(results)
-            except Exception:
+            except BaseException as error:
                 # Its request is dropped without an answer, which closes that connection and no other.
-                logger.exception("a Produce could not be answered")
+                failed("the answer to a Produce at the end of its turn", error)
 
-    def _written(self, partition: Partition, flush_due: bool, failed: Failed | None, lost: Lost) -> None:
-        partition.advance_high_watermark()
-        if flush_due:
-            self._replicas.flush(partition)
-        if failed is not None:
-            lost[partition.topic, partition.index] = failed
-            if isinstance(failed[1], StorageError):
-                self._replicas.storage_error(partition, failed[1])
+    def _written(self, partition: Partition, flush_due: bool, unwritten: Failed | None, lost: Lost) -> None:
+        if unwritten is not None:
+            lost[partition.topic, partition.index] = unwritten
+        try:
+            partition.advance_high_watermark()
+            if flush_due:
+                self._replicas.flush(partition)
+            if unwritten is not None and isinstance(unwritten[1], StorageError):
+                self._replicas.storage_error(partition, unwritten[1])
+        except BaseException as error:
+            failed(f"the end of a turn for {partition}", error)
 
 
 def _take_back(lost: Lost, asked: Asked, results: list[ProduceResult]) -> None:
     for index, ((topic, number, _), result) in enumerate(zip(asked, results, strict=True)):
-        failed = lost.get((topic, number))
+        unwritten = lost.get((topic, number))
         # Tuples are errors already. A duplicate was written by an earlier turn, so its offset is lower.
-        if failed is not None and not isinstance(result, tuple) and result.base_offset >= failed[0]:
-            results[index] = (failed[1].code, -1, -1, -1)
+        if unwritten is not None and not isinstance(result, tuple) and result.base_offset >= unwritten[0]:
+            results[index] = (unwritten[1].code, -1, -1, -1)

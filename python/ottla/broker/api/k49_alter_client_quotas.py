@@ -4,10 +4,9 @@ hears of them.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of
+from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of, problem_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
 from ottla.controller import admin
 from ottla.errors import InvalidRequest, KafkaError
@@ -84,8 +83,8 @@ def _text(operation: OpData) -> str:
     key, value = operation.key, operation.value
     if key not in KEYS:
         raise InvalidRequest(f"Invalid configuration key {key}: it is one of {', '.join(sorted(KEYS))}.")
-    if not math.isfinite(value):
-        raise InvalidRequest(f"{key} must be a number, not {value}.")
+    if (problem := problem_of(value)) is not None:
+        raise InvalidRequest(f"{key}={value} {problem}.")
     if key not in WHOLE:
         return repr(value)
     whole = int(value + TOLERANCE)

@@ -128,7 +128,8 @@ class ClientQuotas:
         found = self._fetch.limits.find(*client)
         if found is None:
             return 2**31 - 1
-        return min(2**31 - 1, int(found[1] * (self.window.samples - 1) * self.window.size_ms / 1000))
+        in_a_window = found[1] * (self.window.samples - 1) * self.window.size_ms / 1000
+        return int(max(0, min(2**31 - 1, in_a_window)))
 
     def mutation(self, client: Client) -> tuple[TokenBucket, float] | None:
         """The permits for changes to topics that a client shares, and how many grow back in a second; None if it may

@@ -5,6 +5,7 @@ each name percent-encoded, `<default>` in place of one) and their values as text
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, unquote_plus
 
@@ -34,6 +35,9 @@ def decode_name(name: str) -> str | None:
 def path_of(entity: Entity) -> tuple[str, str]:
     """The kind and the name under which the tree has the settings of an entity. Raises InvalidRequest for nobody."""
     user, client_id = entity
+    for name in entity:
+        if name in (".", ".."):
+            raise InvalidRequest(f"The name {name!r} has no place in the coordination tree: choose another one.")
     if user is not ABSENT:
         name = encode_name(user)
         return USERS, name if client_id is ABSENT else f"{name}/clients/{encode_name(client_id)}"
@@ -82,12 +86,30 @@ async def all_entities(tree: Tree) -> list[tuple[Entity, dict[str, str]]]:
     return found
 
 
+#: The smallest and the largest quota but 0. What is nearer to 0 or larger only asks for arithmetic without a meaning.
+QUOTA_MIN, QUOTA_MAX = 1e-6, float(2**63)
+
+
+def problem_of(quota: float) -> str | None:
+    """What is wrong with a quota's value. Less than nothing counts as nothing, as in Kafka."""
+    if not math.isfinite(quota):
+        return "is no finite number"
+    if abs(quota) > QUOTA_MAX or 0 < abs(quota) < QUOTA_MIN:
+        return f"is neither 0 nor between {QUOTA_MIN} and 2^63"
+    return None
+
+
 def values(config: Mapping[str, str]) -> Iterator[tuple[Quota, float]]:
     """The quotas among an entity's settings (a user's credentials are there as well)."""
     for kind in Quota:
         text = config.get(kind.value)
         if text is not None:
             try:
-                yield kind, float(text)
+                quota = float(text)
             except ValueError:
                 logger.error("%s=%s is no number: the quota is not taken", kind.value, text)
+                continue
+            if (problem := problem_of(quota)) is None:
+                yield kind, quota
+            else:
+                logger.error("%s=%s %s: the quota is not taken", kind.value, text, problem)

@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+#: The longest throttle time that an answer can tell, in milliseconds.
+THROTTLE_MS_MAX = 2**31 - 1
+
+
+def _whole_ms(milliseconds: float) -> int:
+    return int(min(milliseconds + 0.5, THROTTLE_MS_MAX))
+
 
 class Window(NamedTuple):
     """What a rate is measured over: `samples` windows of `size_ms`, the current one included."""
@@ -52,7 +59,7 @@ class Rate:
             return 0
         if quota <= 0:
             return self.window.whole_ms
-        return min(2**31 - 1, int((rate - quota) / quota * self._elapsed_ms(now_ms) + 0.5))
+        return _whole_ms((rate - quota) / quota * self._elapsed_ms(now_ms))
 
     def _purge(self, now_ms: int) -> None:
         samples, (count, size_ms) = self._samples, self.window
@@ -93,7 +100,7 @@ class TokenBucket:
             return 0
         if quota <= 0:
             return self.window.whole_ms
-        return min(2**31 - 1, int(-self._tokens / quota * 1000 + 0.5))
+        return _whole_ms(-self._tokens / quota * 1000)
 
     def _burst(self, quota: float) -> float:
         return self.window.whole_ms / 1000 * quota
