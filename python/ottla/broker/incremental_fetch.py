@@ -62,7 +62,7 @@ def _is_known(asked: Asked, row: Row, is_committed: bool) -> bool:
     return info is not None and not info.length and asked[2] >= (row[3] if is_committed else row[2])
 
 
-def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) -> None:
+def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read, bytes_min: int) -> None:
     sessions = broker.fetch_sessions
     session = sessions.get(fetch.session_id)
     if session is None:
@@ -75,7 +75,7 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
     asked = fetch.partitions
     entries = session.entries
     if len(asked) == 1 == len(entries) and asked[0][:2] in entries and not fetch.forgotten and broker.quotas is None:
-        return _handle_one(broker, request, fetch, session, read)
+        return _handle_one(broker, request, fetch, session, read, bytes_min)
     session.update(asked, fetch.forgotten)
     if not session.entries:
         sessions.remove(session.id)
@@ -86,14 +86,16 @@ def handle(broker: Broker, request: Request, fetch: FetchRequest, read: Read) ->
     live = [*session.live.values()]
 
     def then(rows: list[Row], size: int, is_due: bool) -> None:
-        if size >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due:
+        if size >= bytes_min or fetch.max_wait_ms <= 0 or is_due:
             return _answer(broker, request, fetch, session, live, rows)
-        return _Parked(broker, request, fetch, session, read, size).park(live, rows)
+        return _Parked(broker, request, fetch, session, read, bytes_min - size).park(live, rows)
 
     return read(broker, request, fetch, [entry.asked for entry in live], then)
 
 
-def _handle_one(broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read) -> None:
+def _handle_one(
+    broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read, bytes_min: int
+) -> None:
     """A session's only partition is named, which is what a consumer of one partition does that gets records: read and
     answered as without a session, since the request knows the partition by its place. Nothing rests here; what is
     gone through for each request weighs more than what it does, because little of it is in the processor's caches.
@@ -107,8 +109,8 @@ def _handle_one(broker: Broker, request: Request, fetch: FetchRequest, session: 
     session.epoch = next_epoch(session.epoch)
 
     def then(rows: list[Row], size: int, is_due: bool) -> None:
-        if size < fetch.min_bytes and fetch.max_wait_ms > 0 and not is_due:
-            return _Parked(broker, request, fetch, session, read, size).park([entry], rows)
+        if size < bytes_min and fetch.max_wait_ms > 0 and not is_due:
+            return _Parked(broker, request, fetch, session, read, bytes_min - size).park([entry], rows)
         ((_, error, high_watermark, _, log_start, _, _, info, diverging),) = rows
         has_more = (info is not None and info.length > 0) or diverging is not None
         must = entry.takes(error, high_watermark, log_start, has_more)
@@ -157,14 +159,14 @@ class _Parked:
     purgatory = "Fetch"
 
     def __init__(
-        self, broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read, size: int
+        self, broker: Broker, request: Request, fetch: FetchRequest, session: FetchSession, read: Read, missing: int
     ) -> None:
         self._broker = broker
         self._request = request
         self._fetch = fetch
         self._session = session
         self._read = read
-        self._missing = fetch.min_bytes - size
+        self._missing = missing
         #: the bytes that a live partition was seen to have
         self._seen: dict[Partition, int] = {}
         self.done = False

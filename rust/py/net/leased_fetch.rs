@@ -129,7 +129,8 @@ fn read<'a>(state: &'a State, body: &[u8], ticket: Ticket) -> Option<Found<'a>> 
         .ok()?
         .min(state.fetch_bytes_max);
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
-    let wanted = u64::try_from(request.min_bytes).unwrap_or(0);
+    // Nobody waits for more than an answer may have.
+    let wanted = u64::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
     let (mut left, mut length) = (bytes_max, 0);
     let mut answers = Vec::with_capacity(request.partitions.len());
     for asked in &request.partitions {

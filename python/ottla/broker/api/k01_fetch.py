@@ -49,7 +49,7 @@ READ_COMMITTED = 1
 def handle(broker: Broker, request: Request) -> None:
     fetch = request.fetch()
     if fetch.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        return incremental_fetch.handle(broker, request, fetch, _read)
+        return incremental_fetch.handle(broker, request, fetch, _read, limits(broker, request, fetch)[0])
     if fetch.session_id != NO_SESSION:
         broker.fetch_sessions.remove(fetch.session_id)  # who asks for everything has done with it
 
@@ -59,9 +59,10 @@ def handle(broker: Broker, request: Request) -> None:
             if partition.is_leader and partition.lease is None:
                 # The next plain ones need not be asked about.
                 broker.leases.grant(partition)
-        if read >= fetch.min_bytes or fetch.max_wait_ms <= 0 or is_due or not rows:
+        missing = limits(broker, request, fetch)[0] - read
+        if missing <= 0 or fetch.max_wait_ms <= 0 or is_due or not rows:
             return _answer(broker, request, fetch, rows)
-        return _Parked(broker, request, fetch, read).park(rows)
+        return _Parked(broker, request, fetch, missing).park(rows)
 
     return _read(broker, request, fetch, fetch.partitions, then)
 
@@ -73,7 +74,7 @@ def _answer(broker: Broker, request: Request, fetch: FetchRequest, rows: list[Ro
     if request.api_version < old_fetch.BATCHES_SINCE:
 
         def wait(rows: list[Row]) -> None:
-            _Parked(broker, request, fetch, 0).park(rows)
+            _Parked(broker, request, fetch, limits(broker, request, fetch)[0]).park(rows)
 
         return old_fetch.answer(broker, request, fetch, rows, wait if may_wait else None)
     if fetch.session_epoch == INITIAL_EPOCH:
@@ -132,9 +133,7 @@ def _read_cached(
 ) -> tuple[list[Row], int, bool]:
     """What `Then` gets; without meaning if something is missing."""
     partitions = broker.replicas.partitions
-    left = min(fetch.max_bytes, broker.fetch_bytes_max)
-    if broker.quotas is not None:
-        left = min(left, fetch_bytes_max(broker.quotas, request, fetch))
+    left = limits(broker, request, fetch)[1]
     is_committed = fetch.isolation_level == READ_COMMITTED
     is_replica = fetch.replica_id >= 0
     version = request.api_version
@@ -198,6 +197,16 @@ def _read_cached(
     return rows, read, failed or left == 0
 
 
+def limits(broker: Broker, request: Request, fetch: FetchRequest) -> tuple[int, int]:
+    """The fewest bytes that a Fetch waits for, and the most that its answer may have. Nobody waits for more than an
+    answer may have.
+    """
+    bytes_max = min(fetch.max_bytes, broker.fetch_bytes_max)
+    if broker.quotas is not None:
+        bytes_max = min(bytes_max, fetch_bytes_max(broker.quotas, request, fetch))
+    return min(fetch.min_bytes, bytes_max), bytes_max
+
+
 def _failed(index: int, error: int) -> Row:
     return (index, error, -1, -1, -1, None, -1, None, None)
 
@@ -218,11 +227,11 @@ class _Parked:
     __slots__ = ("_broker", "_fetch", "_missing", "_request", "_seen", "done")
     purgatory = "Fetch"
 
-    def __init__(self, broker: Broker, request: Request, fetch: FetchRequest, read: int) -> None:
+    def __init__(self, broker: Broker, request: Request, fetch: FetchRequest, missing: int) -> None:
         self._broker = broker
         self._request = request
         self._fetch = fetch
-        self._missing = fetch.min_bytes - read
+        self._missing = missing
         #: for each partition asked for: fetch offset, most bytes, and the bytes it was seen to have
         self._seen: dict[Partition, tuple[int, int, int]] = {}
         self.done = False
