@@ -17,8 +17,9 @@ from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
 from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsRequest
 from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from ottla.wire.k57_update_features import UPDATE_FEATURES, FeatureUpdateKey, UpdateFeaturesRequest
-from tests.peers.ottla import Broker
+from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client
+from tests.support.settings import alter
 
 
 def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> None:
@@ -30,6 +31,39 @@ def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> 
         with pytest.raises(confluent_kafka.KafkaException) as refused:
             answer.result(10)
         assert refused.value.args[0].code() == SecurityDisabled.code
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("zookeeper.set.acl", "true"),
+        ("zookeeper.ssl.client.enable", "true"),
+        ("listener.name.plaintext.ssl.client.auth", "required"),
+        ("delegation.token.master.key", "hunter2"),
+        ("create.topic.policy.class.name", "org.example.Policy"),
+    ],
+)
+def test_a_broker_that_cannot_protect_does_not_start(brokers: Brokers, name: str, value: str) -> None:
+    broker = brokers(settings={name: value}, wait=False)
+    assert broker.process.wait(60) == 1
+    said = broker.log.read_text()
+    assert f"cannot start the broker: {name}" in said
+    assert "security.settings.ignored=" in said
+    assert "hunter2" not in said
+    assert "Traceback" not in said
+    assert not broker.data.exists()
+
+
+def test_a_broker_starts_without_the_protection_if_it_is_told_to(brokers: Brokers) -> None:
+    broker = brokers(settings={"zookeeper.set.acl": "true", "security.settings.ignored": "zookeeper.set.acl"})
+    assert broker.stop() == 0
+    assert "WARNING ottla.config: zookeeper.set.acl is ignored" in broker.log.read_text()
+
+
+def test_a_running_broker_is_not_asked_for_protection(client: Client, shared_broker: Broker) -> None:
+    code, message = alter(client, "listener.name.plaintext.ssl.client.auth", "required", broker=str(shared_broker.id))
+    assert code == InvalidRequest.code
+    assert "no listeners with TLS" in (message or "")
 
 
 @pytest.mark.parametrize("version", range(3))

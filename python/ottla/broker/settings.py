@@ -15,6 +15,7 @@ import trio
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.dynamic import changed, usable
 from ottla.config.passwords import OLD_SECRET, SECRET, encoded_anew, is_password
+from ottla.config.security import IGNORED
 from ottla.controller.admin import get_config, set_config
 from ottla.controller.config_changes import watch_config_changes
 from ottla.coordination import znodes
@@ -33,7 +34,13 @@ async def decoded(
     """What `usable` says. The keys of passwords are made on a thread, without holding Python up: whoever encoded them
     decided how long that takes.
     """
-    look = partial(usable, settings, for_one_broker=for_one_broker, passwords=config.password_encoder)
+    look = partial(
+        usable,
+        settings,
+        for_one_broker=for_one_broker,
+        passwords=config.password_encoder,
+        ignored=config.get_list(IGNORED),
+    )
     return await trio.to_thread.run_sync(look) if any(map(is_password, settings)) else look()
 
 

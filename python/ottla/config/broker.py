@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import cast
 
 from ottla.config.listeners import Endpoint, endpoints, protocol_map
-from ottla.config.names import base_setting, ineffective_warnings, require_dynamic, require_known, unknown_warnings
+from ottla.config.names import base_setting, require_dynamic, require_known, require_zookeepers_time
 from ottla.config.passwords import KEY_FACTORY, OLD_SECRET, SECRET, PasswordEncoder
 from ottla.config.table import ALONE_DEFAULTS, BROKER_SETTINGS, DYNAMIC_SETTINGS, LONG_MAX
 from ottla.config.values import InvalidValue, Value, check, parse, write
@@ -77,18 +77,24 @@ class BrokerConfig:
         """The settings of a `server.properties` file, with `overrides` (from `--set`) over them.
 
         An unknown name in the file is a warning with the nearest name, as Kafka warns; in `overrides` it raises
-        UnknownSetting. An invalid value raises InvalidValue, which says what is possible, a contradiction ConfigError.
+        UnknownSetting. An invalid value raises InvalidValue, which says what is possible. A contradiction raises
+        ConfigError, and so does a file for KRaft mode.
         """
+        from ottla.config import warnings
+
         static: dict[str, str] = {}
+        of_file: list[str] = []
         if file is not None:
             from ottla.config import properties
 
             static = {entry.key: entry.value for entry in properties.read(file)}
-        warnings = unknown_warnings(static, file)
+            require_zookeepers_time(static, file)
+            of_file = warnings.of_file(static, file)
         for name in overrides or {}:
             require_known(name)
-        settings = {**static, **(overrides or {})}
-        return cls(settings, warnings=warnings + ineffective_warnings(settings))
+        config = cls({**static, **(overrides or {})})
+        config.warnings = [*of_file, *warnings.of_start(config)]
+        return config
 
     def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
         """The same start settings with these over them: `/config/brokers/ID` and `/config/brokers/<default>`.

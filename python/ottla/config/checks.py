@@ -1,7 +1,7 @@
 """What must hold between several settings, beyond each one's own range (kafka.server.KafkaConfig.validateValues).
 
-And what would be dangerous to overlook: a file that asks for TLS, SASL or an authorizer wants strangers kept out.
-While this broker has none of them, it says so and does not start, instead of serving everybody.
+Settings that ask for protection which Ottla does not have are refused here too (`security.py`): their author wants
+strangers kept out, and a broker without the protection would serve everybody.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.config.listeners import PROTOCOLS, WILDCARDS, check_advertised
+from ottla.config.security import check_security
 from ottla.config.values import ConfigError, InvalidValue
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def check_together(config: BrokerConfig) -> None:
     _check_log(config)
     _check_replication(config)
     _check_connections(config)
-    _check_security(config)
+    _check_protocols(config)
+    check_security(config)
     _check_listeners(config)
 
 
@@ -112,7 +114,7 @@ def _check_listeners(config: BrokerConfig) -> None:
             )
 
 
-def _check_security(config: BrokerConfig) -> None:
+def _check_protocols(config: BrokerConfig) -> None:
     for endpoint in config.listeners:
         if endpoint.protocol not in SERVED_PROTOCOLS:
             raise ConfigError(
@@ -120,9 +122,3 @@ def _check_security(config: BrokerConfig) -> None:
                 f"listeners: {endpoint} asks for {endpoint.protocol}, which Ottla does not serve yet; "
                 "only PLAINTEXT is possible",
             )
-    if name := config.get_str("authorizer.class.name"):
-        raise ConfigError(
-            "authorizer.class.name",
-            f"authorizer.class.name={name}: Ottla has no authorizer yet, so everybody who can connect may do "
-            "everything; remove the setting to accept that",
-        )

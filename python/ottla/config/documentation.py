@@ -210,6 +210,10 @@ _BROKER = {
         "or passwords; port 0 takes a free one. Needs the extra `metrics` (pip install 'ottla[metrics]'). Without it "
         "nothing is measured. docs/metrics.md lists the metrics."
     ),
+    "security.settings.ignored": (
+        "Settings that ask for protection which Ottla does not have, and which are to be ignored instead of refused. "
+        "Only names that are refused otherwise are possible. Each one that is ignored is a warning at every start."
+    ),
     "log.flush.on.acks.all": (
         "Whether a write with acks=all to a partition with a single replica is answered only when it is on disk "
         "(fdatasync, shared by all writes that wait). There is no other copy that could survive a power cut. false "

@@ -10,6 +10,7 @@ from typing import Final
 from ottla.config.broker import BrokerConfig
 from ottla.config.names import base_setting, require_dynamic
 from ottla.config.passwords import SECRET, PasswordEncoder, is_password
+from ottla.config.security import refusal
 from ottla.config.values import ConfigError, InvalidValue, Type, UnknownSetting, check, parse
 
 THREADS: Final = (
@@ -24,10 +25,14 @@ THREADS: Final = (
 
 
 def usable(
-    settings: Mapping[str, str], *, for_one_broker: bool, passwords: PasswordEncoder | None = None
+    settings: Mapping[str, str],
+    *,
+    for_one_broker: bool,
+    passwords: PasswordEncoder | None = None,
+    ignored: Collection[str] = (),
 ) -> tuple[dict[str, str], list[str]]:
     """Of settings as `/config/brokers/...` has them, those that a broker takes, and a sentence about each other one.
-    Passwords among them are decoded.
+    Passwords among them are decoded. `ignored` is the value of `security.settings.ignored`.
 
     Somebody may have written them past every check, or for a broker of another version; one that is wrong must not
     keep the others from having effect. Names that no setting has are kept, as in Kafka.
@@ -43,6 +48,8 @@ def usable(
                     raise ConfigError(name, f"{name} is encoded, and there is no {SECRET} to decode it with")
                 text = passwords.decode(name, text)
             check(name, parse(name, setting.type, text), setting.valid)
+            if refused := refusal(name, text, ignored):
+                raise refused
         except UnknownSetting:
             pass
         except ConfigError as error:

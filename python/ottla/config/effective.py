@@ -106,6 +106,7 @@ _DERIVED: Final = frozenset(
         "password.encoder.secret",
         "port",
         "security.inter.broker.protocol",
+        "security.settings.ignored",
         "zookeeper.connect",
     }
 )

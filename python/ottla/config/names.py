@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ottla.config.table import BROKER_SETTINGS, DYNAMIC_SETTINGS, TOPIC_SETTINGS, Setting, TopicSetting, Update
 from ottla.config.values import ConfigError, UnknownSetting
@@ -64,21 +64,18 @@ def require_dynamic(name: str, *, for_one_broker: bool) -> None:
         raise ConfigError(name, f"{name} can only be changed for one listener: listener.name.LISTENER.{name}")
 
 
-def unknown_warnings(names: Iterable[str], file: str | os.PathLike[str] | None) -> list[str]:
-    """One sentence for each name that no setting has."""
-    return [
-        f"{os.fspath(file or '')}: no setting is called {name}, it has no effect{_hint(name, BROKER_SETTINGS)}"
-        for name in names
-        if base_setting(name) is None
-    ]
+def require_zookeepers_time(names: Collection[str], file: str | os.PathLike[str]) -> None:
+    """Raises ConfigError if these are the settings of a broker in KRaft mode, which Kafka 2.7 does not have.
 
-
-def ineffective_warnings(names: Iterable[str]) -> list[str]:
-    """One sentence that names the settings which are known and do nothing in this version, if there are any."""
-    from ottla.config.effective import EFFECTIVE
-
-    idle = [name for name in names if (setting := base_setting(name)) and setting.name not in EFFECTIVE]
-    return [f"without effect in this version of Ottla: {', '.join(sorted(idle))}"] if idle else []
+    Such a file would start a broker with another id, and a listener for clients where it names one for controllers.
+    """
+    if "process.roles" in names:
+        raise ConfigError(
+            "process.roles",
+            f"{os.fspath(file)} sets process.roles, so it is for KRaft mode; Ottla reads files of Kafka's ZooKeeper "
+            "mode: write node.id=N as broker.id=N, remove process.roles, controller.* and the listener for "
+            "controllers, and leave out zookeeper.connect for a broker that is alone",
+        )
 
 
 def _hint(name: str, names: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ottla.config.documentation import broker_documentation, topic_documentation
 from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS, PARTIAL
+from ottla.config.security import INERT, REFUSED
 from ottla.config.table import (
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
@@ -24,23 +25,34 @@ HEAD = """\
 This page is written by `make docs` from the table in `python/ottla/config/table.py`; a test compares the two.
 
 Every setting of Apache Kafka 2.7 is known by its own name, with Kafka's type, default and range, so a
-`server.properties` of Kafka's works: `ottla serve --config server.properties --set NAME=VALUE`. An unknown name in a
-file is a warning that says the nearest name; with `--set` and for topics it is an error. An invalid value is always
-an error that says the range.
+`server.properties` of Kafka's ZooKeeper mode works (one for KRaft mode is refused):
+`ottla serve --config server.properties --set NAME=VALUE`. An unknown name in a file is a warning that says the nearest
+name; with `--set` and for topics it is an error. An invalid value is always an error that says the range.
 
 **Not every setting does something here.** What has an effect in this version is set in **bold**. The others are
 taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet (replication
-between brokers, TLS, SASL, delegation tokens), some to Java. What would be dangerous to overlook is refused: listeners
-with TLS or SASL, and an authorizer.
+between brokers, TLS, SASL, delegation tokens), some to Java. What asks for protection that Ottla does not have is
+refused: [Settings of security](#settings-of-security).
 
 *Change* says how a setting may be changed: `start` needs a restart, `broker` can be changed for one running broker,
 `cluster` also for all at once.
 """
 
+SECURITY = """\
+## Settings of security
+
+A broker does not start with a setting that asks for protection which Ottla does not have, and a running broker is
+not given one. Values that ask for nothing are taken: `false`, `ssl.client.auth=none`,
+`connections.max.reauth.ms=0`. To start all the same, name each such setting in `security.settings.ignored`, for
+instance `security.settings.ignored=zookeeper.set.acl,create.topic.policy.class.name`; each is then a warning at every
+start. Listeners with TLS or SASL cannot be ignored. Settings without effect where nothing has TLS or SASL, in Kafka
+too, are a warning. All of this holds for the forms of one listener as well (`listener.name.LISTENER.ssl.client.auth`).
+"""
+
 
 def render() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *_differences(), *_brokers(), *_topics()])
+    return "\n".join([HEAD, *_differences(), *_security(), *_brokers(), *_topics()])
 
 
 def _differences() -> Iterator[str]:
@@ -55,6 +67,18 @@ def _differences() -> Iterator[str]:
             words = broker_documentation(setting.name)
             yield f"| `{setting.name}` | {_shown(setting.default)} | no such setting | {words} |"
     yield "\nA broker without ZooKeeper is alone, so the replication factors of internal topics default to 1 there.\n"
+
+
+def _security() -> Iterator[str]:
+    yield SECURITY
+    yield "| setting | what happens | because |"
+    yield "|---|---|---|"
+    for name, reason in sorted(REFUSED.items()):
+        yield f"| `{name}` | refused | {reason} |"
+    for names, reason in INERT:
+        shown = ", ".join(f"`{name}`" for name in names)
+        yield f"| {shown} | warning | {reason} |"
+    yield ""
 
 
 def _brokers() -> Iterator[str]:

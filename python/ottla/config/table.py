@@ -383,6 +383,7 @@ OURS: Final = (
     S("log.flush.on.acks.all", BOOLEAN, True, HIGH, CLUSTER_WIDE, is_ours=True),
     S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
     S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
+    S("security.settings.ignored", LIST, [], HIGH, READ_ONLY, is_ours=True),
 )
 
 # Where our default is not Kafka's, and why.

@@ -1,0 +1,67 @@
+"""Sentences for the log about settings that were understood otherwise than their author may think."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ottla.config.effective import EFFECTIVE
+from ottla.config.names import base_setting
+from ottla.config.security import IGNORED, REFUSED, base_name, inert_because, refusal
+from ottla.config.table import BROKER_SETTINGS
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+
+def of_file(names: Iterable[str], file: str | os.PathLike[str]) -> list[str]:
+    """One sentence for each name that no setting has."""
+    return [
+        f"{os.fspath(file)}: no setting is called {name}, it has no effect{_hint(name)}"
+        for name in names
+        if base_setting(name) is None and base_name(name) not in REFUSED and not inert_because(name)
+    ]
+
+
+def of_start(config: BrokerConfig) -> list[str]:
+    """What holds of all settings of a broker's start, wherever they come from."""
+    return [*_exposed(config), *_ignored(config), *_inert(config.static), *_ineffective(config.static)]
+
+
+def _exposed(config: BrokerConfig) -> Iterator[str]:
+    if wildcards := [str(endpoint) for endpoint in config.listeners if endpoint.is_wildcard]:
+        yield (
+            f"{', '.join(wildcards)} listens on every address of this machine, without authentication: everybody who "
+            "can connect may read, write and delete everything; name one address, such as 127.0.0.1, or let a "
+            "firewall decide who can connect"
+        )
+
+
+def _ignored(config: BrokerConfig) -> Iterator[str]:
+    ignored = config.get_list(IGNORED)
+    for name, text in config.static.items():
+        if refusal(name, text, ()) and not refusal(name, text, ignored):
+            yield f"{name} is ignored, as {IGNORED} says: {REFUSED[base_name(name)]}"
+
+
+def _inert(names: Iterable[str]) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for name in names:
+        if reason := inert_because(name):
+            by_reason.setdefault(reason, []).append(name)
+    for reason, found in by_reason.items():
+        yield f"without effect, since {reason}: {', '.join(sorted(found))}"
+
+
+def _ineffective(names: Iterable[str]) -> Iterator[str]:
+    known = {name: setting.name for name in names if (setting := base_setting(name))}
+    idle = [name for name, base in known.items() if base not in EFFECTIVE | REFUSED.keys() and not inert_because(name)]
+    if idle:
+        yield f"without effect in this version of Ottla: {', '.join(sorted(idle))}"
+
+
+def _hint(name: str) -> str:
+    from ottla.config.nearest import hint
+
+    return hint(name, BROKER_SETTINGS)
