@@ -513,6 +513,10 @@ class StaleMemberEpoch(KafkaError, code=113):
     """The member has not heard of its newest epoch yet."""
 
 
+class MismatchedEndpointType(KafkaError, code=114):
+    """The request asks for endpoints of another type than the one that it was sent to."""
+
+
 class UnknownSubscriptionId(KafkaError, code=117):
     """The telemetry subscription is out of date."""
 

@@ -45,3 +45,29 @@ def test_a_mistake_is_said_before_spark_starts(ottla: Ottla, tmp_path: Path) -> 
     said = ottla("pipeline", "run", "warehouse_load", "-c", str(file), code=1).err
     assert said == f"Error: {file}: source.bootstrp: there is no such key; did you mean bootstrap?\n"
     assert "no pipeline 'nothing'" in ottla("pipeline", "run", "nothing", "-c", str(file), code=1).err
+
+
+def test_what_is_not_there_is_said_before_spark_starts(
+    ottla: Ottla, tmp_path: Path, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Java: it would be asked for first."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    def run(name: str, text: str) -> str:
+        file = tmp_path / "pipeline.toml"
+        file.write_text(text)
+        return ottla("pipeline", "run", name, "-c", str(file), code=1).err
+
+    target = f'[table]\nlocation = "{tmp_path / "table"}"\nformat = "parket"\n'
+    source = f'[source]\nbootstrap = "{bootstrap}"\ntopics = ["loadd"]\n'
+    said = run("warehouse_load", source + target)
+    assert "table.format: Invalid enum value 'parket'; it is one of parquet, delta, iceberg" in said
+    ottla("topic", "create", "loaded", "-b", bootstrap)
+    said = run("warehouse_load", source + target.replace("parket", "parquet"))
+    assert f"source.topics: there is no topic 'loadd' at {bootstrap}; did you mean loaded?" in said
+    gone = source.replace(bootstrap, "127.0.0.1:1") + target.replace("parket", "parquet")
+    assert "source.bootstrap: cannot reach 127.0.0.1:1" in run("warehouse_load", gone)
+    said = run("warehouse_load", source.replace("loadd", "loaded") + target.replace("parket", "parquet"))
+    assert "Spark needs Java 17" in said
+    folder = f'[source]\npath = "{tmp_path / "nowhere"}"\ntopics = ["t"]\n' + target.replace("parket", "parquet")
+    assert "source.path: there is no folder" in run("warehouse_load", folder)

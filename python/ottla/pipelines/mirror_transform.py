@@ -257,20 +257,22 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
 
 def draw(mirrored: Mirrored, config: Config, path: Path) -> None:
     """A PNG: what became of the records of each batch of this run."""
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number, legend_below
 
-    if not mirrored.batches:
+    batches = [batch for batch in mirrored.batches if any(batch)]
+    if not batches:
         return
-    numbers = range(1, len(mirrored.batches) + 1)
+    numbers = range(1, len(batches) + 1)
     title = f"{mirrored.copied:,} of {mirrored.records:,} records copied"
-    below = [0] * len(mirrored.batches)
+    below = [0] * len(batches)
     with drawing(path, title, f"from {config.source_name} to {config.target_name}, by batch of this run") as axes:
         labels = ("copied", f"had come from {config.target_name}", "not wanted")
-        for place_, (label, color) in enumerate(zip(labels, (COLORS[0], COLORS[2], COLORS[5]), strict=True)):
-            heights = [batch[place_] for batch in mirrored.batches]
+        for place_, (label, color) in enumerate(zip(labels, (COLORS[0], COLORS[2], COLORS[3]), strict=True)):
+            heights = [batch[place_] for batch in batches]
             axes.bar(numbers, heights, bottom=below, color=color, label=f"{label} ({sum(heights):,})")
             below = [low + height for low, height in zip(below, heights, strict=True)]
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("batch")
+        axes.set_ylabel("records")
         axes.yaxis.set_major_formatter(grouped_number)
-        axes.legend(frameon=False)
+        legend_below(axes)

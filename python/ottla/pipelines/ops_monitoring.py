@@ -301,7 +301,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
 
 def draw(table: Results, alerts: Results, path: Path) -> None:
     """A PNG: requests of each service over time, and a mark for each alert."""
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number, legend_below
 
     rows, told = table.read(), alerts.read()
     if rows is None:
@@ -312,13 +312,19 @@ def draw(table: Results, alerts: Results, path: Path) -> None:
     busiest = sorted(by_service, key=lambda service: -sum(count for _, count in by_service[service]))[: len(COLORS)]
     marks = [] if told is None else told.to_pylist()
     title = f"{len(by_service)} services, {len(marks)} alerts"
-    with drawing(path, title, "requests per window; triangles are alerts", height=5.5) as axes:
+    markers = dict(zip(sorted({mark["kind"] for mark in marks}), "^vsDPX*o", strict=False))
+    with drawing(path, title, "requests per window, and where an alert was raised", height=5.5) as axes:
         for service, color in zip(busiest, COLORS, strict=False):
             points = dict(sorted(by_service[service]))
             axes.plot(list(points), list(points.values()), color=color, lw=1.2, label=service)
-            at = [mark["start"] for mark in marks if mark["service"] == service]
-            heights = [points.get(start, 0) for start in at]
-            axes.scatter(at, heights, marker="^", s=28, color=color, edgecolor="black", lw=0.6)
+            for kind, marker in markers.items():
+                at = [mark["start"] for mark in marks if (mark["service"], mark["kind"]) == (service, kind)]
+                heights = [points.get(start, 0) for start in at]
+                axes.scatter(at, heights, marker=marker, s=34, color=color, edgecolor="black", lw=0.6)
+        for kind, marker in markers.items():
+            axes.scatter([], [], marker=marker, s=34, color="white", edgecolor="black", lw=0.6, label=f"alert: {kind}")
         axes.set_ylim(bottom=0)
+        axes.set_xlabel("start of the window (UTC)")
+        axes.set_ylabel("requests")
         axes.yaxis.set_major_formatter(grouped_number)
-        axes.legend(frameon=False, ncols=3)
+        legend_below(axes)

@@ -157,5 +157,6 @@ def draw(table: "Results", path: Path) -> None:
         axes.axhline(overall, color=COLORS[2], lw=1)
         axes.set_xticks(range(len(items)), [str(item) for item in items])
         axes.set_xlabel("item")
+        axes.set_ylabel("clicks per impression")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.set_ylim(bottom=0)

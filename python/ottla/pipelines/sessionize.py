@@ -115,4 +115,6 @@ def draw(table: "Results", path: Path) -> None:
         bars = axes.bar(names, counts, color=COLORS[0])
         axes.bar_label(bars, labels=[grouped_number(count) for count in counts], padding=3)
         axes.margins(y=0.1)
+        axes.set_xlabel("minutes")
+        axes.set_ylabel("visits")
         axes.yaxis.set_major_formatter(grouped_number)

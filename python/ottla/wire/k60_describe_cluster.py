@@ -1,14 +1,21 @@
-"""DescribeCluster: the brokers and the controller (KIP-700). Later than 2.7, and optional for every client."""
+"""DescribeCluster: the brokers and the controller (KIP-700). Later than 2.7, and optional for every client.
+
+Version 1: which kind of endpoints is asked for (KIP-919).
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+
+BROKERS = 1
+"""The endpoint type of brokers; 2 is KRaft's controllers (KIP-919)."""
 
 
 class DescribeClusterRequest(Message):
     include_cluster_authorized_operations: bool = False
+    endpoint_type: Annotated[Int8, V("1+")] = BROKERS
 
 
 class DescribeClusterBroker(Message):
@@ -22,6 +29,7 @@ class DescribeClusterResponse(Message):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: Annotated[str | None, V(nullable="0+")] = None
+    endpoint_type: Annotated[Int8, V("1+")] = BROKERS
     cluster_id: str = ""
     controller_id: Int32 = -1
     brokers: list[DescribeClusterBroker] = []
@@ -29,5 +37,5 @@ class DescribeClusterResponse(Message):
 
 
 DESCRIBE_CLUSTER = Api(
-    60, "DescribeCluster", "0", flexible=0, request=DescribeClusterRequest, response=DescribeClusterResponse
+    60, "DescribeCluster", "0-1", flexible=0, request=DescribeClusterRequest, response=DescribeClusterResponse
 )

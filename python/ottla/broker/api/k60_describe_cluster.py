@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.k03_metadata import CLUSTER_OPERATIONS
+from ottla.errors import MismatchedEndpointType
 from ottla.wire.k60_describe_cluster import (
+    BROKERS,
     DESCRIBE_CLUSTER,
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -16,12 +18,19 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.broker import Broker
 
-VERSIONS = range(1)
+#: There are no controllers of their own in a cluster with a coordination tree.
+NO_CONTROLLERS = "The request was sent to an endpoint of type BROKER, but it asks for endpoints of another type."
+
+VERSIONS = range(2)
 
 
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeClusterRequest = DESCRIBE_CLUSTER.decode_request(version, request)
+    if asked.endpoint_type != BROKERS:
+        refused = DescribeClusterResponse(error_code=MismatchedEndpointType.code, error_message=NO_CONTROLLERS)
+        request.reply(DESCRIBE_CLUSTER.encode_response(version, refused))
+        return
     cache = broker.metadata
     if not cache.is_known:
         await cache.known()

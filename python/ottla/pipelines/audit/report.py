@@ -152,7 +152,7 @@ class Report:
 
 def draw(report: Report, path: Path) -> None:
     """A PNG: by window, what is missing downwards and what is double or foreign upwards, at each tier."""
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number, legend_below
 
     sums: dict[datetime, dict[str, int]] = {}
     for row in report.rows():
@@ -168,15 +168,15 @@ def draw(report: Report, path: Path) -> None:
     produced = sum(entry["produced"] for entry in sums.values())
     title = f"{missing:,} of {produced:,} records are missing" if missing else f"all {produced:,} records are there"
     with drawing(path, title, "by window of their time (UTC): missing below the line, double or foreign above") as axes:
-        for place, (tier, shade) in enumerate((("broker", COLORS[0]), ("warehouse", COLORS[3]))):
+        tiers = (("broker", COLORS[0], COLORS[2]), ("warehouse", COLORS[1], COLORS[3]))
+        for place, (tier, shade, lost) in enumerate(tiers):
             at = [start + (place - 0.5) * 0.4 * width if width is not None else start for start in starts]
             above = [sums[start][f"{tier}_double"] + sums[start][f"{tier}_foreign"] for start in starts]
             below = [-sums[start][f"{tier}_missing"] for start in starts]
             axes.bar(at, above, width=0.4 * days, color=shade, label=f"too many at the {tier}")
-            axes.bar(
-                at, below, width=0.4 * days, color=shade, edgecolor=COLORS[2], lw=1.5, label=f"missing at the {tier}"
-            )
+            axes.bar(at, below, width=0.4 * days, color=lost, label=f"missing at the {tier}")
         axes.axhline(0, color=COLORS[5], lw=1)
         axes.set_yscale("symlog", linthresh=10)
+        axes.set_ylabel("records (logarithmic beyond 10)")
         axes.yaxis.set_major_formatter(lambda value, _: grouped_number(abs(value)))
-        axes.legend(frameon=False, ncols=2)
+        legend_below(axes)

@@ -6,7 +6,7 @@ What is wrong is said with the key as it stands in the file, e.g. `source.topics
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -85,17 +85,33 @@ def _explained(message: str, kind: type[msgspec.Struct]) -> str:
         return f"{key}: there is no such key{hint(unknown[1], _keys(kind, where))}"
     if missing := re.fullmatch(r"Object missing required field `(.*?)`", what):
         return f"{where}.{missing[1]} is missing" if where else f"{missing[1]} is missing"
+    if what.startswith("Invalid enum value") and (choices := _choices(kind, where)):
+        what += f"; it is one of {', '.join(choices)}"
     return f"{where}: {what}" if where else what
+
+
+def _choices(kind: Any, where: str) -> list[str]:
+    """The values of the key at a place such as "target.format", if there are only some."""
+    table, _, key = where.rpartition(".")
+    for name in filter(None, table.split(".")):
+        kind = _struct({field.name: field.type for field in msgspec.structs.fields(kind)}.get(name))
+        if kind is None:
+            return []
+    found = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}.get(key)
+    return [str(value) for one in (found, *get_args(found)) if get_origin(one) is Literal for value in get_args(one)]
+
+
+def _struct(found: Any) -> Any:
+    """The struct among the types of a field."""
+    return next(
+        (one for one in (found, *get_args(found)) if isinstance(one, type) and hasattr(one, "__struct_fields__")), None
+    )
 
 
 def _keys(kind: Any, where: str) -> list[str]:
     """The keys of the table at a place such as "source"."""
     for name in filter(None, where.split(".")):
-        found = {field.name: field.type for field in msgspec.structs.fields(kind)}[name]
-        kind = next(
-            (one for one in (found, *get_args(found)) if isinstance(one, type) and hasattr(one, "__struct_fields__")),
-            None,
-        )
+        kind = _struct({field.name: field.type for field in msgspec.structs.fields(kind)}[name])
         if kind is None:
             return []
     return [field.encode_name for field in msgspec.structs.fields(kind)]

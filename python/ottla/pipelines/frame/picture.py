@@ -15,6 +15,11 @@ def grouped_number(value: float, _: object = None) -> str:
     return f"{value:,.0f}"
 
 
+def legend_below(axes: Any, columns: int = 4) -> None:
+    """A legend outside of the axes, where it hides nothing."""
+    axes.figure.legend(loc="outside lower left", frameon=False, ncols=columns)
+
+
 @contextmanager
 def drawing(path: Path, title: str, subtitle: str, *, height: float = 4.5) -> Iterator[Any]:
     """Axes to draw on; at the end of the block they are a PNG at `path`, with both titles."""

@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from ottla.client import TopicPartition
+from ottla.controller.names import check_name
+from ottla.errors import InvalidTopic
 from ottla.pipelines.frame.config import PipelineError
 
 Format = Literal["parquet", "delta", "iceberg"]
@@ -118,5 +120,13 @@ def only_loader(location: Path) -> Iterator[None]:
 
 
 def folder(topic: str, date: str, hour: int) -> str:
-    """The folder of a topic's hour, in the form that Hive, Spark and pyarrow read as columns."""
+    """The folder of a topic's hour, in the form that Hive, Spark and pyarrow read as columns.
+
+    Raises:
+        PipelineError: the topic's name, which brokers tell, is none that a topic may have.
+    """
+    try:
+        check_name(topic)
+    except InvalidTopic as problem:
+        raise PipelineError(f"the brokers named a topic that cannot be: {problem}") from None
     return f"topic={topic}/date={date}/hour={hour:02}"

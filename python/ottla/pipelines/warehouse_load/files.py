@@ -14,6 +14,9 @@ from pyarrow import parquet
 from ottla.pipelines.tables.table import DataFile, folder
 
 HOUR_US = 3_600_000_000
+# Of the year 1 and of the year 9999, which is what dates of Python, Delta and Iceberg can say.
+FIRST_HOUR = int(datetime.min.replace(tzinfo=UTC).timestamp()) // 3600
+LAST_HOUR = int(datetime(9999, 12, 31, 23, tzinfo=UTC).timestamp()) // 3600
 # A row group is written when so many rows or bytes of an hour are there, and all when all hours together have more.
 GROUP_ROWS = 512 * 1024
 GROUP_BYTES = 24 * 1024 * 1024
@@ -54,6 +57,8 @@ class Files:
     def add(self, topic: str, batch: pa.RecordBatch, times: pa.TimestampArray) -> Iterator[tuple[DataFile, pa.Schema]]:
         """Takes records of one topic with their times. Gives files that had to be closed to make room."""
         hours = pc.divide(times.cast(pa.int64()), HOUR_US)
+        # A producer may send any time. What no calendar has is in the first or the last hour that one has.
+        hours = pc.max_element_wise(pc.min_element_wise(hours, LAST_HOUR), FIRST_HOUR)
         for hour in pc.unique(hours).to_pylist():
             part = (
                 batch

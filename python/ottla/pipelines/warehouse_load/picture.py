@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number, legend_below
 
 TOPICS_MAX = len(COLORS)
 
@@ -25,5 +25,7 @@ def draw(hours: Mapping[tuple[str, str, int], int], location: str, path: Path) -
             heights = [by_topic[topic].get(start, 0) for start in starts]
             axes.bar(starts, heights, width=1 / 26, bottom=below, color=color, label=topic)
             below = [low + height for low, height in zip(below, heights, strict=True)]
+        axes.set_xlabel("hour (UTC)")
+        axes.set_ylabel("records")
         axes.yaxis.set_major_formatter(grouped_number)
-        axes.legend(frameon=False)
+        legend_below(axes)
