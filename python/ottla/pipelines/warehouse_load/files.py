@@ -56,9 +56,10 @@ class Files:
 
     def add(self, topic: str, batch: pa.RecordBatch, times: pa.TimestampArray) -> Iterator[tuple[DataFile, pa.Schema]]:
         """Takes records of one topic with their times. Gives files that had to be closed to make room."""
-        hours = pc.divide(times.cast(pa.int64()), HOUR_US)
+        # Arrow's division would take the hour before 1970 for the one behind it.
+        since_1970 = times.cast(pa.int64()).to_numpy(zero_copy_only=False) // HOUR_US
         # A producer may send any time. What no calendar has is in the first or the last hour that one has.
-        hours = pc.max_element_wise(pc.min_element_wise(hours, LAST_HOUR), FIRST_HOUR)
+        hours = pa.array(since_1970.clip(FIRST_HOUR, LAST_HOUR))
         for hour in pc.unique(hours).to_pylist():
             part = (
                 batch
@@ -91,7 +92,7 @@ class Files:
 
     def _create(self, topic: str, hour: int, schema: pa.Schema) -> Writer:
         start = datetime.fromtimestamp(hour * 3600, UTC)
-        place = folder(topic, f"{start:%Y-%m-%d}", start.hour)
+        place = folder(topic, start.date().isoformat(), start.hour)
         (self._location / place).mkdir(parents=True, exist_ok=True)
         path = f"{place}/{self._name}-{uuid.uuid4().hex[:8]}.parquet"
         # Keys and values hardly ever repeat; where they do, compression finds it.
@@ -110,5 +111,5 @@ class Files:
         finally:
             os.close(descriptor)
         start = datetime.fromtimestamp(writer.hour * 3600, UTC)
-        file = DataFile(writer.path, writer.topic, f"{start:%Y-%m-%d}", start.hour, writer.rows, size_bytes)
+        file = DataFile(writer.path, writer.topic, start.date().isoformat(), start.hour, writer.rows, size_bytes)
         return file, key[2]
