@@ -24,6 +24,7 @@ pub mod parts;
 pub mod rate;
 pub mod reply;
 pub mod slots;
+pub mod strangers;
 pub mod table;
 #[cfg(test)]
 mod tests;

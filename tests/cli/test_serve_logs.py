@@ -1,7 +1,9 @@
 """What `ottla serve` logs: in JSON, without secrets, and without saying the same thing at every request."""
 
 import json
+import re
 import socket
+import struct
 
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k51_alter_user_scram_credentials import (
@@ -11,6 +13,7 @@ from ottla.wire.k51_alter_user_scram_credentials import (
 )
 from tests.peers.ottla import Brokers
 from tests.support.client import connect
+from tests.support.settings import BROKER_LOGGER, alter
 
 SECRET = 'p4ss"word of the \\ keystore'
 #: What a client derives from a password: whoever has it can guess passwords.
@@ -44,6 +47,38 @@ def test_lines_are_json_with_fields_and_without_secrets(brokers: Brokers) -> Non
     assert isinstance(closed["connection"], int)
     for hidden in ("p4ss", "salted-password-bytes", "salt-of-alice"):
         assert hidden not in text
+
+
+def test_one_client_cannot_fill_the_disk_or_forge_lines(brokers: Brokers) -> None:
+    """Each connection has another long client id, with the end of a line in it, and sends a key that does not exist."""
+    broker = brokers()
+    for number in range(400):
+        client_id = f"{number}\n2026-01-01T00:00:00.000Z CRITICAL ottla: forged\x1b[2J".encode() + b"x" * 30_000
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as stranger:
+            header = struct.pack(">hhih", 999, 0, 1, len(client_id)) + client_id
+            stranger.sendall(struct.pack(">i", len(header)) + header)
+            assert stranger.recv(100) == b""
+    assert broker.stop() == 0
+    lines = broker.log.read_text().splitlines()
+    closed = [line for line in lines if "closed the connection of client" in line]
+    assert 90 < len(closed) < 200
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ ottla", line) for line in lines)
+    assert not any("CRITICAL ottla: forged" in line[:60] for line in lines)
+    assert sum(map(len, closed)) < 200 * 700
+
+
+def test_who_changes_the_log_level_is_logged_whatever_the_levels_are(brokers: Brokers) -> None:
+    broker = brokers(arguments=("--log-level", "error"))
+    with connect(broker) as client:
+        for level in ("FATAL", "INFO"):
+            assert alter(client, "root", level, broker=str(broker.id), kind=BROKER_LOGGER) == (0, None)
+    assert broker.stop() == 0
+    said = [line for line in broker.log.read_text().splitlines() if "the log level of" in line]
+    assert [line.split("the log level of ")[1].partition(",")[0] for line in said] == [
+        "root is FATAL from now on",
+        "root is INFO from now on",
+    ]
+    assert all(" WARNING ottla.broker.loggers: " in line and "the client at 127.0.0.1:" in line for line in said)
 
 
 def test_what_every_request_meets_is_said_once(brokers: Brokers) -> None:

@@ -102,9 +102,19 @@ class Admin:
         return await admin.get_config(self._broker.tree, "topics", name)
 
     async def alter_configs(
-        self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, *, replace: bool
+        self,
+        kind: int,
+        name: str,
+        alterations: Sequence[Alteration],
+        validate_only: bool,
+        *,
+        replace: bool,
+        asked_by: str = "somebody",
     ) -> None:
-        """Changes a topic's or broker's own settings: `replace` drops those that are not named. Raises KafkaError."""
+        """Changes a topic's or broker's own settings, or its log levels: `replace` drops those that are not named.
+
+        `asked_by` is for the line about changed log levels. Raises KafkaError.
+        """
         try:
             if kind == TOPIC:
                 await self._alter_topic(name, alterations, validate_only, replace)
@@ -113,7 +123,7 @@ class Admin:
             elif kind == BROKER_LOGGER and not replace:
                 if name:
                     own_broker(self._broker.id, name)
-                loggers.alter(alterations, validate_only=validate_only)
+                loggers.alter(alterations, asked_by=asked_by, validate_only=validate_only)
             else:
                 raise InvalidRequest(f"Resource type {kind} cannot be altered: topics are {TOPIC}, brokers {BROKER}.")
         except UnknownSetting as error:

@@ -2,6 +2,9 @@
 
 Names are those of the log's lines (`ottla.controller.controller`) and `root`; levels have the names of log4j, since
 that is what tools send and show. Changes last until the broker ends.
+
+Anybody who can connect may silence the broker in this way, as in Kafka without an authorizer. So each change is logged
+itself, whatever the levels are.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from typing import Final
 from ottla.config import ConfigError
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest
+from ottla.logs import always
+
+log = logging.getLogger(__name__)
 
 ROOT: Final = "root"
 LEVELS: Final = {
@@ -37,8 +43,11 @@ def levels() -> dict[str, str]:
     return {ROOT: root, **named}
 
 
-def alter(alterations: Sequence[Alteration], *, validate_only: bool) -> None:
-    """Raises ConfigError for an unknown logger or level, InvalidRequest for what cannot be done; then nothing is."""
+def alter(alterations: Sequence[Alteration], *, asked_by: str, validate_only: bool) -> None:
+    """Changes levels, and logs that `asked_by` did.
+
+    Raises ConfigError for an unknown logger or level, InvalidRequest for what cannot be done; then nothing is.
+    """
     known = levels()
     for name, operation, value in alterations:
         if operation not in (Operation.SET, Operation.DELETE):
@@ -57,7 +66,9 @@ def alter(alterations: Sequence[Alteration], *, validate_only: bool) -> None:
         return
     for name, operation, value in alterations:
         logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
-        logger.setLevel(LEVELS[value] if operation is Operation.SET and value is not None else logging.NOTSET)
+        is_set = operation is Operation.SET and value is not None
+        always(log, "the log level of %s is %s from now on, as %s asked", name, value if is_set else "unset", asked_by)
+        logger.setLevel(LEVELS[value] if is_set and value is not None else logging.NOTSET)
 
 
 def _name(level: int) -> str:

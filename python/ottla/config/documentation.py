@@ -203,7 +203,8 @@ _BROKER = {
     ),
     "logging.format": (
         "The form of the broker's own log lines on stderr: text for people, or json: one object a line with time, "
-        "level, logger, message and the fields that it is about."
+        "level, logger, message and the fields that it is about. Values are cut after 300 characters; of each kind of "
+        "line 100 are written at once and then one a second, which says how many more there were."
     ),
     "metrics.listener": (
         "HOST:PORT at which /metrics (for Prometheus), /healthz and /readyz are served over HTTP, without encryption "

@@ -1,6 +1,7 @@
 //! Turns and visits: who is read, served and sent to, and what each connection waits for afterwards.
 
 use super::*;
+use crate::net::strangers;
 
 impl<T> Hub<T> {
     /// The next thing for the loop to handle; None ends the turn.
@@ -294,8 +295,9 @@ impl<T> Hub<T> {
                 Next::Nothing => break,
                 Next::Bad(length) => {
                     let reason = format!(
-                        "a frame of {length} bytes announced, at most {} are allowed",
-                        self.limits.frame_bytes_max
+                        "a frame of {length} bytes announced, at most {} are allowed{}",
+                        self.limits.frame_bytes_max,
+                        strangers::seems(length)
                     );
                     connection.refuse(reason);
                     break;

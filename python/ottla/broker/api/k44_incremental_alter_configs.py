@@ -26,6 +26,7 @@ VERSIONS = range(2)
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
+    host, port = request.peer_address
     responses = []
     # Of a resource that is named twice the last row counts, as in Kafka.
     for resource in {(row.resource_type, row.resource_name): row for row in asked.resources}.values():
@@ -39,6 +40,7 @@ async def handle(broker: Broker, request: Request) -> None:
                 _alterations(resource),
                 asked.validate_only,
                 replace=False,
+                asked_by=f"the client at {host}:{port} ({request.client_id!r})",
             )
         except KafkaError as error:
             response.error_code, response.error_message = error.code, str(error)
