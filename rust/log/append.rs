@@ -1,4 +1,7 @@
 //! Appending: check, give offsets, write, note, publish; in that order, so that a failure leaves the log as it was.
+//!
+//! The checks only read the records. Offsets and timestamps are put into them last ([`stamp`]), and are taken out again
+//! if the write fails or may not run here: the next one to append the same bytes finds them as they came.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +18,8 @@ use super::snapshots::end_marker;
 use super::traffic::Count;
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
-use crate::records::batch::MAGIC;
-use crate::records::{Batches, stamp};
+use crate::records::batch::{MAGIC, Unstamped};
+use crate::records::{Batches, set_max_timestamp, stamp};
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +41,30 @@ pub struct AppendInfo {
 pub enum When {
     /// Anything: it is done when it returns.
     Now,
-    /// On the loop's thread: it may not start a segment.
+    /// On the loop's thread: the append may not start a segment, for whatever reason one is needed.
     Quick,
-    /// So may this, and it may leave the write to the end of the turn.
+    /// As `Quick`, and the write may be left to the end of the turn.
     InTurn,
+}
+
+/// What [`Log::write`] does with batches that belong into a new segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Roll {
+    /// Starts the segment, which waits for the disk.
+    Start,
+    /// Writes nothing.
+    Refuse,
+    /// Writes to the active segment: staged batches were compared with its limits when they were staged.
+    Decided,
+}
+
+impl Roll {
+    fn of(when: When) -> Self {
+        match when {
+            When::Now => Self::Start,
+            When::Quick | When::InTurn => Self::Refuse,
+        }
+    }
 }
 
 impl Log {
@@ -88,7 +111,7 @@ impl Log {
     }
 
     /// None, with nothing appended and nothing staged, if a new segment would have to be started, or the records take long to unpack or to
-    /// pack, and that may not be.
+    /// pack, and that may not be. After None and after an error `records` are as they came.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn append_in(
         &self,
@@ -108,12 +131,6 @@ impl Log {
         let (config, mut active) = (self.config.load(), self.active()?);
         if when != When::Now {
             writer.staged.check()?;
-            let size = active.size_bytes() + writer.staged.bytes() + records.len() as u64;
-            if size > u64::from(config.segment_bytes) {
-                self.write_staged_by(writer);
-                writer.staged.check()?;
-                return Ok(None);
-            }
         }
         self.check_epoch(leader_epoch)?;
         if when != When::Now && !is_plain(records, &config) {
@@ -139,7 +156,7 @@ impl Log {
                 // What came in the topic's format has got offsets, nothing else.
                 let is_same = records.len() == messages.bytes.len()
                     && records.get(MAGIC) == messages.bytes.get(MAGIC);
-                let info = self.append_messages(writer, &messages, &config, now_ms, is_quick)?;
+                let info = self.append_messages(writer, &messages, &config, now_ms, when)?;
                 if let Some(info) = info.as_ref().filter(|_| !is_same) {
                     self.converted(info);
                 }
@@ -194,19 +211,38 @@ impl Log {
                 self.verifications.lock().check_sequence(header)?;
             }
         }
+        let unstamped = Unstamped::of(records);
         if config.message_timestamp_type == TimestampType::LogAppendTime {
             info.append_time_ms = now_ms;
             header.max_timestamp = now_ms;
             stamp(records, info.base_offset, leader_epoch, Some(now_ms));
         } else {
             stamp(records, info.base_offset, leader_epoch, None);
+            if checked.corrects_max_timestamp {
+                set_max_timestamp(records, header.max_timestamp);
+            }
         }
         header.base_offset = info.base_offset;
         info.last_offset = header.last_offset();
         if stage {
             self.stage(writer, records, checked);
         } else {
-            self.write(writer, active, records, &[(0, checked)], &config, now_ms)?;
+            let roll = Roll::of(when);
+            let written = self.write(
+                writer,
+                active,
+                records,
+                &[(0, checked)],
+                &config,
+                now_ms,
+                roll,
+            );
+            if !matches!(written, Ok(true)) {
+                unstamped.restore(records);
+            }
+            if !written? {
+                return Ok(None);
+            }
         }
         self.traffic
             .appended(info.last_offset + 1 - info.base_offset, records.len());
@@ -242,25 +278,24 @@ impl Log {
         messages: &Messages,
         config: &LogConfig,
         now_ms: i64,
-        is_quick: bool,
+        when: When,
     ) -> Result<Option<AppendInfo>> {
         let active = self.active()?;
-        let size = active.size_bytes() + messages.bytes.len() as u64;
-        if is_quick && size > u64::from(config.segment_bytes) {
-            return Ok(None);
-        }
         let base_offset = self.end_offset();
         let last = messages.batches.last();
         let last_offset = last.map_or(base_offset - 1, |(_, last)| last.header.last_offset());
         let is_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
-        self.write(
+        if !self.write(
             writer,
             active,
             &messages.bytes,
             &messages.batches,
             config,
             now_ms,
-        )?;
+            Roll::of(when),
+        )? {
+            return Ok(None);
+        }
         self.traffic
             .appended(last_offset + 1 - base_offset, messages.bytes.len());
         Ok(Some(AppendInfo {
@@ -305,6 +340,7 @@ impl Log {
                 Checked {
                     header: batch.header,
                     marker,
+                    corrects_max_timestamp: false,
                 },
             ));
         }
@@ -327,6 +363,7 @@ impl Log {
                 &batches,
                 &config,
                 now_ms,
+                Roll::Start,
             )?;
             info.flush_due = self.is_flush_due(&config, next);
         }
@@ -334,7 +371,8 @@ impl Log {
     }
 
     /// Writes checked and stamped batches to the end of the `active` segment, or to the next, then takes them into everything that knows the
-    /// log's content.
+    /// log's content. False, with nothing done, if they belong into a new segment and `roll` refuses that.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn write(
         &self,
         writer: &mut Writer,
@@ -343,9 +381,10 @@ impl Log {
         batches: &[(usize, Checked)],
         config: &LogConfig,
         now_ms: i64,
-    ) -> Result<()> {
+        roll: Roll,
+    ) -> Result<bool> {
         let (Some((_, first)), Some((_, last))) = (batches.first(), batches.last()) else {
-            return Ok(());
+            return Ok(true);
         };
         if bytes.len() as u64 > u64::from(config.segment_bytes) {
             return Err(LogError::LargerThanSegment {
@@ -365,15 +404,20 @@ impl Log {
         } else {
             first.header.base_offset
         };
-        if active.should_roll(
-            bytes.len(),
-            0,
-            max_timestamp,
-            last_offset,
-            config,
-            writer.jitter_ms,
-            now_ms,
-        )? {
+        if roll != Roll::Decided
+            && active.should_roll(
+                bytes.len(),
+                0,
+                max_timestamp,
+                last_offset,
+                config,
+                writer.jitter_ms,
+                now_ms,
+            )?
+        {
+            if roll == Roll::Refuse {
+                return Ok(false);
+            }
             active = self.guard(self.roll_at(writer, starts_at, now_ms))?;
         }
         for (_, batch) in batches {
@@ -418,7 +462,7 @@ impl Log {
             return Err(error);
         }
         self.flush_later(config);
-        Ok(())
+        Ok(true)
     }
 
     fn note(

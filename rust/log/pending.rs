@@ -1,7 +1,8 @@
 //! Appends that may not run on the loop's thread.
 //!
 //! The loop appends small batches itself: a write into the page cache costs a few microseconds, a hand-over to a thread and back about
-//! as much. An append goes to an I/O thread instead if it is large (see [`INLINE_BYTES_MAX`]), also when it is unpacked, if it would start a new segment, if the disk was slow just
+//! as much. An append goes to an I/O thread instead if it is large (see [`INLINE_BYTES_MAX`]), also when it is unpacked, if it would start a new
+//! segment (for its size, its time, a full index, or offsets that an index cannot count), if the disk was slow just
 //! now (the kernel makes writers wait when too much is dirty), or if somebody else is writing to the log.
 //!
 //! Order: while a log has a pending append, all its appends queue. Checks, sequence numbers and offsets are done when an append's turn comes,
@@ -155,5 +156,142 @@ impl Log {
             when,
         )
         .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::LogConfig;
+    use crate::log::home::now_ms;
+    use crate::log::tests::{Folder, append, batch};
+    use crate::log::verification::NO_GUARD;
+
+    /// Why a new segment is needed for the second of two batches.
+    fn reasons() -> [(&'static str, LogConfig, i64); 4] {
+        let config = LogConfig::default;
+        [
+            (
+                "size",
+                LogConfig {
+                    segment_bytes: 120,
+                    ..config()
+                },
+                1000,
+            ),
+            (
+                "time",
+                LogConfig {
+                    segment_ms: 5000,
+                    ..config()
+                },
+                7000,
+            ),
+            (
+                "a full offset index",
+                LogConfig {
+                    index_interval_bytes: 0,
+                    segment_index_bytes: 8,
+                    ..config()
+                },
+                1000,
+            ),
+            (
+                "a full time index",
+                LogConfig {
+                    index_interval_bytes: 0,
+                    segment_index_bytes: 24,
+                    ..config()
+                },
+                1000,
+            ),
+        ]
+    }
+
+    /// Appends as the loop does, or as a thread does if the loop may not. Whether it may not.
+    fn is_handed_over(log: &Log, mut records: Vec<u8>, when: When) -> bool {
+        let sent = records.clone();
+        let origin = Origin::Client;
+        let tried = log.try_append(&mut records, 0, origin, NO_GUARD, 1000, when);
+        if let Some(appended) = tried {
+            appended.unwrap();
+            assert!(log.write_staged().lost.is_none());
+            return false;
+        }
+        assert_eq!(records, sent);
+        log.append(&mut records, 0, origin, 1000).unwrap();
+        true
+    }
+
+    #[test]
+    fn a_segment_is_started_on_a_thread_whatever_the_reason() {
+        for (reason, config, timestamp_ms) in reasons() {
+            for when in [When::Quick, When::InTurn] {
+                let folder = Folder::new();
+                let log = folder.open(config.clone(), true);
+                append(&log, &["a"], 1000);
+                let mut handed_over = 0;
+                for at in 1..6 {
+                    let (segments, end) = (log.segments().len(), log.end_offset());
+                    let timestamp_ms = timestamp_ms * at;
+                    let by_thread = is_handed_over(&log, batch(&["b"], timestamp_ms), when);
+                    assert_eq!(log.end_offset(), end + 1);
+                    let has_rolled = log.segments().len() > segments;
+                    assert_eq!(by_thread, has_rolled, "{reason}, append {at}");
+                    handed_over += usize::from(by_thread);
+                }
+                assert!(handed_over > 1, "{reason}: {handed_over}");
+                assert_eq!(log.segments().len(), 1 + handed_over, "{reason}");
+            }
+        }
+    }
+
+    #[test]
+    fn offsets_that_an_index_cannot_count_start_a_segment_on_a_thread() {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        append(&log, &["a"], 1000);
+        let mut far = batch(&["far"], 1000);
+        crate::records::stamp(&mut far, i64::from(i32::MAX), 0, None);
+        log.append_as_follower(&far, 1000).unwrap();
+        assert_eq!(log.segments().len(), 1);
+        for when in [When::Quick, When::InTurn] {
+            assert!(is_handed_over(&log, batch(&["next"], 1000), when));
+            assert_eq!(log.segments().len(), 2);
+            assert!(!is_handed_over(&log, batch(&["there"], 1000), when));
+            log.truncate_to(i64::from(i32::MAX) + 1).unwrap();
+            log.truncate_to(1).unwrap();
+            log.append_as_follower(&far, 1000).unwrap();
+        }
+    }
+
+    /// Without timestamps a segment's age goes by the clock, which moves on between an append and the end of its turn.
+    #[test]
+    fn a_turn_that_outlives_its_segment_is_written_where_it_was_staged() {
+        let began_ms = now_ms();
+        let folder = Folder::new();
+        let config = LogConfig {
+            segment_ms: 1,
+            ..LogConfig::default()
+        };
+        let log = folder.open(config, true);
+        for _ in 0..2 {
+            let mut records = batch(&["v"], -1);
+            let staged = log.try_append(
+                &mut records,
+                0,
+                Origin::Client,
+                NO_GUARD,
+                began_ms,
+                When::InTurn,
+            );
+            assert!(staged.unwrap().is_ok());
+            let staged_ms = now_ms();
+            while now_ms() < staged_ms + 3 {
+                std::hint::spin_loop();
+            }
+            assert!(log.write_staged().lost.is_none());
+        }
+        assert_eq!(log.segments().len(), 1);
     }
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
+use super::append::Roll;
 use super::config::LogConfig;
 use super::error::{LogError, Result};
 use super::home::now_ms;
@@ -64,10 +65,6 @@ pub struct Turn {
 }
 
 impl Staged {
-    pub fn bytes(&self) -> u64 {
-        self.buffers.bytes.len() as u64
-    }
-
     pub fn end_offset(&self) -> Option<i64> {
         let (_, last) = self.buffers.batches.last()?;
         Some(last.header.last_offset() + 1)
@@ -166,10 +163,18 @@ impl Log {
         let written = self.check_epoch(epoch).and_then(|()| {
             let (bytes, batches) = (&buffers.bytes, &buffers.batches);
             let active = self.active()?;
-            self.write(writer, active, bytes, batches, &self.config(), now_ms())
+            self.write(
+                writer,
+                active,
+                bytes,
+                batches,
+                &self.config(),
+                now_ms(),
+                Roll::Decided,
+            )
         });
         match written {
-            Ok(()) => self.has_staged.store(false, Ordering::Release),
+            Ok(_) => self.has_staged.store(false, Ordering::Release),
             Err(error) => writer.staged.lost = Some((from, error)),
         }
         buffers.bytes.clear();

@@ -299,6 +299,24 @@ pub fn stamp(batch: &mut [u8], base_offset: i64, leader_epoch: i32, append_time_
     }
 }
 
+/// The part of a batch's header that [`stamp`] and [`set_max_timestamp`] write, as it was before.
+pub struct Unstamped([u8; PRODUCER_ID]);
+
+impl Unstamped {
+    /// Copies the part of the header.
+    ///
+    /// # Panics
+    /// If `batch` is shorter than a header.
+    pub fn of(batch: &[u8]) -> Self {
+        Self(field(batch, 0))
+    }
+
+    /// Puts the part back.
+    pub fn restore(&self, batch: &mut [u8]) {
+        batch[..PRODUCER_ID].copy_from_slice(&self.0);
+    }
+}
+
 /// Corrects max_timestamp (a producer may have written another than its records have) and recomputes the checksum.
 ///
 /// # Panics

@@ -45,6 +45,8 @@ impl Operation {
 pub enum Fault {
     /// An error, nothing done.
     Fail(ErrorKind),
+    /// As `Fail`, with the system's number of the error.
+    Errno(i32),
     /// Half of a write is done, then an error. As `Fail` for anything else.
     Tear,
     /// As `Tear`, with the error of a full disk.
@@ -312,6 +314,7 @@ impl Disk {
             None => Ok(true),
             Some(Fault::Forget) => Ok(false),
             Some(Fault::Fail(kind)) => Err(kind.into()),
+            Some(Fault::Errno(number)) => Err(io::Error::from_raw_os_error(number)),
             Some(Fault::Tear) => Err(io::Error::other("a torn operation")),
             Some(Fault::Full) => Err(ErrorKind::StorageFull.into()),
         }
@@ -397,6 +400,7 @@ impl File for FaultyFile {
             None => (bytes.len(), Ok(())),
             Some(Fault::Forget) => (0, Ok(())),
             Some(Fault::Fail(kind)) => (0, Err(kind.into())),
+            Some(Fault::Errno(number)) => (0, Err(io::Error::from_raw_os_error(number))),
             Some(Fault::Tear) => (bytes.len() / 2, Err(io::Error::other("a torn write"))),
             Some(Fault::Full) => (bytes.len() / 2, Err(ErrorKind::StorageFull.into())),
         };

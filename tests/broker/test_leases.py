@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla._core import BatchBuilder, RecordReader, Request
-from ottla.broker.api import k00_produce, k01_fetch
-from ottla.broker.broker import Broker
-from ottla.config import BrokerConfig
-from ottla.controller import NewTopic, create_topic
+from ottla._core import BatchBuilder, RecordReader
 from ottla.errors import (
     CorruptMessage,
     MessageTooLarge,
@@ -30,62 +26,12 @@ from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.support.client import Client, batch, values
+from tests.support.leased import One, produce, started
 from tests.support.message_sets import message_set
 from tests.support.settings import alter
 from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio
-
-
-class One:
-    """A broker in this process that counts the Produces and Fetches that Python decides."""
-
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.asked = 0
-
-    async def talk(self, conversation: Callable[[Client], Any]) -> Any:
-        port = self.broker.addresses.listening[0].port
-
-        def run() -> Any:
-            with Client.connect("127.0.0.1", port, "test") as client:
-                return conversation(client)
-
-        return await trio.to_thread.run_sync(run)
-
-    async def create(self, topic: str, partitions: int = 1) -> Partition:
-        await create_topic(self.broker.tree, NewTopic(topic, partitions, 1))
-        await self.broker.metadata.wait_until(lambda: topic in self.broker.metadata.topics)
-        return self.broker.replicas.partitions[topic, 0]
-
-    async def needed(self, conversation: Callable[[Client], Any]) -> int:
-        """How many requests of the conversation came to Python."""
-        before = self.asked
-        await self.talk(conversation)
-        return self.asked - before
-
-
-@asynccontextmanager
-async def started(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> AsyncIterator[One]:
-    found: list[One] = []
-    for module in (k00_produce, k01_fetch):
-
-        def counted(broker: Broker, request: Request, handle: Callable[..., None] = module.handle) -> None:
-            found[0].asked += 1
-            handle(broker, request)
-
-        monkeypatch.setattr(module, "handle", counted)
-    given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "log.retention.ms": "-1", **settings}
-    async with Broker.start(BrokerConfig(given)) as broker:
-        found.append(One(broker))
-        yield found[0]
-
-
-def produce(client: Client, topic: str, *values: bytes, acks: int = 1, **options: object) -> tuple[int, int]:
-    """Error code and base offset."""
-    answer = client.produce(topic, batch(*values, **options), acks=acks)
-    ((row,),) = [topic.partitions for topic in answer.responses]
-    return row.error_code, row.base_offset
 
 
 async def test_plain_produces_come_to_python_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

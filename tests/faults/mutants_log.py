@@ -11,6 +11,27 @@ WENT = ("log::faults::directory::a_folder_that_went_on_purpose_takes_no_director
 
 MUTANTS = (
     Mutant(
+        "log.refused-append-stays-stamped",
+        "rust/log/append.rs",
+        "                unstamped.restore(records);\n",
+        "",
+        cargo=("log::faults::refused",),
+    ),
+    Mutant(
+        "log.segments-start-on-the-loop",
+        "rust/log/append.rs",
+        "When::Quick | When::InTurn => Self::Refuse",
+        "When::Quick | When::InTurn => Self::Start",
+        cargo=("log::pending::tests::a_segment_is_started_on_a_thread_whatever_the_reason",),
+    ),
+    Mutant(
+        "log.staged-batches-start-a-segment-at-the-end-of-a-turn",
+        "rust/log/staged.rs",
+        "                Roll::Decided,\n",
+        "                Roll::Start,\n",
+        cargo=("log::pending::tests::a_turn_that_outlives_its_segment_is_written_where_it_was_staged",),
+    ),
+    Mutant(
         "log.truncation-from-the-beginning",
         "rust/log/deletion.rs",
         "        for segment in segments.iter().rev() {\n            segment.set_suffix(Suffix::Deleted)?;\n"

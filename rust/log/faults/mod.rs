@@ -2,7 +2,7 @@
 //!
 //! [`model`] runs random steps against a list in memory; [`power`] takes the power away at every single change of the disk; [`tails`] cuts the
 //! last batch at every byte; [`overflow`] opens what an old broker left; [`directory`] does it to whole data directories, [`flips`] flips a bit
-//! in each kind of file, and in [`full`] a disk has no room; [`truncation`] looks at what a power cut leaves of one. What random runs found is
+//! in each kind of file, and in [`full`] a disk has no room; [`refused`] tries an append again that the disk refused; [`truncation`] looks at what a power cut leaves of one. What random runs found is
 //! kept in [`found`].
 //! Random choices come from a seed that a failing test prints: see [`seeds`].
 
@@ -15,6 +15,7 @@ mod model;
 mod overflow;
 mod power;
 mod rebuilt;
+mod refused;
 pub mod seeds;
 mod steps;
 mod tails;
