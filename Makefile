@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants mutants-changed soak bench bench-full bench-limits bench-flames bench-guard bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-flames bench-guard bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -139,6 +139,13 @@ mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one
 # Of the files that the newest 20 commits changed, newest first, as many as 3 minutes allow; CI runs them.
 mutants-changed: $(STAMPS)/test-tools ## the same for what the newest commits changed, 3 minutes at most
 	$(BIN)/python -m tests.faults.mutants --changed-since "$$(git rev-list --max-count=20 HEAD | tail -n 1)" --minutes 3
+
+# What pyproject.toml bounds from above, in its newest release: says early what the next one breaks.
+next: $(STAMPS)/test-tools ## the tests of what uses the inside of trio and kazoo, with their newest releases
+	rm -rf .venvs/next && mkdir -p .venvs
+	PIP_CONSTRAINT= $(BIN)/pip install --quiet --target .venvs/next --upgrade trio kazoo
+	PYTHONPATH=.venvs/next $(BIN)/python -c 'import trio, kazoo.version; print("trio", trio.__version__, "kazoo", kazoo.version.__version__)'
+	PYTHONPATH=.venvs/next $(BIN)/pytest -q tests/net tests/coordination
 
 # AGAINST=none measures this broker alone; ARGS="--only small-requests" some of it, ARGS=--continue what is missing.
 AGAINST ?= 3.9.2,4.3.1
