@@ -56,7 +56,7 @@ for found in pkgutil.walk_packages(ottla.__path__, "ottla.", onerror=lambda name
         print(found.name, error.name.partition(".")[0])
 """
     missing = [line.split() for line in run(environment, "python", "-c", script).splitlines()]
-    serving = {"anyio", "hypercorn", "starlette", "prometheus_client"}
+    serving = {"h11", "prometheus_client"}
     extras = {"pyarrow", "pyspark", "matplotlib", "numpy", "cryptography"} | serving
     rooms = ("ottla.spark", "ottla.pipelines", "ottla.metrics", "ottla.broker.watching.", "ottla.config.ciphers")
     assert [(module, package) for module, package in missing if package not in extras] == []

@@ -21,6 +21,13 @@ from ottla.config import BrokerConfig
 from ottla.metrics.families import FAMILIES, PARTITIONS
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from ottla.wire.k08_offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from tests.coordination.proxy import LossyProxy
 from tests.peers.ottla import Broker, Brokers
@@ -341,7 +348,7 @@ import os, signal, sys
 from ottla.broker.serve import serve
 from ottla.config import BrokerConfig
 def ready(broker):
-    watching = {"anyio", "prometheus_client", "starlette", "hypercorn"}
+    watching = {"h11", "prometheus_client"}
     print(sorted(watching & sys.modules.keys()), broker.server.hub.measured())
     os.kill(os.getpid(), signal.SIGTERM)
 serve(BrokerConfig({"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}), ready)
@@ -356,7 +363,7 @@ def test_without_the_setting_nothing_is_imported_or_measured(tmp_path: Path) -> 
 
 MISSING = """
 import sys
-sys.modules["hypercorn"] = None
+sys.modules["h11"] = None
 from ottla.cli.main import main
 main(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0", "--metrics-port", "0"])
 """
@@ -466,3 +473,38 @@ def test_a_broker_that_waits_for_its_tree_says_so(brokers: Brokers) -> None:
     seen = scrape(port)
     assert (seen("ottla_ready"), seen("kafka_server_kafkaserver_brokerstate")) == (0, 1)
     broker.kill()
+
+
+def test_groups_with_long_names_are_told_in_few_bytes(served: tuple[Broker, int], client: Client) -> None:
+    _, port = served
+    client.create("long")
+    name = "g" * 1000
+    groups = [name + "1", name + "2", 'odd"\n\\']
+    for number, group in enumerate(groups):
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=number)
+        commit = OffsetCommitRequest(
+            group_id=group, topics=[OffsetCommitRequestTopic(name="long", partitions=[partition])]
+        )
+        client.call(FIND_COORDINATOR, FindCoordinatorRequest(key=group), 1)
+        answer = client.call(OFFSET_COMMIT, commit, 7)
+        assert answer.topics[0].partitions[0].error_code == 0
+    seen = scrape(port)
+    told = {
+        dict(labels)["consumergroup"]: value
+        for (family, labels), value in seen.values.items()
+        if family == "kafka_consumergroup_current_offset" and dict(labels)["topic"] == "long"
+    }
+    assert sorted(told.values()) == [0, 1, 2]
+    assert told.pop(groups[2]) == 2
+    assert all(shown.startswith("g" * 128 + "...") and len(shown) < 150 for shown in told)
+    assert seen("ottla_consumergroup_offsets_left_out") == 0
+
+
+def test_metrics_without_a_host_are_for_this_machine_alone(brokers: Brokers) -> None:
+    port = free_port()
+    broker = brokers(settings={"metrics.listener": f":{port}"})
+    assert get(port, "healthz")[0] == 200
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=20)
+    assert broker.stop() == 0
+    assert f"metrics, healthz and readyz are at http://127.0.0.1:{port}" in broker.log.read_text()

@@ -146,3 +146,10 @@ def test_a_file_for_kraft_mode_is_told_so(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"server\.properties sets process\.roles, so it is for KRaft mode; .*broker"):
         BrokerConfig.load(file)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9404", "[::]:9404"])
+def test_metrics_on_every_address_are_a_warning(address: str) -> None:
+    (warning,) = BrokerConfig.load(None, {"metrics.listener": address}).warnings
+    assert warning == f"metrics.listener={address} listens on every address of this machine, without a password"
+    assert BrokerConfig.load(None, {"metrics.listener": ":9404"}).warnings == []

@@ -57,7 +57,7 @@ def test_nothing_is_nothing() -> None:
 
 
 def test_the_first_scrape_imports_nothing() -> None:
-    """What is imported late, starlette's streams did so, is a moment in which the broker answers nobody."""
+    """What is imported late is a moment in which the broker answers nobody."""
     program = """
 import sys, urllib.request
 import trio
@@ -70,7 +70,7 @@ class Watched:
 
 async def main():
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(http.serve, Watched(), "127.0.0.1:0")
+        url = await nursery.start(http.serve, Watched(), "127.0.0.1", 0)
         before = set(sys.modules)
         page = await trio.to_thread.run_sync(lambda: urllib.request.urlopen(f"{url}/metrics").read())
         assert b"ottla_ready 1.0" in page

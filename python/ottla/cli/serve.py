@@ -82,7 +82,7 @@ def command(
             overrides["logging.format"] = log_format
         config = BrokerConfig.load(file, overrides)
         if metrics_port is not None:
-            host = config.listeners[0].host
+            host = config.listeners[0].host or "0.0.0.0"
             overrides["metrics.listener"] = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
             config = BrokerConfig.load(file, overrides)
     _log_to_stderr(log_level, config)

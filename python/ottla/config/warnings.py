@@ -36,6 +36,9 @@ def _exposed(config: BrokerConfig) -> Iterator[str]:
             "can connect may read, write and delete everything; name one address, such as 127.0.0.1, or let a "
             "firewall decide who can connect"
         )
+    address = config.get_str("metrics.listener") or ""
+    if address.rpartition(":")[0].strip("[]") in ("0.0.0.0", "::"):
+        yield f"metrics.listener={address} listens on every address of this machine, without a password"
 
 
 def _ignored(config: BrokerConfig) -> Iterator[str]:

@@ -1,23 +1,23 @@
-"""The HTTP side: starlette's routes, served by hypercorn in a task of the broker's own loop.
+"""The HTTP side: /metrics, /healthz and /readyz, served by tasks of the broker's own loop.
 
 That it is the broker's loop is the point of /healthz: an answer means that the loop turns.
+
+The port has no passwords, and the process behind it has clients to serve. So everything that somebody can do here has a
+bound: connections, the time that a request takes to come and an answer takes to be read, and the memory of answers that
+nobody reads. It speaks HTTP/1.1 alone. A scrape is written to memory first, between other work of the loop, and sent
+then: a client that does not read holds up nobody else.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio.lowlevel
+import h11
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve as serve_asgi
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+import trio.abc
 
 from ottla.metrics import exposition
 
@@ -26,8 +26,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.metrics")
 
-#: Scrapes that wait for the one that runs; more are sent away.
+#: Connections at a time; more are closed at once.
+CONNECTIONS_MAX: Final = 64
+#: Bytes of a request's head.
+HEAD_BYTES_MAX: Final = 16 * 1024
+#: How long a request may take to come, from its first byte, or from the connection's start.
+HEAD_S: Final = 10.0
+#: How long a connection may be without a request after an answer.
+IDLE_S: Final = 75.0
+#: How long an answer may take to be read.
+ANSWER_S: Final = 30.0
+#: Scrapes that wait for the one that is written; more are sent away.
 SCRAPES_MAX: Final = 8
+#: Bytes of answers that are being sent, from which on scrapes are sent away.
+SENDING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Watched(Protocol):
@@ -40,71 +52,140 @@ class Watched(Protocol):
         """Why no traffic should be sent here: which part, and what it is about. Empty if some may be."""
 
 
-def app(watched: Watched) -> Starlette:
-    """The three pages."""
-    scraping = trio.Lock()
+class Answer:
+    """An answer of which all is known."""
 
-    async def lines() -> AsyncIterator[bytes]:
-        async with scraping:
-            for family, rows in watched.metrics():
+    def __init__(self, status: int, content_type: str, pieces: list[bytes]) -> None:
+        self.status = status
+        self.content_type = content_type
+        self.pieces = pieces
+        self.length = sum(map(len, pieces))
+
+
+def _text(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain; charset=utf-8", [text.encode()])
+
+
+def _json(status: int, value: object) -> Answer:
+    return Answer(status, "application/json", [json.dumps(value).encode()])
+
+
+class Pages:
+    """The three pages."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._writing = trio.Lock()
+        self.sending_bytes = 0
+
+    async def answer(self, method: str, path: str) -> Answer:
+        if method not in ("GET", "HEAD"):
+            return _text(405, "only GET\n")
+        match path.partition("?")[0]:
+            case "/metrics":
+                return await self._metrics()
+            case "/healthz":
+                return _json(200, {"status": "alive"})
+            case "/readyz":
+                reasons = self._watched.not_ready()
+                return (
+                    _json(503, {"status": "not ready", "reasons": dict(reasons)})
+                    if reasons
+                    else _json(200, {"status": "ready"})
+                )
+        return _text(404, "only /metrics, /healthz and /readyz\n")
+
+    async def _metrics(self) -> Answer:
+        if self._writing.statistics().tasks_waiting >= SCRAPES_MAX or self.sending_bytes > SENDING_BYTES_MAX:
+            return _text(503, "too many scrapes at a time\n")
+        written: list[bytes] = []
+        async with self._writing:
+            for family, rows in self._watched.metrics():
                 for piece in exposition.pieces(family, rows):
-                    yield piece
+                    written.append(piece)
                     await trio.lowlevel.checkpoint()
                 await trio.lowlevel.checkpoint()
-            yield exposition.process()
-
-    async def metrics(_: Request) -> Response:
-        if scraping.statistics().tasks_waiting >= SCRAPES_MAX:
-            return Response("too many scrapes at a time\n", 503, media_type="text/plain")
-        return StreamingResponse(lines(), media_type=exposition.CONTENT_TYPE)
-
-    async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "alive"})
-
-    async def readyz(_: Request) -> Response:
-        reasons = watched.not_ready()
-        if reasons:
-            return JSONResponse({"status": "not ready", "reasons": dict(reasons)}, 503)
-        return JSONResponse({"status": "ready"})
-
-    routes = [Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
-    return Starlette(routes=routes)
+            written.append(exposition.process())
+        return Answer(200, exposition.CONTENT_TYPE, written)
 
 
-def _first(group: BaseExceptionGroup[OSError]) -> OSError:
-    """The first error in groups of groups."""
-    error: OSError | BaseExceptionGroup[OSError] = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+class _Connections:
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._count = 0
+
+    async def serve(self, stream: trio.abc.Stream) -> None:
+        """Serves one connection until its end. Raises nothing that a client can cause."""
+        if self._count >= CONNECTIONS_MAX:
+            await trio.aclose_forcefully(stream)
+            return
+        self._count += 1
+        try:
+            connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+            async with stream:
+                wait_s = HEAD_S
+                while await self._exchange(stream, connection, wait_s):
+                    connection.start_next_cycle()
+                    wait_s = IDLE_S
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            pass
+        finally:
+            self._count -= 1
+
+    async def _exchange(self, stream: trio.abc.Stream, connection: h11.Connection, wait_s: float) -> bool:
+        """One request and its answer; whether another request may come."""
+        try:
+            request = await _request(stream, connection, wait_s)
+            if request is None:
+                return False
+            answer = await self._pages.answer(request.method.decode(), request.target.decode("latin-1"))
+            is_whole = type(connection.next_event()) is h11.EndOfMessage
+        except h11.RemoteProtocolError as error:
+            if connection.our_state is not h11.IDLE:
+                return False
+            request, is_whole = None, False
+            answer = _text(error.error_status_hint, f"{error}\n")
+        self._pages.sending_bytes += answer.length
+        try:
+            with trio.fail_after(ANSWER_S):
+                await _send(stream, connection, answer, is_head=request is not None and request.method == b"HEAD")
+        finally:
+            self._pages.sending_bytes -= answer.length
+        # A request with a body is answered, and its body is not read.
+        return is_whole and connection.our_state is h11.DONE
+
+
+async def _request(stream: trio.abc.Stream, connection: h11.Connection, wait_s: float) -> h11.Request | None:
+    """The next request; None at the connection's end. Raises TooSlowError, RemoteProtocolError."""
+    with trio.fail_after(wait_s) as scope:
+        while (event := connection.next_event()) is h11.NEED_DATA:
+            connection.receive_data(await stream.receive_some(HEAD_BYTES_MAX))
+            # From its first byte on a request has so long; more bytes do not give it more.
+            scope.deadline = min(scope.deadline, trio.current_time() + HEAD_S)
+    return event if isinstance(event, h11.Request) else None
+
+
+async def _send(stream: trio.abc.Stream, connection: h11.Connection, answer: Answer, *, is_head: bool) -> None:
+    headers = [("content-type", answer.content_type), ("content-length", str(answer.length))]
+    head = connection.send(h11.Response(status_code=answer.status, headers=headers))
+    assert head is not None
+    await stream.send_all(head)
+    for piece in () if is_head else answer.pieces:
+        await stream.send_all(connection.send(h11.Data(data=piece)) or b"")
+    await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
 
 
 async def serve(
-    watched: Watched, address: str, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+    watched: Watched, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serves until cancelled; started with the URL, when it listens. Raises OSError if the address is not to be had."""
-    config = Config()
-    config.bind = [address]
-    config.accesslog = None
-    config.errorlog = logging.getLogger("ottla.metrics.http")
-    # What it says at its start is no error, and said below.
-    config.errorlog.setLevel(logging.WARNING)
-    config.include_server_header = False
-    config.keep_alive_timeout = 75.0
-    config.h11_max_incomplete_size = 16 * 1024
-    config.graceful_timeout = 0.5
-
-    # starlette's streams are anyio's, which imports what it needs for trio when it is first used: a tenth of a second
-    # or half of one, in which nobody would be answered once there are clients.
-    await anyio.lowlevel.checkpoint()
-
-    async with trio.open_nursery() as nursery:
-        serving = partial(serve_asgi, app(watched), config, shutdown_trigger=trio.sleep_forever)
-        try:
-            (url,) = await nursery.start(serving)
-        except* OSError as group:
-            problem = _first(group)
-            why = problem.strerror or problem
-            raise OSError(problem.errno, f"metrics.listener: cannot listen on {address}: {why}") from None
-        logger.info("metrics, healthz and readyz are at %s", url)
-        task_status.started(url)
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=host)
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise OSError(problem.errno, f"metrics.listener: cannot listen on {shown}:{port}: {why}") from None
+    url = f"http://{shown}:{listeners[0].socket.getsockname()[1]}"
+    logger.info("metrics, healthz and readyz are at %s", url)
+    task_status.started(url)
+    await trio.serve_listeners(_Connections(Pages(watched)).serve, listeners)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -31,8 +32,13 @@ QUANTILES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 FETCHES: Final = {-1: "FetchConsumer", -2: "FetchFollower"}
 #: What may wait, by Kafka's names.
 OPERATIONS: Final = ("Produce", "Fetch", "DeleteRecords", "Heartbeat")
-#: Committed offsets of which lag is told; about 20 MB of lines.
+#: Groups whose number of members is told.
+GROUPS_MAX: Final = 10_000
+#: Characters of a group's id, which its clients choose.
+GROUP_LABEL_MAX: Final = 128
+#: Committed offsets of which lag is told, and bytes of their labels; about 20 MB of lines, three times the second.
 OFFSETS_MAX: Final = 100_000
+OFFSETS_LABELS_BYTES_MAX: Final = 16 * 1024 * 1024
 #: Partitions that are looked at without a row: then comes a family without any, at whose end others have their turn.
 BETWEEN_PAUSES: Final = 1000
 #: Idleness is that of the last seconds, at least so many.
@@ -242,33 +248,52 @@ def _controller(broker: Broker) -> Iterator[Told]:
 
 def _groups(broker: Broker) -> Iterator[Told]:
     groups = [hosted.group for hosted in broker.groups.groups.values()]
-    states = Counter(group.state.value.lower() for group in groups)
+    states: Counter[str] = Counter()
+    count = 0
+    for number, group in enumerate(groups, start=1):
+        states[group.state.value.lower()] += 1
+        count += len(group.offsets.committed)
+        if number % BETWEEN_PAUSES == 0:
+            yield f.GROUPS, ()
     yield f.GROUPS, _one(len(groups))
     for state, family in f.GROUPS_IN_STATE.items():
         yield family, _one(states[state])
-    count = sum(len(group.offsets.committed) for group in groups)
     yield f.OFFSETS, _one(count)
-    yield f.LEFT_OUT, _one(max(0, count - OFFSETS_MAX))
-    yield f.MEMBERS, (({"consumergroup": group.group_id}, len(group.members)) for group in groups)
+    yield f.MEMBERS, (({"consumergroup": _shown(group.group_id)}, len(group.members)) for group in groups[:GROUPS_MAX])
 
     lags: list[Row] = []
     sums: defaultdict[tuple[str, str], int] = defaultdict(int)
     partitions = broker.replicas.partitions
+    told = 0
 
     def committed() -> Iterator[Row]:
-        left = OFFSETS_MAX
+        nonlocal told
+        bytes_left = OFFSETS_LABELS_BYTES_MAX
         for group in groups:
+            shown = _shown(group.group_id)
             # A copy: groups commit while the scrape goes on.
-            for (topic, index), placed in list(group.offsets.committed.items())[:left]:
-                labels = labelled({"consumergroup": group.group_id, "topic": topic, "partition": str(index)})
+            for (topic, index), placed in list(group.offsets.committed.items())[: OFFSETS_MAX - told]:
+                labels = labelled({"consumergroup": shown, "topic": topic, "partition": str(index)})
+                bytes_left -= len(labels)
+                if bytes_left < 0:
+                    return
                 partition = partitions.get((topic, index))
                 if partition is not None and partition.is_leader:
                     lag = max(0, partition.log.high_watermark - placed.committed.offset)
                     lags.append((labels, lag))
-                    sums[group.group_id, topic] += lag
-                left -= 1
+                    sums[shown, topic] += lag
+                told += 1
                 yield labels, placed.committed.offset
 
     yield f.COMMITTED, committed()
+    yield f.LEFT_OUT, _one(max(0, count - told))
     yield f.LAG, lags
     yield f.LAG_SUM, (({"consumergroup": group, "topic": topic}, lag) for (group, topic), lag in sums.items())
+
+
+def _shown(group_id: str) -> str:
+    """A group's id as a label. A long one is cut, and ends in a hash so that two groups are never one series."""
+    if len(group_id) <= GROUP_LABEL_MAX:
+        return group_id
+    digest = blake2b(group_id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return f"{group_id[:GROUP_LABEL_MAX]}...{digest}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -15,6 +15,9 @@ from ottla.config import BrokerConfig, ConfigError, parse_address
 
 if TYPE_CHECKING:
     from ottla.broker.watching.metrics import BrokerMetrics, Told
+
+#: Where metrics are served if `metrics.listener` names no host.
+LOOPBACK: Final = "127.0.0.1"
 
 
 class _Watched:
@@ -45,7 +48,6 @@ async def watched(config: BrokerConfig) -> AsyncIterator[Readiness]:
         host, port = parse_address(text)
     except ValueError as error:
         raise ConfigError("metrics.listener", f"metrics.listener: {error}") from None
-    address = f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"
     try:
         from ottla.broker.watching.metrics import BrokerMetrics
         from ottla.metrics.http import serve
@@ -55,6 +57,7 @@ async def watched(config: BrokerConfig) -> AsyncIterator[Readiness]:
             f"metrics.listener={text} needs the package {error.name}, which is not there: pip install 'ottla[metrics]'",
         ) from error
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve, _Watched(BrokerMetrics(readiness), readiness), address)
+        # Kafka has no such listener, so no file of Kafka's expects `:PORT` to be open to other machines.
+        await nursery.start(serve, _Watched(BrokerMetrics(readiness), readiness), host or LOOPBACK, port)
         yield readiness
         nursery.cancel_scope.cancel()
