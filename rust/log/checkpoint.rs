@@ -97,7 +97,10 @@ pub fn read_offsets(storage: &dyn Storage, path: &Path) -> Result<Offsets> {
             return None;
         };
         Some((
-            TopicPartition::new(*topic, partition.parse().ok()?),
+            TopicPartition {
+                topic: (*topic).to_owned(),
+                partition: partition.parse().ok()?,
+            },
             offset.parse().ok()?,
         ))
     })?;

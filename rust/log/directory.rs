@@ -257,8 +257,9 @@ impl LogDirectory {
         let results = in_parallel(threads, partitions, |partition| {
             match Log::create(&self.home, partition, config.clone()) {
                 // Left from a creation that did not come to its end.
-                Err(LogError::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::AlreadyExists =>
+                Err(LogError::Io { source, path, .. })
+                    if source.kind() == std::io::ErrorKind::AlreadyExists
+                        && self.is_folder(&path) =>
                 {
                     self.load(partition, config.clone())
                 }
@@ -280,6 +281,11 @@ impl LogDirectory {
             state.logs.insert(partition.clone(), Arc::clone(log));
         }
         Ok(logs)
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        let found = self.home.storage.metadata(path);
+        found.is_ok_and(|found| found.is_directory)
     }
 
     /// Creates the folder into which a partition moves from another directory: see [`moving`](super::moving).

@@ -31,6 +31,13 @@ pub enum LogError {
     Locked(PathBuf),
     #[error("{} is not the folder of a partition: its name should be TOPIC-NUMBER, as in orders-0", .0.display())]
     NotAPartition(PathBuf),
+    /// The name of a topic, or the number of a partition, that can be no folder's.
+    #[error("there can be no partition {partition} of a topic {topic:?}: {problem}")]
+    InvalidName {
+        topic: String,
+        partition: i32,
+        problem: &'static str,
+    },
     /// A file breaks its format.
     #[error("{} at byte {position}: {problem}", path.display())]
     Corrupt {
@@ -111,6 +118,7 @@ impl LogError {
             | Self::NotCached
             | Self::Locked(_) => 56,
             Self::NotAPartition(_) => 42,
+            Self::InvalidName { .. } => 17,
             Self::Corrupt { .. } => 2,
             Self::OffsetOutOfRange { .. } => 1,
             Self::Record(error) => error.code(),

@@ -15,6 +15,9 @@ use crate::storage::{RealStorage, Storage};
 /// A write into the page cache takes microseconds, and less than 4 ns a byte; longer than this beyond that, the kernel made it wait for the disk.
 const SLOW_WRITE: Duration = Duration::from_millis(2);
 
+/// What is said to have failed where the folder of a partition cannot be made.
+pub const CREATE_FOLDER: &str = "create the folder";
+
 type Checkpoint = Box<dyn Fn() -> Result<()> + Send + Sync>;
 type OnFailure = Box<dyn Fn() + Send + Sync>;
 
@@ -139,11 +142,31 @@ impl Home {
         match error {
             LogError::Io { action, source, .. } => {
                 *action == "sync"
-                    || !has_run_out(source)
+                    || !(has_run_out(source)
+                        || (*action == CREATE_FOLDER && self.is_of_name(source)))
                     || (is_full(source) && self.full_fails.load(Ordering::Acquire))
             }
             _ => false,
         }
+    }
+
+    /// Whether a creation failed for the name that it was given, while the directory itself is where it was.
+    fn is_of_name(&self, error: &io::Error) -> bool {
+        use rustix::io::Errno;
+        let of_name = [
+            Errno::NAMETOOLONG,
+            Errno::INVAL,
+            Errno::EXIST,
+            Errno::NOENT,
+            Errno::NOTDIR,
+        ];
+        of_name
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+            && self
+                .storage
+                .metadata(&self.path)
+                .is_ok_and(|found| found.is_directory)
     }
 
     /// For what only reads: the file may be gone for good reasons, so the directory fails only where the device says that it is broken.

@@ -18,7 +18,7 @@ use super::config::LogConfig;
 use super::error::{Context, LogError, Result};
 use super::files::Folder;
 use super::flush::FlushState;
-use super::home::{Home, now_ms};
+use super::home::{CREATE_FOLDER, Home, now_ms};
 use super::leader_epochs::LeaderEpochs;
 use super::names::{Kind, Suffix, TopicPartition};
 use super::producer_state::ProducerState;
@@ -211,7 +211,7 @@ impl Log {
         let path = home.path.join(folder_name);
         home.storage
             .create_directory(&path)
-            .context("create", &path)?;
+            .context(CREATE_FOLDER, &path)?;
         let folder = Folder::of(home, &path);
         let first = Segment::create(&folder, 0, now_ms(), &home.cache)?;
         let log = Self::new(

@@ -12,6 +12,8 @@
 
 use std::fmt::{self, Write};
 
+use super::error::LogError;
+
 /// The topic and number of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {
@@ -19,10 +21,46 @@ pub struct TopicPartition {
     pub partition: i32,
 }
 
+/// The longest name of a topic.
+pub const TOPIC_LENGTH_MAX: usize = 249;
+
+/// What is wrong with the name of a topic, by the rules of Kafka's `Topic.validate`; None if nothing is.
+pub fn topic_problem(topic: &str) -> Option<&'static str> {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    match topic {
+        "" => Some("the name is empty"),
+        "." | ".." => Some("the name is that of a folder's parent or of itself"),
+        _ if topic.len() > TOPIC_LENGTH_MAX => Some("the name is longer than 249 characters"),
+        _ if !topic.bytes().all(is_legal) => {
+            Some("the name has other characters than ASCII letters, digits, '.', '_' and '-'")
+        }
+        _ => None,
+    }
+}
+
 impl TopicPartition {
-    pub fn new(topic: impl Into<String>, partition: i32) -> Self {
+    /// A partition whose name may become that of a folder.
+    ///
+    /// Whatever comes from outside goes through here: no name leaves the log directory, and none is one that the
+    /// file system refuses.
+    pub fn new(topic: impl Into<String>, partition: i32) -> Result<Self, LogError> {
+        let topic = topic.into();
+        let problem = topic_problem(&topic).or((partition < 0).then_some("the number is below 0"));
+        match problem {
+            Some(problem) => Err(LogError::InvalidName {
+                topic,
+                partition,
+                problem,
+            }),
+            None => Ok(Self { topic, partition }),
+        }
+    }
+
+    /// For tests, whose names are good.
+    #[cfg(test)]
+    pub fn of(topic: &str, partition: i32) -> Self {
         Self {
-            topic: topic.into(),
+            topic: topic.to_owned(),
             partition,
         }
     }
@@ -187,8 +225,37 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_no_folder_are_refused() {
+        let long = "t".repeat(250);
+        for topic in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../evil",
+            "/etc",
+            "sub/evil",
+            "a b",
+            "a\nb",
+            "a\0",
+            "snow\u{2603}",
+            &long,
+        ] {
+            let refused = TopicPartition::new(topic, 0);
+            assert!(
+                matches!(refused, Err(LogError::InvalidName { .. })),
+                "{topic}"
+            );
+        }
+        assert!(TopicPartition::new("a", -1).is_err());
+        for topic in ["a", "...", "a.b_c-D9", &long[1..]] {
+            assert_eq!(TopicPartition::new(topic, 0).unwrap().topic, topic);
+        }
+    }
+
+    #[test]
     fn folder_names() {
-        let partition = TopicPartition::new("a-b.c", 12);
+        let partition = TopicPartition::of("a-b.c", 12);
         assert_eq!(
             TopicPartition::from_folder_name(&partition.folder_name()),
             Some(partition.clone())
@@ -197,7 +264,7 @@ mod tests {
             partition.deleted_folder_name(255),
             format!("a-b.c-12.{:032x}-delete", 255)
         );
-        let long = TopicPartition::new("t".repeat(249), 12345).deleted_folder_name(u128::MAX);
+        let long = TopicPartition::of(&"t".repeat(249), 12345).deleted_folder_name(u128::MAX);
         assert!(long.len() == 255 && long.ends_with("f-delete"));
         let future = partition.future_folder_name(7);
         assert_eq!(future, format!("a-b.c-12.{:032x}-future", 7));

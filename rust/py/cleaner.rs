@@ -129,7 +129,7 @@ impl LogCleaner {
             none => none.insert(IoPool::new("ottla-cleaner", self.threads)?),
         };
         let (directory, cleaner) = (directory.native(), Arc::clone(&self.cleaner));
-        let partition = TopicPartition::new(candidate.topic.as_str(), candidate.partition);
+        let partition = TopicPartition::new(candidate.topic.as_str(), candidate.partition)?;
         let from = candidate.first_dirty_offset;
         let to = candidate.first_uncleanable_offset;
         let queue = completions.queue();

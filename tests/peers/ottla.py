@@ -31,7 +31,9 @@ class Broker(Server):
         self.data = data
         self.port = port
         self.bootstrap = f"127.0.0.1:{port}"
-        command = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data), "--listen", self.bootstrap]
+        command = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data)]
+        if "listeners" not in settings:
+            command += ["--listen", self.bootstrap]
         if broker_id is not None:
             command += ["--id", str(broker_id)]
         if zookeeper is not None:

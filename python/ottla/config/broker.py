@@ -218,6 +218,12 @@ class BrokerConfig:
         return self.listeners
 
     @cached_property
+    def listeners_between_brokers(self) -> frozenset[str]:
+        """The names of the listeners on which this broker takes the requests of controllers."""
+        control = self.get_str("control.plane.listener.name")
+        return frozenset({self.inter_broker_listener, *([control.upper()] if control else [])})
+
+    @cached_property
     def inter_broker_listener(self) -> str:
         """The name of the listener through which brokers talk to each other."""
         name = self.get_str("inter.broker.listener.name") or self.get_str("security.inter.broker.protocol")

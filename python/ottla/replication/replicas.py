@@ -42,8 +42,9 @@ class Replicas:
         self._broker_id = broker_id
         self._logs = logs
         self._server = server
-        #: The controller may repeat a request whose answer was late while the first is still at work: one at a time.
-        self._changing = trio.Lock()
+        #: Held while roles change: requests of controllers are decided and done one at a time, each from a fresh look.
+        #: One that waited behind a newer one's changes nothing.
+        self.changing = trio.Lock()
         self._completions = server.hub.completions
         self.moves = Moves(self, logs)
         self._refusals = Repeated(logger)
@@ -55,12 +56,16 @@ class Replicas:
         """Makes this broker leader or follower of a topic's partitions, creating what logs are missing; `new` are those
         that never had one. Returns those whose logs cannot be used.
         """
-        async with self._changing:
-            return await self._apply(topic, states, new)
+        async with self.changing:
+            return await self.apply_changing(topic, states, new)
 
-    async def _apply(
-        self, topic: str, states: dict[int, PartitionState], new: Collection[int]
+    async def apply_changing(
+        self, topic: str, states: dict[int, PartitionState], new: Collection[int] = ()
     ) -> dict[int, StorageError]:
+        """The same for a caller that holds `changing`. A state that is not newer than the known one changes nothing,
+        not even the log's epochs.
+        """
+        states = {index: state for index, state in states.items() if self._is_newer(topic, index, state)}
         places = await self._logs.open_or_create(topic, list(states), new)
         # Off the loop, and before the role changes: nothing can be appended under an epoch that the log does not know.
         led = {index: state.leader_epoch for index, state in states.items() if state.leader == self._broker_id}
@@ -84,6 +89,10 @@ class Replicas:
             for index in errors:
                 self.mark_offline(topic, index)
         return errors
+
+    def _is_newer(self, topic: str, index: int, state: PartitionState) -> bool:
+        known = self.partitions.get((topic, index))
+        return known is None or state.leader_epoch > known.leader_epoch
 
     def _role_changed(self, partition: Partition, was_leader: bool) -> None:
         listener = self.role_listeners.get(partition.topic)
@@ -109,7 +118,7 @@ class Replicas:
 
         Raises StorageError, and ReplicaNotAvailable for a partition that is not here.
         """
-        async with self._changing:
+        async with self.changing:
             partition = self.partitions.get((topic, index))
             if partition is not None and partition.is_offline:
                 raise StorageError(f"{topic}-{index} is offline")
@@ -126,7 +135,7 @@ class Replicas:
 
     async def replace_with_future(self, key: tuple[str, int]) -> bool:
         """Ends the move of a partition, if little enough is left of it. Raises StorageError."""
-        async with self._changing:
+        async with self.changing:
             partition, old = self.partitions.get(key), self._logs.logs.get(key)
             if partition is None or old is None or key not in self._logs.futures:
                 return True
@@ -166,14 +175,18 @@ class Replicas:
 
     async def stop(self, topic: str, index: int, delete: bool) -> None:
         """Stops serving a partition, and deletes its log if asked to. Raises StorageError."""
-        async with self._changing:
-            partition = self.partitions.pop((topic, index), None)
-            if partition is not None:
-                was_leader = partition.is_leader
-                partition.resign()
-                self._role_changed(partition, was_leader)
-            if delete:
-                await self._logs.delete(topic, index)
+        async with self.changing:
+            await self.stop_changing(topic, index, delete)
+
+    async def stop_changing(self, topic: str, index: int, delete: bool) -> None:
+        """The same for a caller that holds `changing`."""
+        partition = self.partitions.pop((topic, index), None)
+        if partition is not None:
+            was_leader = partition.is_leader
+            partition.resign()
+            self._role_changed(partition, was_leader)
+        if delete:
+            await self._logs.delete(topic, index)
 
     async def watch_log_starts(self) -> None:
         """Tells resting fetch sessions of log starts that moved, until cancelled."""

@@ -59,11 +59,11 @@ struct Broker {
 }
 
 fn plain() -> TopicPartition {
-    TopicPartition::new("plain", 0)
+    TopicPartition::of("plain", 0)
 }
 
 fn compacted() -> TopicPartition {
-    TopicPartition::new("compacted", 3)
+    TopicPartition::of("compacted", 3)
 }
 
 impl Broker {

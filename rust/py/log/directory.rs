@@ -133,7 +133,7 @@ impl LogDirectory {
         partition: i32,
         config: &LogConfig,
     ) -> PyResult<Log> {
-        let partition = TopicPartition { topic, partition };
+        let partition = TopicPartition::new(topic, partition)?;
         Ok(self.log(py.detach(|| self.directory.load(&partition, config.0.clone()))?))
     }
 
@@ -155,7 +155,7 @@ impl LogDirectory {
         let partitions: Vec<_> = partitions
             .into_iter()
             .map(|number| TopicPartition::new(topic, number))
-            .collect();
+            .collect::<Result<_, _>>()?;
         let logs = py.detach(|| self.directory.create(&partitions, &config.0, 2))?;
         Ok(logs.into_iter().map(|log| self.log(log)).collect())
     }
@@ -167,7 +167,7 @@ impl LogDirectory {
         partition: i32,
         config: &LogConfig,
     ) -> PyResult<Log> {
-        let partition = TopicPartition { topic, partition };
+        let partition = TopicPartition::new(topic, partition)?;
         let create = || {
             self.directory
                 .create_future(&partition, config.0.clone(), unique_id())
@@ -196,13 +196,13 @@ impl LogDirectory {
     fn begin_epochs(&self, py: Python<'_>, topic: &str, epochs: Vec<(i32, i32)>) -> PyResult<()> {
         let epochs: Vec<_> = epochs
             .into_iter()
-            .map(|(number, epoch)| (TopicPartition::new(topic, number), epoch))
-            .collect();
+            .map(|(number, epoch)| Ok((TopicPartition::new(topic, number)?, epoch)))
+            .collect::<Result<_, LogError>>()?;
         Ok(py.detach(|| self.directory.begin_epochs(&epochs, threads()))?)
     }
 
     fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
-        let partition = TopicPartition { topic, partition };
+        let partition = TopicPartition::new(topic, partition)?;
         Ok(py.detach(|| self.directory.delete(&partition, unique_id()))?)
     }
 

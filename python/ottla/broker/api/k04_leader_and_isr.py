@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.broker.between import is_heard, is_partition
+from ottla.errors import InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
 from ottla.logs import of_partition
 from ottla.replication.partition import PartitionState
 from ottla.wire.k04_leader_and_isr import (
@@ -30,16 +31,20 @@ ADVERTISED = False
 
 
 async def handle(broker: Broker, request: Request) -> None:
+    if not is_heard(broker, request):
+        return
     version = request.api_version
     asked: LeaderAndIsrRequest = LEADER_AND_ISR.decode_request(version, request)
     answer = LeaderAndIsrResponse()
-    if broker.is_stale(asked.broker_epoch):
-        answer.error_code = StaleBrokerEpoch.code
-    elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
-        answer.error_code = StaleControllerEpoch.code
-    else:
-        answer.partition_errors = await _apply(broker, asked)
-        broker.metadata.changed()
+    async with broker.replicas.changing:
+        # Only now: what was true when the request came may not be so any more.
+        if broker.is_stale(asked.broker_epoch):
+            answer.error_code = StaleBrokerEpoch.code
+        elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+            answer.error_code = StaleControllerEpoch.code
+        else:
+            answer.partition_errors = await _apply(broker, asked)
+            broker.metadata.changed()
     request.reply(LEADER_AND_ISR.encode_response(version, answer))
 
 
@@ -52,11 +57,15 @@ def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrParti
 
 
 async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIsrPartitionError]:
+    """Caller holds the lock of role changes."""
     states: dict[str, dict[int, PartitionState]] = {}
     new: dict[str, set[int]] = {}
     errors: dict[tuple[str, int], int] = {}
     for topic, state in _states(asked):
         key = (topic, state.partition_index)
+        if not is_partition(broker, *key):
+            errors[key] = InvalidTopic.code
+            continue
         known = broker.replicas.partitions.get(key)
         errors[key] = 0
         if (known is not None and known.is_offline) or key in broker.logs.failures:
@@ -79,7 +88,7 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
                 state.zk_version,
             )
     for topic, partitions in states.items():
-        for index, error in (await broker.replicas.apply(topic, partitions, new.get(topic, ()))).items():
+        for index, error in (await broker.replicas.apply_changing(topic, partitions, new.get(topic, ()))).items():
             broker.log.error("cannot use the log of %s-%d: %s", topic, index, error, extra=of_partition(topic, index))
             errors[topic, index] = error.code
     return [

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import FencedLeaderEpoch, StaleBrokerEpoch, StaleControllerEpoch, StorageError
+from ottla.broker.between import is_heard, is_partition
+from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
@@ -24,15 +25,19 @@ NO_EPOCH = -1
 
 
 async def handle(broker: Broker, request: Request) -> None:
+    if not is_heard(broker, request):
+        return
     version = request.api_version
     asked: StopReplicaRequest = STOP_REPLICA.decode_request(version, request)
     answer = StopReplicaResponse()
-    if broker.is_stale(asked.broker_epoch):
-        answer.error_code = StaleBrokerEpoch.code
-    elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
-        answer.error_code = StaleControllerEpoch.code
-    else:
-        answer.partition_errors = [await _stop(broker, *partition) for partition in _partitions(version, asked)]
+    async with broker.replicas.changing:
+        # Only now: a newer controller may have given the partitions back while this waited.
+        if broker.is_stale(asked.broker_epoch):
+            answer.error_code = StaleBrokerEpoch.code
+        elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
+            answer.error_code = StaleControllerEpoch.code
+        else:
+            answer.partition_errors = [await _stop(broker, *partition) for partition in _partitions(version, asked)]
     request.reply(STOP_REPLICA.encode_response(version, answer))
 
 
@@ -57,13 +62,17 @@ def _partitions(version: int, asked: StopReplicaRequest) -> list[tuple[str, int,
 
 
 async def _stop(broker: Broker, topic: str, index: int, leader_epoch: int, delete: bool) -> StopReplicaPartitionError:
+    """Caller holds the lock of role changes."""
     answer = StopReplicaPartitionError(topic_name=topic, partition_index=index)
+    if not is_partition(broker, topic, index):
+        answer.error_code = InvalidTopic.code
+        return answer
     known = broker.replicas.partitions.get((topic, index))
     if known is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < known.leader_epoch:
         answer.error_code = FencedLeaderEpoch.code
         return answer
     try:
-        await broker.replicas.stop(topic, index, delete)
+        await broker.replicas.stop_changing(topic, index, delete)
     except StorageError as error:
         answer.error_code = error.code
     return answer

@@ -1,0 +1,180 @@
+"""Names and numbers that no folder has, in requests of whoever says to be the controller."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla._core import LogConfig, LogDirectory
+from ottla.client.errors import ConnectionLost
+from ottla.errors import InvalidTopic, StorageError
+from ottla.wire.k03_metadata import METADATA, MetadataRequest
+from ottla.wire.k04_leader_and_isr import (
+    LEADER_AND_ISR,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from ottla.wire.k05_stop_replica import (
+    STOP_REPLICA,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from ottla.wire.k06_update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from tests.peers.ottla import Broker, Brokers
+from tests.peers.processes import free_port
+from tests.support.client import Client, batch, connect, values
+from tests.support.waiting import eventually
+
+BAD = ["sub/evil", "../evil", "/tmp/evil", "x" * 5_000, "", ".", "..", "a b", "a\nb", "a\0b", "snow\u2603"]
+EPOCH = 2**31 - 1
+
+
+def lead(client: Client, broker: Broker, *partitions: tuple[str, int]) -> dict[tuple[str, int], int]:
+    """LeaderAndIsr for new partitions; the error of each."""
+    topics = [
+        LeaderAndIsrTopicState(
+            topic_name=topic,
+            partition_states=[
+                LeaderAndIsrPartitionState(
+                    partition_index=index,
+                    controller_epoch=EPOCH,
+                    leader=broker.id,
+                    leader_epoch=7,
+                    isr=[broker.id],
+                    replicas=[broker.id],
+                    is_new=True,
+                )
+            ],
+        )
+        for topic, index in partitions
+    ]
+    request = LeaderAndIsrRequest(controller_id=broker.id, controller_epoch=EPOCH, broker_epoch=-1, topic_states=topics)
+    answer = client.call(LEADER_AND_ISR, request, 4)
+    assert answer.error_code == 0
+    return {(row.topic_name, row.partition_index): row.error_code for row in answer.partition_errors}
+
+
+def tree(data: Path) -> set[str]:
+    return {str(path.relative_to(data.parent)) for path in data.parent.rglob("*") if path.is_dir()}
+
+
+def test_no_partition_of_such_a_name_is_made(brokers: Brokers) -> None:
+    broker = brokers()
+    with connect(broker) as client:
+        client.create("honest")
+        before = tree(broker.data)
+        rows = [*((name, 0) for name in BAD), ("ok", -1), ("honest-0/x", 0), ("good", 0)]
+        errors = lead(client, broker, *rows)
+        assert errors.pop(("good", 0)) == 0
+        assert set(errors.values()) == {InvalidTopic.code}
+        assert len(errors) == len(rows) - 1
+        assert tree(broker.data) - before == {"data/good-0"}
+        assert client.produce("honest", batch(b"x"), acks=1).responses[0].partitions[0].error_code == 0
+        assert client.produce("good", batch(b"x"), acks=1).responses[0].partitions[0].error_code == 0
+    assert "Traceback" not in broker.output()
+    assert broker.output().count("a controller names a partition that cannot be") == len(rows) - 1
+
+
+def test_none_is_deleted(brokers: Brokers) -> None:
+    broker = brokers()
+    (broker.data.parent / "kept-0").mkdir()
+    with connect(broker) as client:
+        client.create("honest")
+        names = [*BAD, "../kept"]
+        topics = [
+            StopReplicaTopicState(
+                topic_name=name,
+                partition_states=[StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)],
+            )
+            for name in [*names, "honest"]
+        ]
+        request = StopReplicaRequest(
+            controller_id=broker.id, controller_epoch=EPOCH, broker_epoch=-1, topic_states=topics
+        )
+        answer = client.call(STOP_REPLICA, request, 3)
+        found = {row.topic_name: row.error_code for row in answer.partition_errors}
+        assert found.pop("honest") == 0
+        assert set(found.values()) == {InvalidTopic.code}
+        eventually("the end of the partition", lambda: not (broker.data / "honest-0").exists())
+    assert (broker.data.parent / "kept-0").is_dir()
+
+
+def test_none_is_told_to_clients(brokers: Brokers) -> None:
+    broker = brokers()
+    with connect(broker) as client:
+        row = UpdateMetadataPartitionState(controller_epoch=EPOCH, leader=broker.id, replicas=[broker.id])
+        topics = [UpdateMetadataTopicState(topic_name=name, partition_states=[row]) for name in [*BAD, "invented"]]
+        known = client.call(METADATA, MetadataRequest(topics=None), 8).topics
+        request = UpdateMetadataRequest(
+            controller_id=broker.id, controller_epoch=EPOCH, broker_epoch=-1, topic_states=topics
+        )
+        assert client.call(UPDATE_METADATA, request, 6).error_code == 0
+        told = client.call(METADATA, MetadataRequest(topics=None), 8).topics
+        assert {topic.name for topic in told} - {topic.name for topic in known} == {"invented"}
+
+
+def test_controllers_are_heard_where_brokers_are(brokers: Brokers) -> None:
+    """With a listener of their own, clients cannot say that they are one."""
+    clients, inside = free_port(), free_port()
+    listeners = f"CLIENTS://127.0.0.1:{clients},INSIDE://127.0.0.1:{inside}"
+    broker = brokers(
+        port=clients,
+        settings={
+            "listeners": listeners,
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        },
+    )
+    with connect(broker) as client:
+        client.create("honest")
+        client.produce("honest", batch(b"x"))
+    for call in (
+        lambda client: lead(client, broker, ("x", 0)),
+        lambda client: client.call(STOP_REPLICA, StopReplicaRequest(controller_epoch=EPOCH, broker_epoch=-1), 3),
+        lambda client: client.call(UPDATE_METADATA, UpdateMetadataRequest(controller_epoch=EPOCH, broker_epoch=-1), 6),
+    ):
+        with connect(broker) as client, pytest.raises((ConnectionLost, OSError)):
+            call(client)
+    assert "is for brokers, and taken on INSIDE only" in broker.output()
+    with Client.connect("127.0.0.1", inside, "broker") as client:
+        assert lead(client, broker, ("x", 0)) == {("x", 0): 0}
+    with connect(broker) as client:
+        assert values(client.fetch("honest")) == [b"x"]
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("a/b", 0), ("..", 0), ("", 0), ("x" * 250, 0), ("a", -1)])
+def test_the_log_directory_refuses_them_too(tmp_path: Path, topic: str, partition: int) -> None:
+    """Below the door there is nothing that would let a name out of the directory."""
+    (tmp_path / "data").mkdir()
+    directory = LogDirectory.open(str(tmp_path / "data"))
+    config = LogConfig()
+    for act in (
+        lambda: directory.create(topic, [partition], config),
+        lambda: directory.create_future(topic, partition, config),
+        lambda: directory.load(topic, partition, config),
+        lambda: directory.begin_epochs(topic, [(partition, 1)]),
+        lambda: directory.delete(topic, partition),
+    ):
+        with pytest.raises(InvalidTopic, match="there can be no partition"):
+            act()
+    assert directory.failure is None
+
+
+def test_a_name_in_the_way_fails_one_request(tmp_path: Path) -> None:
+    """The folder of a partition cannot be made: that says nothing about the disk."""
+    (tmp_path / "data").mkdir()
+    directory = LogDirectory.open(str(tmp_path / "data"))
+    (tmp_path / "data" / "t-0").write_text("no folder")
+    with pytest.raises(StorageError, match="t-0"):
+        directory.create("t", [0], LogConfig())
+    long = "y" * 249
+    with pytest.raises(StorageError, match="File name too long"):
+        directory.create(long, [1_234_567_890], LogConfig())
+    assert directory.failure is None
+    assert directory.create("u", [0], LogConfig())
