@@ -239,6 +239,10 @@ class ColumnDecoder:
 # those of them that failed unexpectedly; and the sums of all topics there ever were. All but the first two are counted
 # only for hubs that measure.
 def topic_traffic() -> tuple[list[tuple[str, list[int]]], list[int]]: ...
+
+# Creates an empty file if there is none. It is for its owner alone, and for the group and others if the folder is open
+# to them.
+def create_file(path: str | os.PathLike[str]) -> None: ...
 def verify_log(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, int, str]], tuple[int, int, int, int, tuple[int, int] | None]]: ...

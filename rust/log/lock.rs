@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
 use super::error::{Context, LogError, Result};
+use crate::storage::access;
 
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
@@ -30,15 +31,7 @@ impl DirectoryLock {
             return Err(LogError::Locked(directory));
         }
         let path = directory.join(".lock");
-        let mut options = std::fs::OpenOptions::new();
-        let file: OwnedFd = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .context("open", &path)?
-            .into();
+        let file: OwnedFd = access::open_or_create(&path).context("open", &path)?.into();
         match fcntl_lock(file.as_fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::ACCESS | Errno::AGAIN) => return Err(LogError::Locked(directory)),

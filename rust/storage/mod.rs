@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub mod access;
 #[cfg(test)]
 mod contract;
 pub mod faulty;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::access;
 use super::{Entry, File, Metadata, Mode, Storage};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,15 +83,12 @@ impl File for RealFile {
 
 impl Storage for RealStorage {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        match mode {
-            Mode::Read => &mut options,
-            Mode::Write => options.write(true),
-            Mode::Create => options.write(true).create(true).truncate(false),
-            Mode::Replace => options.write(true).create(true).truncate(true),
+        let file = match mode {
+            Mode::Read => fs::File::open(path)?,
+            Mode::Write => OpenOptions::new().read(true).write(true).open(path)?,
+            Mode::Create => access::open_or_create(path)?,
+            Mode::Replace => access::open_empty(path)?,
         };
-        let file = options.open(path)?;
         Ok(Arc::new(RealFile(Arc::new(file.into()))))
     }
 
@@ -130,7 +128,7 @@ impl Storage for RealStorage {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        access::create_folder(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

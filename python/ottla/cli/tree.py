@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -86,9 +87,10 @@ def import_(data_dir: str, zookeeper: str, replace: bool) -> None:
         from ottla.coordination.embedded import EmbeddedTree
         from ottla.coordination.transfer import copy
         from ottla.coordination.zookeeper import ZooKeeperTree
+        from ottla.replication.data_directory import make_private
 
         async with await ZooKeeperTree.connect(zookeeper, create_chroot=False) as source:
-            os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
+            make_private(Path(file).absolute().parent)
             async with await EmbeddedTree.open(file) as target:
                 return await copy(source, target, replace=replace)
 

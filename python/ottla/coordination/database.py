@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ottla._core import create_file
 from ottla.coordination.tree import (
     ANY_VERSION,
     BadVersion,
@@ -140,7 +141,10 @@ class TreeDatabase:
 
     def __init__(self, path: str) -> None:
         """Open or create. Raises Unavailable if another process has it, or if it is not such a file."""
-        self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # SQLite would leave its mode to the umask. Those beside it (-wal, -shm) get the same mode from SQLite.
+        create_file(path)
+        create_file(path + ".lock")
+        self._lock = os.open(path + ".lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

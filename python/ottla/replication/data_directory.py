@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla._core import LogDirectory
+from ottla._core import LogDirectory, create_file
 from ottla.config import ConfigError
 from ottla.errors import StorageError
 
@@ -54,8 +54,14 @@ class DataDirectory:
 
     def open(self, *, high_watermark_checkpoint_interval_ms: int) -> None:
         """Creates it if need be and locks it. Raises OSError or StorageError."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_private(self.path)
         os.listdir(self.path)
+        if self.path.stat().st_mode & 0o007:
+            logger.warning(
+                "every user of this machine can read what is in the log directory %s, stored credentials included: "
+                "chmod 700 keeps them out, chmod 750 lets its group read",
+                self.path,
+            )
         self.native = LogDirectory.open(
             self.path,
             high_watermark_checkpoint_interval_ms=high_watermark_checkpoint_interval_ms,
@@ -99,6 +105,8 @@ class DataDirectory:
         if known.keys() >= wanted.keys():
             return
         temporary = self.path / f"{META}.tmp"
+        temporary.unlink(missing_ok=True)
+        create_file(temporary)
         with temporary.open("w") as file:
             file.write("".join(f"{name}={value}\n" for name, value in {**known, **wanted}.items()))
             file.flush()
@@ -109,6 +117,17 @@ class DataDirectory:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def make_private(path: Path) -> None:
+    """Makes a directory for its owner alone, and its parents where they are missing. One that exists keeps its mode.
+
+    What is made in it later is open to the group and to others if it is itself (`rust/storage/access.rs`).
+    """
+    if not path.is_dir():
+        if path.parent != path:
+            make_private(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def open_all(paths: Iterable[str], *, high_watermark_checkpoint_interval_ms: int) -> list[DataDirectory]:

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::LogConfig;
 use crate::log;
 use crate::py::buffer::Input;
 use crate::py::records::BatchInfo;
-use crate::storage::{RealStorage, Storage};
+use crate::storage::{Mode, RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(create_file, module)?)?;
     module.add_function(wrap_pyfunction!(verify_log, module)?)?;
     module.add_function(wrap_pyfunction!(repair_log, module)?)?;
     module.add_function(wrap_pyfunction!(scan_segment, module)?)?;
@@ -24,6 +25,20 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 type Damage = (String, u64, String);
 /// Segments, batches, records, bytes, first and next offset.
 type Counts = (u64, u64, u64, u64, Option<(i64, i64)>);
+
+#[pyfunction]
+fn create_file(path: std::path::PathBuf) -> PyResult<()> {
+    match RealStorage.open(&path, Mode::Create) {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            Some(number) => {
+                let words = std::io::Error::from_raw_os_error(number).kind().to_string();
+                Err(PyOSError::new_err((number, words, path)))
+            }
+            None => Err(error.into()),
+        },
+    }
+}
 
 #[pyfunction]
 fn verify_log(py: Python<'_>, path: std::path::PathBuf) -> PyResult<(Vec<Damage>, Counts)> {
