@@ -71,11 +71,11 @@ def handler_of(logs: dict[tuple[str, int], Log]) -> Callable[[Request], None]:
     def fetch(request: Request) -> None:
         asked = request.fetch()
         results = []
-        for index, (topic, partition, offset, bytes_max, *_) in enumerate(asked.partitions):
-            log = logs[topic, partition]
-            end = log.end_offset
-            results.append((index, 0, end, end, 0, None, -1, log.read(offset, bytes_max), None))
-        request.reply_fetch(results)  # type: ignore[arg-type]
+        for one in asked.partitions:
+            row = asked.read(logs[one.key], one, asked.max_bytes, True, 0)
+            assert row is not None
+            results.append(row)
+        request.reply_fetch(results)
 
     answer = bytes(60)
     handlers = {PRODUCE: produce, FETCH: fetch, METADATA: lambda request: request.reply(answer)}

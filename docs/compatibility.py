@@ -87,7 +87,10 @@ NOTES = {
     45: "Replicas are taken away or put in another order; a partition cannot be given to a broker without it.",
     57: "There are no features, as in Kafka 2.7.",
     0: "All message formats; versions 0 to 2 carry formats 0 and 1.",
-    1: "Versions 0 to 3 are answered in formats 0 and 1, converted where the log has newer ones.",
+    1: (
+        "Versions 0 to 3 are answered in formats 0 and 1, converted where the log has newer ones. A partition that is "
+        "named twice is answered once, as in Kafka; more than 200,000 partitions in one request close the connection."
+    ),
     2: "Version 0 answers segment boundaries, as it always did.",
     4: "Between brokers only; not advertised.",
     5: "Between brokers only; not advertised.",

@@ -402,10 +402,8 @@ class Log:
     ) -> AppendInfo | None: ...
     def append_as_follower(self, records: Buffer) -> AppendInfo: ...
     def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
-    # As `read`, but None if the disk would have to be waited for. With a token an I/O thread then reads, and reports.
-    def read_cached(
-        self, offset: int, bytes_max: int, upper_bound: int, at_least_one: bool, token: int | None = None
-    ) -> ReadInfo | None: ...
+    # As `read`, but None if the disk would have to be waited for.
+    def read_cached(self, offset: int, bytes_max: int, upper_bound: int, at_least_one: bool) -> ReadInfo | None: ...
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None: ...  # offset, timestamp, epoch
     def offsets_before(self, timestamp_ms: int, count_max: int) -> list[int]: ...
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]: ...  # (epoch, end offset), or (-1, -1)
@@ -796,20 +794,10 @@ class Request(Buffer):
     def fetch(self) -> FetchRequest: ...
     def reply_fetch(
         self,
-        partitions: Sequence[  # a list, too
-            tuple[
-                int | tuple[str, int],
-                int,
-                int,
-                int,
-                int,
-                list[tuple[int, int]] | None,
-                int,
-                ReadInfo | FileSlice | ConvertedRecords | bytes | None,
-                tuple[int, int] | None,
-            ]
-        ],
+        rows: list[FetchRow],
         *,
+        of: list[PartitionToRead]
+        | None = None,  # whose rows they are; None: of the request's partitions, from the first on
         throttle_ms: int = 0,
         error_code: int = 0,
         session_id: int = 0,
@@ -853,12 +841,80 @@ class FetchRequest:
     def rack_id(self) -> str: ...
     @property
     def cluster_id(self) -> str | None: ...
-    # (topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log start offset)
+    # Each partition is there once: where the request names it first, with what it asks of it last.
+    def __len__(self) -> int: ...
     @property
-    def partitions(self) -> tuple[tuple[str, int, int, int, int, int, int], ...]: ...
+    def partitions(self) -> tuple[PartitionToRead, ...]: ...  # kept; of many, `piece` makes a few at a time
+    def piece(self, start: int, stop: int) -> list[PartitionToRead]: ...
     # (topic, partition)
     @property
     def forgotten(self) -> tuple[tuple[str, int], ...]: ...
+    def read(
+        self, log: Log, partition: PartitionToRead, bytes_left: int, at_least_one: bool, token: int
+    ) -> FetchRow | None:
+        """What the asker gets of a partition now. None if the disk would have to be waited for: then an I/O thread
+        reads, and a Completion(token) with a FetchRow follows.
+        """
+
+@final
+class PartitionToRead:
+    """One partition of a Fetch: where it is to be read, and what the asker knows of it."""
+
+    def __new__(
+        cls,
+        key: tuple[str, int],
+        offset: int,
+        bytes_max: int,
+        *,
+        leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+    ) -> PartitionToRead: ...
+    @property
+    def key(self) -> tuple[str, int]: ...  # (topic, partition)
+    @property
+    def offset(self) -> int: ...
+    @property
+    def bytes_max(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...  # -1: not told, as the next two
+    @property
+    def last_fetched_epoch(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+
+@final
+class FetchRow:
+    """One partition's part of the answer to a Fetch. On error there is nothing but the error code."""
+
+    def __new__(
+        cls,
+        error_code: int = 0,
+        *,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        aborted_transactions: list[tuple[int, int]] | None = None,
+        records: ReadInfo | FileSlice | bytes | None = None,
+        diverging_epoch: tuple[int, int] | None = None,
+    ) -> FetchRow: ...
+    @property
+    def error_code(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def aborted_transactions(self) -> list[tuple[int, int]] | None: ...  # producer id, first offset
+    @property
+    def diverging_epoch(self) -> tuple[int, int] | None: ...  # epoch, end offset
+    @property
+    def length(self) -> int: ...  # bytes of records
+    @property
+    def has_more(self) -> bool: ...  # records, or a diverging epoch
+    def converted(self, records: ConvertedRecords) -> FetchRow: ...  # the same row with these records
 
 @final
 class ConvertedRecords:
@@ -870,7 +926,7 @@ def find_times(completions: Completions, token: int, wanted: Sequence[tuple[Log,
 
 # value: per element None (as it is), records, False (has to be converted and may not be), or an error code
 def convert_fetched(
-    completions: Completions, token: int, fetched: Sequence[tuple[ReadInfo, int, bool]], magic: int
+    completions: Completions, token: int, fetched: Sequence[tuple[FetchRow, int, bool]], magic: int
 ) -> None: ...
 
 @final

@@ -264,8 +264,11 @@ impl<E: Entry> Index<E> {
         Ok(low.checked_sub(1).map(entry))
     }
 
-    /// The last entry that is not `behind` what is looked for; entries that are behind come after all others.
-    pub fn last_not(&self, behind: impl Fn(&E) -> bool) -> Result<Option<E>> {
+    /// The last entry that is not `behind` what is looked for; entries that are behind come after all others. `NotCached` as in `lookup`.
+    pub fn last_not(&self, reach: Reach, behind: impl Fn(&E) -> bool) -> Result<Option<E>> {
+        if reach == Reach::Cache && self.state.read().stored.is_none() {
+            return Err(LogError::NotCached);
+        }
         self.load()?;
         let (older, content, recent) = {
             let state = self.state.read();
@@ -285,7 +288,7 @@ impl<E: Entry> Index<E> {
             let number = middle / Self::PER_PAGE;
             let page = match pages::get(content, number, count * E::BYTES) {
                 Some(page) => page,
-                None => self.read_page(content, number, count, Reach::Disk)?,
+                None => self.read_page(content, number, count, reach)?,
             };
             let at = (middle - first) * E::BYTES;
             let entry = page
@@ -518,7 +521,9 @@ mod tests {
                             expected,
                             "{key}"
                         );
-                        let found = index.last_not(|entry| entry.key() > key).unwrap();
+                        let found = index
+                            .last_not(Reach::Disk, |entry| entry.key() > key)
+                            .unwrap();
                         assert_eq!(found.as_ref(), expected, "{key}");
                     }
                 }

@@ -59,4 +59,4 @@ pub use error::LogError;
 pub use files::{FileSlice, SegmentFile};
 pub use home::Home;
 pub use log::{Log, OpenMode};
-pub use read::ReadInfo;
+pub use read::{FetchRange, Fetched, ReadInfo};

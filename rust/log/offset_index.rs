@@ -10,6 +10,7 @@
 use super::error::Result;
 use super::index::{Entry, Index};
 use super::names::Kind;
+use super::scan::Reach;
 
 /// A place in a segment: the batch at `position` contains `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,8 @@ pub type OffsetIndex = Index<OffsetPosition>;
 
 impl OffsetIndex {
     /// The last position before `position` where the index knows that a batch starts.
-    pub fn last_before_position(&self, position: u64) -> Result<Option<u64>> {
-        let entry = self.last_not(|entry| u64::from(entry.position) >= position)?;
+    pub fn last_before_position(&self, reach: Reach, position: u64) -> Result<Option<u64>> {
+        let entry = self.last_not(reach, |entry| u64::from(entry.position) >= position)?;
         Ok(entry.map(|entry| u64::from(entry.position)))
     }
 }

@@ -9,6 +9,7 @@ use super::files::FileSlice;
 use super::log::{Log, Published, Segments};
 use super::scan::Reach;
 use super::segment::Segment;
+use super::transaction_index::AbortedEntry;
 use crate::io::read_cold;
 use crate::records::{BatchHeader, Codec, HEADER_BYTES, Limits, Scratch, walk};
 
@@ -25,6 +26,23 @@ pub struct ReadInfo {
     pub end_offset: i64,
     /// The segments as they were, where somebody may ask for aborted transactions: a cleaned segment knows fewer than its predecessor.
     pub(super) segments: Option<Segments>,
+}
+
+/// What a Fetch asks of a log: the arguments of [`Log::read`], and whether aborted transactions are to be named.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchRange {
+    pub offset: i64,
+    pub bytes_max: u64,
+    pub upper_bound: i64,
+    pub at_least_one: bool,
+    pub committed: bool,
+}
+
+/// What a Fetch gets of a log: batches, and the aborted transactions that have any among them, for readers of committed records.
+#[derive(Clone)]
+pub struct Fetched {
+    pub slice: Option<FileSlice>,
+    pub aborted: Option<Vec<AbortedEntry>>,
 }
 
 /// Where a timestamp was found.
@@ -72,22 +90,42 @@ impl Log {
         }
     }
 
-    /// As [`read_cached`](Self::read_cached), and where that is None `done` gets what [`read`](Self::read) finds on an I/O thread.
-    pub fn read_or_queue(
+    /// What a Fetch gets.
+    pub fn fetch(&self, asked: &FetchRange) -> Result<Fetched> {
+        let found = self.fetch_within(Reach::Disk, asked);
+        self.home.guard_read(found)
+    }
+
+    /// As [`fetch`](Self::fetch), but where it would have to wait for the disk it is None, and `done` gets what an I/O thread finds.
+    pub fn fetch_or_queue(
         self: &Arc<Self>,
-        offset: i64,
-        bytes_max: u64,
-        upper_bound: i64,
-        at_least_one: bool,
-        done: impl FnOnce(Result<ReadInfo>) + Send + 'static,
-    ) -> Result<Option<ReadInfo>> {
-        let found = self.read_cached(offset, bytes_max, upper_bound, at_least_one)?;
-        if found.is_some() {
-            return Ok(found);
+        asked: FetchRange,
+        done: impl FnOnce(Result<Fetched>) + Send + 'static,
+    ) -> Result<Option<Fetched>> {
+        match self.fetch_within(Reach::Cache, &asked) {
+            Err(LogError::NotCached) => {}
+            other => return self.home.guard_read(other).map(Some),
         }
         let log = Arc::clone(self);
-        read_cold(move || done(log.read(offset, bytes_max, upper_bound, at_least_one)));
+        read_cold(move || done(log.fetch(&asked)));
         Ok(None)
+    }
+
+    fn fetch_within(&self, reach: Reach, asked: &FetchRange) -> Result<Fetched> {
+        let FetchRange {
+            offset,
+            bytes_max,
+            upper_bound,
+            at_least_one,
+            committed,
+        } = *asked;
+        let read = self.read_within(reach, offset, bytes_max, upper_bound, at_least_one)?;
+        let aborted = match committed {
+            true => Some(self.aborted_within(reach, offset, &read)?),
+            false => None,
+        };
+        let slice = read.slice;
+        Ok(Fetched { slice, aborted })
     }
 
     fn read_within(
@@ -353,9 +391,19 @@ mod tests {
         }
     }
 
-    fn place(info: &ReadInfo) -> (i64, u64, u64) {
-        let slice = info.slice.as_ref().unwrap();
-        (info.segment, slice.position, slice.length)
+    fn place(slice: Option<&FileSlice>) -> (u64, u64) {
+        let slice = slice.unwrap();
+        (slice.position, slice.length)
+    }
+
+    fn range(offset: i64, upper_bound: i64) -> FetchRange {
+        FetchRange {
+            offset,
+            bytes_max: 1 << 20,
+            upper_bound,
+            at_least_one: true,
+            committed: false,
+        }
     }
 
     /// What another may disturb that uses the page cache at the same time: a system that takes pages back early, or reads them ahead.
@@ -369,24 +417,24 @@ mod tests {
         let (folder, log) = cold_log(200);
         let (told, hears) = mpsc::channel();
         for (offset, upper_bound) in [(0, i64::MAX), (77, 150), (199, i64::MAX)] {
-            let expected = place(&log.read(offset, 1 << 20, upper_bound, true).unwrap());
+            let read = log.read(offset, 1 << 20, upper_bound, true).unwrap();
+            let expected = place(read.slice.as_ref());
             let by_a_thread = at_last("nothing is cold", || {
                 evict(&folder);
                 let told = told.clone();
-                let queued = log.read_or_queue(offset, 1 << 20, upper_bound, true, move |info| {
-                    told.send(info).unwrap();
-                });
+                let asked = range(offset, upper_bound);
+                let queued = log.fetch_or_queue(asked, move |found| told.send(found).unwrap());
                 queued
                     .unwrap()
                     .is_none()
                     .then(|| hears.recv().unwrap().unwrap())
             });
-            assert_eq!(place(&by_a_thread), expected);
+            assert_eq!(place(by_a_thread.slice.as_ref()), expected);
             let at_once = at_last("nothing is cached", || {
                 log.read(offset, 1 << 20, upper_bound, true).unwrap();
                 log.read_cached(offset, 1 << 20, upper_bound, true).unwrap()
             });
-            assert_eq!(place(&at_once), expected);
+            assert_eq!(place(at_once.slice.as_ref()), expected);
         }
         // What needs no look into a file is told at once, and so is what may have no bytes.
         evict(&folder);
@@ -403,8 +451,8 @@ mod tests {
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
         file.set_len(7000).unwrap();
         let (told, hears) = mpsc::channel();
-        let queued = log.read_or_queue(15, 1, i64::MAX, true, move |info| {
-            told.send(info.map(|_| ())).unwrap();
+        let queued = log.fetch_or_queue(range(15, i64::MAX), move |found| {
+            told.send(found.map(|_| ())).unwrap();
         });
         assert!(queued.unwrap().is_none());
         assert!(matches!(

@@ -7,7 +7,7 @@ use super::error::{Context, LogError, Result};
 use super::files::{FileSlice, Folder};
 use super::names::{Kind, Suffix, parse_file_name};
 use super::producer_state::ProducerState;
-use super::scan::{LOOKUP_BYTES, SCAN_BYTES, Scan};
+use super::scan::{LOOKUP_BYTES, Reach, SCAN_BYTES, Scan};
 use super::segment::Segment;
 use crate::records::{Batch, BatchHeader, Limits, Marker, Records, Scratch};
 use crate::storage::Mode;
@@ -128,7 +128,7 @@ fn recall(segments: &[Arc<Segment>], state: &mut ProducerState) -> Result<()> {
         let mut from = end;
         while from > 0 && entries > 0 {
             // An index that is damaged costs a longer way.
-            from = match segment.offset_index.last_before_position(from) {
+            from = match segment.offset_index.last_before_position(Reach::Disk, from) {
                 Ok(Some(position)) => position,
                 Ok(None) | Err(LogError::Corrupt { .. }) => 0,
                 Err(error) => return Err(error),

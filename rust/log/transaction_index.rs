@@ -22,6 +22,7 @@ use super::error::{Context, LogError, Result};
 use super::files::Folder;
 use super::names::{Kind, Suffix};
 use super::pages::{self, PAGE_BYTES, Page};
+use super::scan::Reach;
 use crate::storage::{File, Mode};
 
 const VERSION: i16 = 0;
@@ -191,7 +192,7 @@ impl TransactionIndex {
     /// Removes the entries whose markers are at `offset` or later.
     pub fn truncate_to(&self, offset: i64) -> Result<()> {
         let count = self.len()?;
-        let kept = self.first_ending_at(offset, count)?;
+        let kept = self.first_ending_at(Reach::Disk, offset, count)?;
         if kept < count {
             let path = self.path();
             let storage = &self.folder.storage;
@@ -235,7 +236,7 @@ impl TransactionIndex {
     pub fn entries(&self) -> Result<Vec<AbortedEntry>> {
         let count = self.len()?;
         let mut found = Vec::with_capacity(count);
-        self.walk(0, count, |entry| {
+        self.walk(Reach::Disk, 0, count, |entry| {
             found.push(entry);
             true
         })?;
@@ -246,14 +247,15 @@ impl TransactionIndex {
     /// not be asked.
     pub fn collect(
         &self,
+        reach: Reach,
         offset: i64,
         upper_bound: i64,
         found: &mut Vec<AbortedEntry>,
     ) -> Result<bool> {
-        let count = self.len()?;
-        let first = self.first_ending_at(offset, count)?;
+        let count = self.len_within(reach)?;
+        let first = self.first_ending_at(reach, offset, count)?;
         let mut is_complete = false;
-        self.walk(first, count, |entry| {
+        self.walk(reach, first, count, |entry| {
             if entry.first_offset < upper_bound {
                 found.push(entry);
             }
@@ -264,17 +266,25 @@ impl TransactionIndex {
     }
 
     /// Whether a marker at `offset` or later is here.
-    pub fn reaches(&self, offset: i64) -> Result<bool> {
-        let count = self.len()?;
-        Ok(count > 0 && self.entry(count - 1, count)?.last_offset >= offset)
+    pub fn reaches(&self, reach: Reach, offset: i64) -> Result<bool> {
+        let count = self.len_within(reach)?;
+        Ok(count > 0 && self.entry(reach, count - 1, count)?.last_offset >= offset)
+    }
+
+    /// As `len`. Within the page cache that ends with `NotCached` where the file was never looked at.
+    fn len_within(&self, reach: Reach) -> Result<usize> {
+        if reach == Reach::Cache && self.count.load(Ordering::Acquire) == UNKNOWN {
+            return Err(LogError::NotCached);
+        }
+        self.len()
     }
 
     /// The number of the first entry whose marker is at `offset` or later.
-    fn first_ending_at(&self, offset: i64, count: usize) -> Result<usize> {
+    fn first_ending_at(&self, reach: Reach, offset: i64, count: usize) -> Result<usize> {
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = (low + high) / 2;
-            if self.entry(middle, count)?.last_offset < offset {
+            if self.entry(reach, middle, count)?.last_offset < offset {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -283,19 +293,20 @@ impl TransactionIndex {
         Ok(low)
     }
 
-    fn entry(&self, at: usize, count: usize) -> Result<AbortedEntry> {
-        self.decode(&*self.page(at / PER_PAGE, count)?, at)
+    fn entry(&self, reach: Reach, at: usize, count: usize) -> Result<AbortedEntry> {
+        self.decode(&*self.page(reach, at / PER_PAGE, count)?, at)
     }
 
     fn walk(
         &self,
+        reach: Reach,
         first: usize,
         count: usize,
         mut take: impl FnMut(AbortedEntry) -> bool,
     ) -> Result<()> {
         let mut at = first;
         while at < count {
-            let page = self.page(at / PER_PAGE, count)?;
+            let page = self.page(reach, at / PER_PAGE, count)?;
             let end = count.min((at / PER_PAGE + 1) * PER_PAGE);
             while at < end {
                 if !take(self.decode(&page, at)?) {
@@ -322,7 +333,7 @@ impl TransactionIndex {
     }
 
     /// A page of an index that has `count` entries.
-    fn page(&self, page: usize, count: usize) -> Result<Arc<Page>> {
+    fn page(&self, reach: Reach, page: usize, count: usize) -> Result<Arc<Page>> {
         let content = self.content.load(Ordering::Acquire);
         let length = PER_PAGE.min(count - page * PER_PAGE) * ENTRY_BYTES;
         if let Some(page) = pages::get(content, page, length) {
@@ -331,12 +342,16 @@ impl TransactionIndex {
         let mut buffer = [0; PAGE_BYTES];
         let path = self.path();
         let file = self.file().context("open", &path)?;
-        let read = file
-            .read_at(
-                &mut buffer[..length],
-                (page * PER_PAGE * ENTRY_BYTES) as u64,
-            )
-            .context("read", &path)?;
+        let buffer = &mut buffer[..length];
+        let position = (page * PER_PAGE * ENTRY_BYTES) as u64;
+        let read = match reach {
+            Reach::Cache => file.read_cached(buffer, position),
+            Reach::Disk => file.read_at(buffer, position),
+        };
+        let read = read.context("read", &path)?;
+        if reach == Reach::Cache && read < length {
+            return Err(LogError::NotCached);
+        }
         Ok(pages::put(content, page, &buffer[..read]))
     }
 
@@ -383,7 +398,9 @@ mod tests {
                 for offset in (990..1050 + 10 * number).step_by(13) {
                     for upper_bound in [offset, offset + 1, offset + 40, i64::MAX] {
                         let mut found = Vec::new();
-                        index.collect(offset, upper_bound, &mut found).unwrap();
+                        index
+                            .collect(Reach::Disk, offset, upper_bound, &mut found)
+                            .unwrap();
                         let overlap = |entry: &&AbortedEntry| {
                             entry.last_offset >= offset && entry.first_offset < upper_bound
                         };

@@ -11,10 +11,11 @@ use std::sync::atomic::Ordering;
 
 use super::append::{AppendInfo, Origin, When};
 use super::error::{LogError, Result};
+use super::files::FileSlice;
 use super::log::{Log, Writer};
 use super::producer_state::{Producer, ProducerState};
 use super::read::ReadInfo;
-use super::scan::{LOOKUP_BYTES, Scan};
+use super::scan::{LOOKUP_BYTES, Reach, Scan};
 use super::segment::Segment;
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
@@ -145,6 +146,16 @@ impl Log {
 
     /// The aborted transactions that have batches in what `read` gave for `offset`, in the order of their markers.
     pub fn aborted_transactions(&self, offset: i64, read: &ReadInfo) -> Result<Vec<AbortedEntry>> {
+        self.aborted_within(Reach::Disk, offset, read)
+    }
+
+    /// As [`aborted_transactions`](Self::aborted_transactions), but within the page cache it ends with `NotCached`.
+    pub(super) fn aborted_within(
+        &self,
+        reach: Reach,
+        offset: i64,
+        read: &ReadInfo,
+    ) -> Result<Vec<AbortedEntry>> {
         let mut found = Vec::new();
         let Some(slice) = &read.slice else {
             return Ok(found);
@@ -168,17 +179,17 @@ impl Log {
         };
         let mut upper_bound = None;
         for asked in segments {
-            if !asked.transaction_index.reaches(offset)? {
+            if !asked.transaction_index.reaches(reach, offset)? {
                 continue;
             }
             // Only now, since it costs a look into the file.
             let upper_bound = match upper_bound {
                 Some(known) => known,
-                None => *upper_bound.insert(end_of_slice(segment, slice.position, slice.length)?),
+                None => *upper_bound.insert(end_of_slice(reach, segment, slice)?),
             };
             if asked
                 .transaction_index
-                .collect(offset, upper_bound, &mut found)?
+                .collect(reach, offset, upper_bound, &mut found)?
             {
                 break;
             }
@@ -187,24 +198,26 @@ impl Log {
     }
 }
 
-/// The offset after the last batch that lies whole in `length` bytes from `position` on.
-fn end_of_slice(segment: &Segment, position: u64, length: u64) -> Result<i64> {
-    let end = position + length;
+/// The offset after the last batch that lies whole in a slice of the segment.
+fn end_of_slice(reach: Reach, segment: &Segment, slice: &FileSlice) -> Result<i64> {
+    let position = slice.position;
+    let end = position + slice.length;
     // The last batch that the index knows before the end: the first behind it is not far.
-    let known = segment.offset_index.last_before_position(end)?;
+    let known = segment.offset_index.last_before_position(reach, end)?;
     let from = known.map_or(position, |known| known.max(position));
-    match end_of_batches(segment, position, from, end) {
+    match end_of_batches(reach, segment, position, from, end) {
         // The index was wrong: do without it.
         Err(LogError::Corrupt { .. }) if from > position => {
-            end_of_batches(segment, position, position, end)
+            end_of_batches(reach, segment, position, position, end)
         }
         other => other,
     }
 }
 
 /// `first`: where the first batch starts, `from`: it or one behind it.
-fn end_of_batches(segment: &Segment, first: u64, from: u64, end: u64) -> Result<i64> {
-    let mut scan = Scan::new(&segment.file, from, segment.size_bytes(), LOOKUP_BYTES)?;
+fn end_of_batches(reach: Reach, segment: &Segment, first: u64, from: u64, end: u64) -> Result<i64> {
+    let scan = Scan::new(&segment.file, from, segment.size_bytes(), LOOKUP_BYTES)?;
+    let mut scan = scan.within(reach);
     let mut offset = i64::MIN;
     while let Some(batch) = scan.next_header()? {
         if batch.end() > end {
@@ -224,7 +237,9 @@ fn end_of_batches(segment: &Segment, first: u64, from: u64, end: u64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::super::tests::Folder;
-    use super::super::{LogConfig, LogError};
+    use super::super::{FetchRange, LogConfig, LogError};
+    use rustix::fs::{Advice, fadvise};
+
     use super::*;
     use crate::records::{BatchBuilder, BatchOptions, Outcome};
 
@@ -332,6 +347,42 @@ mod tests {
     }
 
     /// Small batches and segments, so that indexes and several segments take part.
+    #[test]
+    fn aborted_transactions_that_are_not_in_memory_are_read_by_a_thread() {
+        let folder = Folder::within(env!("CARGO_MANIFEST_DIR"));
+        let log = folder.open(LogConfig::default(), true);
+        write(&log, (1, 0), 0, 3);
+        end(&log, (1, 0), Outcome::Abort, 0).unwrap();
+        log.close(true).unwrap();
+        let log = folder.open(LogConfig::default(), true);
+        let range = |committed| FetchRange {
+            offset: 0,
+            bytes_max: 1 << 20,
+            upper_bound: log.end_offset(),
+            at_least_one: true,
+            committed,
+        };
+        let path = folder.0.path().join("t-0/00000000000000000000.txnindex");
+        let file = std::fs::File::open(path).unwrap();
+        file.sync_all().unwrap();
+        let (told, hears) = std::sync::mpsc::channel();
+        // What another may disturb that reads files ahead, or takes pages back.
+        let by_a_thread = (0..100).find_map(|_| {
+            log.read(0, 1 << 20, i64::MAX, true).unwrap();
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            let uncommitted = log.fetch_or_queue(range(false), |_| {}).unwrap();
+            let told = told.clone();
+            let queued = log.fetch_or_queue(range(true), move |found| told.send(found).unwrap());
+            let is_queued = queued.unwrap().is_none();
+            let found = is_queued.then(|| hears.recv().unwrap().unwrap());
+            found.filter(|_| uncommitted.is_some_and(|read| read.aborted.is_none()))
+        });
+        let aborted = by_a_thread.expect("nothing is cold").aborted.unwrap();
+        assert_eq!(aborted.len(), 1);
+        let at_once = log.fetch_or_queue(range(true), |_| {}).unwrap().unwrap();
+        assert_eq!(at_once.aborted, Some(aborted));
+    }
+
     #[test]
     fn exactly_the_aborted_transactions_of_what_was_read() {
         let folder = Folder::new();

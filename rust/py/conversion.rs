@@ -7,8 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::log::ReadInfo;
-use super::net::Completions;
+use super::net::{Completions, FetchRow};
 use crate::io::IoPool;
 use crate::log::conversion::{Converted, convert};
 use crate::log::{FileSlice, LogError};
@@ -19,7 +18,7 @@ use crate::records::{DownConverted, Wanted};
 pub struct ConvertedRecords {
     bytes: Mutex<Vec<u8>>,
     #[pyo3(get)]
-    length: usize,
+    pub length: usize,
     /// How many records were converted.
     pub records: u64,
 }
@@ -52,12 +51,12 @@ type Made = Option<Result<Converted, LogError>>;
 pub fn convert_fetched(
     completions: &Completions,
     token: u64,
-    fetched: Vec<(PyRef<'_, ReadInfo>, i64, bool)>,
+    fetched: Vec<(PyRef<'_, FetchRow>, i64, bool)>,
     magic: i8,
 ) -> PyResult<()> {
     let jobs: Vec<(Option<FileSlice>, i64, bool)> = fetched
         .iter()
-        .map(|(read, first_offset, may)| (read.0.slice.clone(), *first_offset, *may))
+        .map(|(row, first_offset, may)| (row.slice().cloned(), *first_offset, *may))
         .collect();
     let queue = completions.queue();
     let pool = pool().ok_or_else(|| PyRuntimeError::new_err("no thread can be started"))?;

@@ -74,7 +74,7 @@ type Reports = Arc<OnceLock<Arc<io::Completions<Outcome>>>>;
 
 impl Log {
     /// Reports under `token` what was done on another thread; None where no loop is.
-    fn report<T, P>(
+    pub(super) fn report<T, P>(
         &self,
         token: u64,
     ) -> Option<impl FnOnce(Result<T, LogError>) + Send + use<T, P>>
@@ -446,27 +446,17 @@ impl Log {
         )?))
     }
 
-    #[pyo3(signature = (offset, bytes_max, upper_bound, at_least_one, token=None))]
     fn read_cached(
         &self,
         offset: i64,
         bytes_max: u64,
         upper_bound: i64,
         at_least_one: bool,
-        token: Option<u64>,
     ) -> PyResult<Option<ReadInfo>> {
-        let log = &self.log;
-        let found = match token.map(|token| self.report::<_, ReadInfo>(token)) {
-            Some(Some(report)) => {
-                log.read_or_queue(offset, bytes_max, upper_bound, at_least_one, report)
-            }
-            // No loop is there that could wait.
-            Some(None) => log
-                .read(offset, bytes_max, upper_bound, at_least_one)
-                .map(Some),
-            None => log.read_cached(offset, bytes_max, upper_bound, at_least_one),
-        };
-        Ok(found?.map(ReadInfo))
+        let found = self
+            .log
+            .read_cached(offset, bytes_max, upper_bound, at_least_one)?;
+        Ok(found.map(ReadInfo))
     }
 
     fn offset_for_timestamp(&self, timestamp_ms: i64) -> PyResult<FoundTime> {

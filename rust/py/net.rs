@@ -3,6 +3,7 @@
 mod asked;
 mod completions;
 mod fetch;
+mod fetch_row;
 mod hub;
 mod lease;
 mod leased_fetch;
@@ -13,6 +14,7 @@ mod request;
 use pyo3::prelude::*;
 
 pub use completions::{Completions, Outcome};
+pub use fetch_row::FetchRow;
 pub use produce::ProduceRequest;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -23,5 +25,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<hub::Served>()?;
     module.add_class::<produce::ProduceRequest>()?;
     module.add_class::<fetch::FetchRequest>()?;
+    module.add_class::<fetch::PartitionToRead>()?;
+    module.add_class::<FetchRow>()?;
     module.add_class::<request::Request>()
 }

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from ottla._core import (
+    FetchRow,
     Log,
     LogConfig,
     LogDirectory,
+    PartitionToRead,
     Request,
     decode_fetch_response,
     decode_produce_response,
@@ -122,16 +124,30 @@ async def test_fetch_sends_slices_of_the_log(logs: list[Log], version: int) -> N
     def handler(request: Request) -> None:
         asked = request.fetch()
         seen.append((asked.replica_id, asked.max_wait_ms, asked.min_bytes, asked.max_bytes, asked.isolation_level))
-        answers: list[object] = []
-        for index, (_, partition, offset, *_rest) in enumerate(asked.partitions):
+        rows: list[FetchRow] = []
+        for one in asked.partitions:
+            _, partition = one.key
             if partition > 2:
-                answers.append((index, 3, -1, -1, -1, None, -1, None, None))
+                rows.append(FetchRow(3))
                 continue
             log = logs[partition]
-            info = log.read(offset, 1 << 20)
-            answers.append((index, 0, log.end_offset, log.end_offset, 0, [(5, 6)], -1, info, (4, 44)))
-        answers.append((("more", 9), 0, 0, 0, 0, None, -1, b"in memory", None))
-        request.reply_fetch(answers, throttle_ms=3, session_id=0)
+            rows.append(
+                FetchRow(
+                    high_watermark=log.end_offset,
+                    last_stable_offset=log.end_offset,
+                    log_start_offset=0,
+                    aborted_transactions=[(5, 6)],
+                    records=log.read(one.offset, 1 << 20),
+                    diverging_epoch=(4, 44),
+                )
+            )
+        rows.append(FetchRow(records=b"in memory"))
+        of = [*asked.partitions, PartitionToRead(("more", 9), 0, 0)]
+        with pytest.raises(ValueError, match="3 names for 4 rows"):
+            request.reply_fetch(rows, of=of[:3])
+        with pytest.raises(IndexError):
+            request.reply_fetch(rows)
+        request.reply_fetch(rows, of=of, throttle_ms=3, session_id=0)
 
     async with serving(handler) as one:
         peer = await one.connect()

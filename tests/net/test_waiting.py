@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla._core import LogConfig, LogDirectory, Request, decode_fetch_response, encode_fetch_request, request_frame
+from ottla._core import (
+    FetchRow,
+    LogConfig,
+    LogDirectory,
+    Request,
+    decode_fetch_response,
+    encode_fetch_request,
+    request_frame,
+)
 from tests.net.support import FETCH, METADATA, PRODUCE, Serving, batch, echo, request_bytes, serving
 
 pytestmark = pytest.mark.trio
@@ -99,7 +107,7 @@ async def test_records_that_are_not_in_memory_are_read_by_a_thread(tmp_path: Pat
             request.reply(b"")
             return
         request.fetch()
-        request.reply_fetch([(0, 0, 300, 300, 0, None, -1, log.read(0, 20_000_000), None)])
+        request.reply_fetch([FetchRow(high_watermark=300, records=log.read(0, 20_000_000))])
 
     slice_ = log.read(0, 20_000_000).slice
     assert slice_ is not None

@@ -21,6 +21,7 @@ from ottla.broker import connection_limits, identity, reconfiguration
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
+from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
@@ -35,7 +36,6 @@ from ottla.coordination.tree import Tree
 from ottla.net import Server
 from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
-from ottla.replication.fetch_session import FetchSessions
 from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas

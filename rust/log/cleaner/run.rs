@@ -13,7 +13,7 @@ use super::throttle::Throttle;
 use super::transactions::Transactions;
 use crate::log::error::{LogError, Result};
 use crate::log::log::Log;
-use crate::log::scan::Scan;
+use crate::log::scan::{Reach, Scan};
 use crate::log::segment::Segment;
 use crate::log::snapshots::end_marker;
 use crate::log::transaction_index::AbortedEntry;
@@ -222,7 +222,7 @@ impl Run<'_> {
         let mut found = Vec::new();
         for segment in &segments[from..] {
             let index = &segment.transaction_index;
-            if index.collect(first_offset, end_offset, &mut found)? {
+            if index.collect(Reach::Disk, first_offset, end_offset, &mut found)? {
                 break;
             }
         }

@@ -8,6 +8,7 @@ use super::model::{FOLDER, open};
 use crate::log::Log;
 use crate::log::opening::Hints;
 use crate::log::producer_state::Producer;
+use crate::log::scan::Reach;
 use crate::log::transaction_index::AbortedEntry;
 use crate::storage::{FaultyStorage, Storage};
 
@@ -62,7 +63,7 @@ fn aborted(log: &Log) -> Vec<AbortedEntry> {
     for segment in log.segments().iter() {
         let index = &segment.transaction_index;
         index
-            .collect(segment.base_offset, i64::MAX, &mut found)
+            .collect(Reach::Disk, segment.base_offset, i64::MAX, &mut found)
             .unwrap();
     }
     found.sort_by_key(|entry| entry.last_offset);

@@ -1,215 +1,308 @@
-//! `FetchRequest`: what one Fetch asks, and its answer out of slices of the log.
+//! `FetchRequest`: what one Fetch asks. `FetchRow` (fetch_row.rs) is what one partition's part of the answer holds.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyString, PyTuple};
 
-use crate::log::traffic::{self, Count};
-use crate::py::conversion::ConvertedRecords;
-use crate::py::errors::wire_error;
-use crate::py::log::{FileSlice, ReadInfo};
-use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
-use crate::wire::piece::Piece;
+use super::fetch_row::{FetchRow, Read};
+use crate::log::FetchRange;
+use crate::py::errors::{kafka_error, wire_error};
+use crate::py::log::Log;
+use crate::wire::fetch;
 
-#[pyclass(frozen, get_all, module = "ottla._core")]
-pub struct FetchRequest {
-    pub replica_id: i32,
-    max_wait_ms: i32,
-    min_bytes: i32,
-    max_bytes: i32,
-    isolation_level: i8,
-    session_id: i32,
-    session_epoch: i32,
-    rack_id: String,
-    cluster_id: Option<String>,
-    /// (topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log start offset), as in `encode_fetch_request`.
-    partitions: Py<PyTuple>,
-    /// (topic, partition)
-    forgotten: Py<PyTuple>,
-}
+const INVALID_REQUEST: i16 = 42;
+const READ_COMMITTED: i8 = 1;
 
-/// Names and numbers of the partitions, for the answer.
+/// The partitions of a Fetch. Their topics are ranges of `names`.
 pub struct Asked {
     pub api_version: i16,
-    is_replica: bool,
+    pub is_replica: bool,
     names: Vec<u8>,
-    partitions: Vec<(Range<usize>, i32)>,
+    partitions: Vec<fetch::FetchPartition>,
+    forgotten: Vec<(Range<usize>, i32)>,
 }
 
-fn text(bytes: &[u8]) -> &str {
-    // The decoder has checked it.
-    std::str::from_utf8(bytes).unwrap_or_default()
+impl Asked {
+    /// The topic and number of a partition by its place in the request.
+    pub fn partition(&self, place: usize) -> Option<(&[u8], i32)> {
+        let asked = self.partitions.get(place)?;
+        Some((&self.names[asked.topic.clone()], asked.partition))
+    }
+
+    fn name(&self, topic: &Range<usize>) -> &str {
+        // The decoder has checked it.
+        std::str::from_utf8(&self.names[topic.clone()]).unwrap_or_default()
+    }
+
+    /// The partitions from place `start` to before `stop`, for Python.
+    fn piece<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Vec<Bound<'py, PartitionToRead>>> {
+        let stop = stop.min(self.partitions.len());
+        let mut last: Option<(&Range<usize>, Bound<'py, PyString>)> = None;
+        let mut piece = Vec::with_capacity(stop.saturating_sub(start));
+        for asked in self.partitions.get(start..stop).unwrap_or_default() {
+            let topic = match &last {
+                Some((range, topic)) if **range == asked.topic => topic,
+                _ => {
+                    let topic = PyString::new(py, self.name(&asked.topic));
+                    &last.insert((&asked.topic, topic)).1
+                }
+            };
+            let key = (topic, asked.partition).into_pyobject(py)?;
+            piece.push(Bound::new(py, PartitionToRead::new(key.unbind(), asked))?);
+        }
+        Ok(piece)
+    }
+}
+
+/// One partition of a Fetch: where it is to be read, and what the asker knows of it.
+#[pyclass(frozen, get_all, freelist = 64, module = "ottla._core")]
+pub struct PartitionToRead {
+    /// (topic, partition)
+    key: Py<PyTuple>,
+    offset: i64,
+    bytes_max: i32,
+    leader_epoch: i32,
+    last_fetched_epoch: i32,
+    log_start_offset: i64,
+}
+
+impl PartitionToRead {
+    fn new(key: Py<PyTuple>, asked: &fetch::FetchPartition) -> Self {
+        Self {
+            key,
+            offset: asked.fetch_offset,
+            bytes_max: asked.bytes_max,
+            leader_epoch: asked.current_leader_epoch,
+            last_fetched_epoch: asked.last_fetched_epoch,
+            log_start_offset: asked.log_start_offset,
+        }
+    }
+
+    pub fn key<'py>(&self, py: Python<'py>) -> &Bound<'py, PyTuple> {
+        self.key.bind(py)
+    }
+}
+
+#[pymethods]
+impl PartitionToRead {
+    #[new]
+    #[pyo3(signature = (key, offset, bytes_max, *, leader_epoch = -1, last_fetched_epoch = -1, log_start_offset = -1))]
+    fn made(
+        key: Py<PyTuple>,
+        offset: i64,
+        bytes_max: i32,
+        leader_epoch: i32,
+        last_fetched_epoch: i32,
+        log_start_offset: i64,
+    ) -> Self {
+        Self {
+            key,
+            offset,
+            bytes_max,
+            leader_epoch,
+            last_fetched_epoch,
+            log_start_offset,
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let Self {
+            key,
+            offset,
+            bytes_max,
+            ..
+        } = self;
+        format!(
+            "PartitionToRead({}, offset={offset}, bytes_max={bytes_max})",
+            key.bind(py)
+        )
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct FetchRequest {
+    #[pyo3(get)]
+    pub replica_id: i32,
+    #[pyo3(get)]
+    max_wait_ms: i32,
+    #[pyo3(get)]
+    min_bytes: i32,
+    #[pyo3(get)]
+    max_bytes: i32,
+    #[pyo3(get)]
+    isolation_level: i8,
+    #[pyo3(get)]
+    session_id: i32,
+    #[pyo3(get)]
+    session_epoch: i32,
+    #[pyo3(get)]
+    rack_id: String,
+    #[pyo3(get)]
+    cluster_id: Option<String>,
+    asked: Arc<Asked>,
+    partitions: PyOnceLock<Py<PyTuple>>,
+}
+
+impl FetchRequest {
+    fn is_committed(&self) -> bool {
+        self.isolation_level == READ_COMMITTED
+    }
+}
+
+#[pymethods]
+impl FetchRequest {
+    /// How many partitions are asked for.
+    fn __len__(&self) -> usize {
+        self.asked.partitions.len()
+    }
+
+    /// All partitions. Kept, and made at once: of a Fetch of many, `piece` makes them bit by bit.
+    #[getter]
+    fn partitions<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyTuple>> {
+        let make = || {
+            let all = self.asked.piece(py, 0, usize::MAX)?;
+            PyResult::Ok(PyTuple::new(py, all)?.unbind())
+        };
+        Ok(self.partitions.get_or_try_init(py, make)?.bind(py))
+    }
+
+    fn piece<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.asked.piece(py, start, stop)?)
+    }
+
+    /// (topic, partition)
+    #[getter]
+    fn forgotten<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let named = |(topic, partition): &(Range<usize>, i32)| {
+            (self.asked.name(topic), *partition).into_pyobject(py)
+        };
+        let forgotten: Vec<_> = self
+            .asked
+            .forgotten
+            .iter()
+            .map(named)
+            .collect::<Result<_, _>>()?;
+        PyTuple::new(py, forgotten)
+    }
+
+    /// What the asker gets of a partition now: at most `bytes_left` bytes, with `at_least_one` a whole batch however large. None if the disk would
+    /// have to be waited for: then an I/O thread reads, and reports under `token`.
+    fn read(
+        &self,
+        log: &Log,
+        partition: &PartitionToRead,
+        bytes_left: i64,
+        at_least_one: bool,
+        token: u64,
+    ) -> PyResult<Option<FetchRow>> {
+        let of = &log.log;
+        let row = FetchRow::at(of);
+        let upper_bound = if self.replica_id >= 0 {
+            of.end_offset()
+        } else if self.is_committed() {
+            row.last_stable_offset
+        } else {
+            row.high_watermark
+        };
+        let bytes_max = bytes_left.min(i64::from(partition.bytes_max));
+        let bytes_max = u64::try_from(bytes_max).map_err(|_| {
+            kafka_error(
+                INVALID_REQUEST,
+                format!("a limit of {bytes_max} bytes for a partition"),
+            )
+        })?;
+        let range = FetchRange {
+            offset: partition.offset,
+            bytes_max,
+            upper_bound,
+            at_least_one,
+            committed: self.is_committed(),
+        };
+        let fetched = match log.report::<Read, FetchRow>(token) {
+            Some(report) => {
+                let head = row.head();
+                of.fetch_or_queue(range, move |fetched| {
+                    report(fetched.map(|fetched| Read { head, fetched }));
+                })?
+            }
+            // No loop is there that could wait.
+            None => Some(of.fetch(&range)?),
+        };
+        Ok(fetched.map(|fetched| row.with(fetched)))
+    }
 }
 
 /// Decodes the body of a Fetch.
-pub fn decode(py: Python<'_>, body: &[u8], api_version: i16) -> PyResult<(FetchRequest, Asked)> {
-    let request = fetch::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
-    let mut asked = Asked {
+pub fn decode(body: &[u8], api_version: i16) -> PyResult<(FetchRequest, Arc<Asked>)> {
+    let mut request =
+        fetch::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
+    request.name_each_once(body);
+    let mut names = Names::default();
+    for asked in &mut request.partitions {
+        asked.topic = names.take(body, &asked.topic);
+    }
+    for (topic, _) in &mut request.forgotten {
+        *topic = names.take(body, topic);
+    }
+    let asked = Arc::new(Asked {
         api_version,
         is_replica: request.replica_id >= 0,
-        names: Vec::new(),
-        partitions: Vec::with_capacity(request.partitions.len()),
+        names: names.bytes,
+        partitions: request.partitions,
+        forgotten: request.forgotten,
+    });
+    let owned = |range: Range<usize>| {
+        std::str::from_utf8(&body[range])
+            .unwrap_or_default()
+            .to_owned()
     };
-    let mut last: Option<(&Range<usize>, Range<usize>, Bound<'_, PyAny>)> = None;
-    let mut tuples = Vec::with_capacity(request.partitions.len());
-    for one in &request.partitions {
-        if last.as_ref().is_none_or(|(topic, ..)| **topic != one.topic) {
-            let bytes = &body[one.topic.clone()];
-            let start = asked.names.len();
-            asked.names.extend_from_slice(bytes);
-            let name = text(bytes).into_pyobject(py)?.into_any();
-            last = Some((&one.topic, start..asked.names.len(), name));
-        }
-        if let Some((_, name_at, name)) = &last {
-            asked.partitions.push((name_at.clone(), one.partition));
-            let tuple = (
-                name,
-                one.partition,
-                one.fetch_offset,
-                one.bytes_max,
-                one.current_leader_epoch,
-                one.last_fetched_epoch,
-                one.log_start_offset,
-            );
-            tuples.push(tuple.into_pyobject(py)?);
-        }
-    }
-    let forgotten = request
-        .forgotten
-        .iter()
-        .map(|(topic, partition)| (text(&body[topic.clone()]), *partition).into_pyobject(py))
-        .collect::<PyResult<Vec<_>>>()?;
-    let owned = |range: Range<usize>| text(&body[range]).to_owned();
-    Ok((
-        FetchRequest {
-            replica_id: request.replica_id,
-            max_wait_ms: request.max_wait_ms,
-            min_bytes: request.min_bytes,
-            max_bytes: request.max_bytes,
-            isolation_level: request.isolation_level,
-            session_id: request.session_id,
-            session_epoch: request.session_epoch,
-            rack_id: owned(request.rack_id),
-            cluster_id: request.cluster_id.map(owned),
-            partitions: PyTuple::new(py, tuples)?.unbind(),
-            forgotten: PyTuple::new(py, forgotten)?.unbind(),
-        },
-        asked,
-    ))
+    let request = FetchRequest {
+        replica_id: request.replica_id,
+        max_wait_ms: request.max_wait_ms,
+        min_bytes: request.min_bytes,
+        max_bytes: request.max_bytes,
+        isolation_level: request.isolation_level,
+        session_id: request.session_id,
+        session_epoch: request.session_epoch,
+        rack_id: owned(request.rack_id),
+        cluster_id: request.cluster_id.map(owned),
+        asked: Arc::clone(&asked),
+        partitions: PyOnceLock::new(),
+    };
+    Ok((request, asked))
 }
 
-/// One element of the partitions that Python gives.
-#[derive(FromPyObject)]
-struct Given<'py>(
-    Which,
-    i16,
-    i64,
-    i64,
-    i64,
-    Option<Vec<(i64, i64)>>,
-    i32,
-    Bound<'py, PyAny>,
-    Option<(i32, i64)>,
-);
-
-/// A partition by its place in the request, or by name (of a session, and not in the request).
-enum Which {
-    Index(usize),
-    Name(String, i32),
+/// Topics' names, copied out of a body; one for all of its partitions that follow each other.
+#[derive(Default)]
+struct Names {
+    bytes: Vec<u8>,
+    last: Option<(Range<usize>, Range<usize>)>,
 }
 
-impl<'py> FromPyObject<'_, 'py> for Which {
-    type Error = PyErr;
-
-    /// By hand: trying one after the other makes an exception for each that it is not.
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if given.cast::<PyTuple>().is_ok() {
-            let (topic, partition) = given.extract()?;
-            Ok(Self::Name(topic, partition))
-        } else {
-            Ok(Self::Index(given.extract()?))
+impl Names {
+    fn take(&mut self, body: &[u8], topic: &Range<usize>) -> Range<usize> {
+        match &self.last {
+            Some((known, copy)) if known == topic => copy.clone(),
+            _ => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(&body[topic.clone()]);
+                let copy = start..self.bytes.len();
+                self.last = Some((topic.clone(), copy.clone()));
+                copy
+            }
         }
     }
-}
-
-fn records(given: &Bound<'_, PyAny>) -> PyResult<RecordData> {
-    if given.is_none() {
-        return Ok(RecordData::Empty);
-    }
-    if let Ok(read) = given.cast::<ReadInfo>() {
-        let slice = read.get().0.slice.clone();
-        return Ok(slice.map_or(RecordData::Empty, |slice| RecordData::File(slice.into())));
-    }
-    if let Ok(slice) = given.cast::<FileSlice>() {
-        return Ok(RecordData::File(slice.get().0.clone().into()));
-    }
-    if let Ok(converted) = given.cast::<ConvertedRecords>() {
-        return Ok(RecordData::Bytes(converted.get().take()));
-    }
-    let bytes = given.cast::<PyBytes>()?;
-    Ok(RecordData::Bytes(bytes.as_bytes().to_vec()))
-}
-
-/// Errors that Kafka does not count as failures (`ReplicaManager.readFromLocalLog`): OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION,
-/// NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
-const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
-
-/// The answer in pieces. Where there is a list for its error codes, requests are measured.
-pub fn encode(
-    asked: &Asked,
-    given: &Bound<'_, PyList>,
-    head: ResponseHead,
-    codes: Option<&mut Vec<i16>>,
-) -> PyResult<Vec<Piece>> {
-    let given = given
-        .iter()
-        .map(|one| one.extract::<Given<'_>>())
-        .collect::<PyResult<Vec<_>>>()?;
-    let partitions = given
-        .iter()
-        .map(|one| {
-            let (topic, partition) = match &one.0 {
-                Which::Name(topic, partition) => (topic.as_bytes(), *partition),
-                Which::Index(index) => {
-                    let (topic, partition) = asked
-                        .partitions
-                        .get(*index)
-                        .ok_or_else(|| PyIndexError::new_err("no such partition in the request"))?;
-                    (&asked.names[topic.clone()], *partition)
-                }
-            };
-            Ok(PartitionResponse {
-                topic,
-                partition,
-                error_code: one.1,
-                high_watermark: one.2,
-                last_stable_offset: one.3,
-                log_start_offset: one.4,
-                aborted_transactions: one.5.clone(),
-                preferred_read_replica: one.6,
-                records: records(&one.7)?,
-                diverging_epoch: one.8,
-                current_leader: None,
-            })
-        })
-        .collect::<PyResult<Vec<_>>>()?;
-    if let Some(codes) = codes {
-        codes.extend(partitions.iter().map(|one| one.error_code));
-        traffic::note(partitions.iter().map(|one| one.topic), |index, row| {
-            let one = &partitions[index];
-            row.add(Count::FetchRequests, 1);
-            if !asked.is_replica {
-                row.add(Count::BytesOut, one.records.length());
-            }
-            if let Ok(converted) = given[index].7.cast::<ConvertedRecords>() {
-                row.add(Count::FetchConversions, converted.get().records);
-            }
-            if one.error_code != 0 && !EXPECTED.contains(&one.error_code) {
-                row.add(Count::FailedFetchRequests, 1);
-            }
-        });
-    }
-    fetch::encode_response(asked.api_version, head, partitions).map_err(|error| wire_error(&error))
 }

@@ -16,6 +16,8 @@ const FETCH: i16 = 1;
 /// The first version whose consumers can read everything that is stored (zstd).
 const ANYTHING_SINCE: i16 = 10;
 const CONSUMER: i32 = -1;
+/// Of more partitions Python answers, in pieces, between which others are served.
+const PARTITIONS_MAX: usize = 1000;
 const NO_SESSION: i32 = 0;
 const WITHOUT_SESSION: i32 = -1;
 
@@ -118,13 +120,14 @@ impl Lease {
 
 /// What is asked for, or that it is to be waited for; None if that needs Python.
 fn read<'a>(state: &'a State, body: &[u8], ticket: Ticket) -> Option<Found<'a>> {
-    let request = fetch::decode_request(body, ticket.api_version).ok()?;
+    let mut request = fetch::decode_request(body, ticket.api_version).ok()?;
     let is_plain = request.replica_id == CONSUMER
         && request.isolation_level == 0
         && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION);
-    if !is_plain || request.partitions.is_empty() {
+    if !is_plain || request.partitions.is_empty() || request.partitions.len() > PARTITIONS_MAX {
         return None;
     }
+    request.name_each_once(body);
     let bytes_max = u64::try_from(request.max_bytes)
         .ok()?
         .min(state.fetch_bytes_max);

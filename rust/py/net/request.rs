@@ -13,6 +13,7 @@ use pyo3::types::PyList;
 use super::asked::Asked;
 use super::completions::Outcome;
 use super::fetch::{self, FetchRequest};
+use super::fetch_row;
 use super::hub::{Shared, address};
 use super::produce::{self, ProduceRequest};
 use crate::net::frames::Buffer;
@@ -37,7 +38,7 @@ pub struct Request {
     body_length: usize,
     /// What `produce` and `fetch` found, for the answer.
     produced: OnceLock<Arc<Asked>>,
-    fetched: OnceLock<fetch::Asked>,
+    fetched: OnceLock<Arc<fetch::Asked>>,
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
     answered: AtomicBool,
@@ -262,14 +263,13 @@ impl Request {
         Ok(())
     }
 
-    fn fetch(&self, py: Python<'_>) -> PyResult<FetchRequest> {
+    fn fetch(&self) -> PyResult<FetchRequest> {
         let frame = self
             .frame
             .as_deref()
             .filter(|_| self.ticket.api_key == FETCH);
         let frame = frame.ok_or_else(|| PyTypeError::new_err("not a Fetch request"))?;
-        let (request, asked) =
-            fetch::decode(py, &frame[self.body_start..], self.ticket.api_version)?;
+        let (request, asked) = fetch::decode(&frame[self.body_start..], self.ticket.api_version)?;
         let _ = self.fetched.set(asked);
         if request.replica_id >= 0 {
             self.hub.lock().mark_broker(self.ticket.connection);
@@ -277,10 +277,11 @@ impl Request {
         Ok(request)
     }
 
-    #[pyo3(signature = (partitions, *, throttle_ms = 0, error_code = 0, session_id = 0))]
+    #[pyo3(signature = (rows, *, of = None, throttle_ms = 0, error_code = 0, session_id = 0))]
     fn reply_fetch(
         &self,
-        partitions: &Bound<'_, PyList>,
+        rows: &Bound<'_, PyList>,
+        of: Option<&Bound<'_, PyList>>,
         throttle_ms: i32,
         error_code: i16,
         session_id: i32,
@@ -293,7 +294,7 @@ impl Request {
             session_id,
         };
         let mut codes = self.is_measured().then(|| vec![error_code]);
-        let mut pieces = fetch::encode(asked, partitions, head, codes.as_mut())?
+        let mut pieces = fetch_row::encode(asked, rows, of, head, codes.as_mut())?
             .into_iter()
             .peekable();
         let first = match pieces.next_if(|piece| matches!(piece, Piece::Bytes(_))) {

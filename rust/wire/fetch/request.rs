@@ -1,5 +1,7 @@
 //! Fetch requests, both sides.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use super::{
@@ -13,6 +15,8 @@ const CLUSTER_ID_TAG: u32 = 0;
 
 const PARTITION_BYTES_MIN: usize = 4 + 8 + 4;
 const INDEX_BYTES: usize = 4;
+/// The most partitions that one request may ask for, and the most that may leave a session with it: what all partitions of a large cluster are.
+pub const ROWS_MAX: usize = 200_000;
 
 /// A request whose ranges point into the body it was decoded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,7 @@ pub fn decode_request(body: &[u8], version: i16) -> Result<FetchRequest, WireErr
         request.session_epoch = reader.i32().at("session_epoch")?;
     }
     let topics = reader.items(flexible, TOPIC_BYTES_MIN).at("topics")?;
+    check_rows(topics, &reader, "topics")?;
     // One partition of each topic is the usual case; more grow the vector.
     request.partitions.reserve(topics);
     for _ in 0..topics {
@@ -110,6 +115,7 @@ fn decode_topic(
     let count = reader
         .items(flexible, PARTITION_BYTES_MIN)
         .at("topics.partitions")?;
+    check_rows(partitions.len() + count, reader, "topics.partitions")?;
     partitions.reserve(count);
     for _ in 0..count {
         let partition = reader.i32().at("topics.partitions.partition")?;
@@ -148,6 +154,54 @@ fn decode_topic(
     Ok(())
 }
 
+/// Refuses requests whose rows would take the memory and the time of everybody else.
+fn check_rows(count: usize, reader: &Reader<'_>, field: &'static str) -> Result<(), WireError> {
+    if count <= ROWS_MAX {
+        return Ok(());
+    }
+    Err(WireError::Malformed {
+        field: field.into(),
+        position: reader.position(),
+        problem: Problem::Other("a Fetch may name at most 200000 partitions"),
+    })
+}
+
+impl FetchRequest {
+    /// Keeps one row for each partition, as Kafka does: at the place where the partition is named first, with what is asked of it last.
+    /// `body`: what the request was decoded from.
+    pub fn name_each_once(&mut self, body: &[u8]) {
+        if self.partitions.len() < 2 {
+            return;
+        }
+        // Topics by number, so that a long name is hashed once for all partitions that follow it.
+        let mut topics: HashMap<&[u8], usize> = HashMap::new();
+        let mut places = HashMap::with_capacity(self.partitions.len());
+        let mut last: Option<(Range<usize>, usize)> = None;
+        let mut kept = 0;
+        for at in 0..self.partitions.len() {
+            let row = self.partitions[at].clone();
+            let topic = match &last {
+                Some((name, topic)) if *name == row.topic => *topic,
+                _ => {
+                    let next = topics.len();
+                    let topic = *topics.entry(&body[row.topic.clone()]).or_insert(next);
+                    last = Some((row.topic.clone(), topic));
+                    topic
+                }
+            };
+            match places.entry((topic, row.partition)) {
+                Entry::Occupied(place) => self.partitions[*place.get()] = row,
+                Entry::Vacant(place) => {
+                    place.insert(kept);
+                    self.partitions[kept] = row;
+                    kept += 1;
+                }
+            }
+        }
+        self.partitions.truncate(kept);
+    }
+}
+
 fn decode_forgotten(
     reader: &mut Reader<'_>,
     flexible: bool,
@@ -159,7 +213,9 @@ fn decode_forgotten(
     for _ in 0..topics {
         let topic = reader.name(flexible).at("forgotten_topics_data.topic")?;
         let field = "forgotten_topics_data.partitions";
-        for _ in 0..reader.items(flexible, INDEX_BYTES).at(field)? {
+        let count = reader.items(flexible, INDEX_BYTES).at(field)?;
+        check_rows(forgotten.len() + count, reader, field)?;
+        for _ in 0..count {
             forgotten.push((topic.clone(), reader.i32().at(field)?));
         }
         if flexible {

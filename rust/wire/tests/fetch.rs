@@ -255,3 +255,71 @@ impl<Name, Data> PartitionResponse<Name, Data> {
         named
     }
 }
+
+fn request_of(rows: &[(&str, i32, i64)]) -> Vec<u8> {
+    let to_send = RequestToSend {
+        cluster_id: None,
+        replica_id: -1,
+        max_wait_ms: 0,
+        min_bytes: 0,
+        max_bytes: 1,
+        isolation_level: 0,
+        session_id: 0,
+        session_epoch: -1,
+        rack_id: "",
+    };
+    let partitions: Vec<_> = rows
+        .iter()
+        .map(|&(topic, partition, fetch_offset)| PartitionToFetch {
+            topic,
+            partition,
+            current_leader_epoch: -1,
+            fetch_offset,
+            last_fetched_epoch: -1,
+            log_start_offset: -1,
+            bytes_max: 1,
+        })
+        .collect();
+    encode_request(11, &to_send, &partitions, &[]).unwrap()
+}
+
+#[test]
+fn a_partition_that_is_named_twice_is_asked_for_once() {
+    let rows = [
+        ("a", 0, 1),
+        ("b", 0, 2),
+        ("a", 1, 3),
+        ("a", 0, 4),
+        ("b", 0, 5),
+        ("a", 0, 6),
+        ("c", 1, 7),
+    ];
+    let body = request_of(&rows);
+    let mut request = decode_request(&body, 11).unwrap();
+    request.name_each_once(&body);
+    let found: Vec<_> = request
+        .partitions
+        .iter()
+        .map(|row| (&body[row.topic.clone()], row.partition, row.fetch_offset))
+        .collect();
+    // Where it is named first, with what is asked last.
+    let expected: [(&[u8], i32, i64); 4] = [(b"a", 0, 6), (b"b", 0, 5), (b"a", 1, 3), (b"c", 1, 7)];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_request_of_too_many_partitions_is_refused() {
+    let rows: Vec<_> = (0..=ROWS_MAX as i32)
+        .map(|number| ("t", number, 0))
+        .collect();
+    assert!(decode_request(&request_of(&rows[..ROWS_MAX]), 11).is_ok());
+    let refused = decode_request(&request_of(&rows), 11)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("at most 200000 partitions"), "{refused}");
+    let apart: Vec<_> = rows
+        .iter()
+        .map(|&(_, number, offset)| (["t", "u"][number as usize % 2], number, offset))
+        .collect();
+    assert!(decode_request(&request_of(&apart), 11).is_err());
+}

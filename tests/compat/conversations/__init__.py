@@ -36,6 +36,7 @@ CONVERSATIONS: list[Callable[[Talk], None]] = [
     topics.create_partitions,
     topics.metadata,
     records.fetches,
+    records.fetch_limits,
     records.sessions,
     records.produces,
     records.list_offsets,

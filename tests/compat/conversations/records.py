@@ -48,6 +48,41 @@ def fetches(talk: Talk) -> None:
         fetch(talk, "fe", 11, session_id=session, session_epoch=epoch)
 
 
+def fetch_limits(talk: Talk) -> None:
+    """A Fetch that waits for more than its answer may have is answered all the same; before that, no connection of ours
+    would wait so long. And partitions that are named twice.
+    """
+    talk.topic("fl", 2)
+    for value in (b"a" * 100, b"b" * 100):
+        produce(talk, "fl", batch(value))
+    patient = {"replica_id": -1, "max_wait_ms": 60_000, "min_bytes": 1 << 20, "max_bytes": 50}
+
+    def part(number: int, offset: int) -> dict[str, int]:
+        return {"partition": number, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+
+    for version in (4, 9, 10, 11, 12):
+        for committed in (0, 1):
+            asked = {**patient, "isolation_level": committed}
+            talk.ask(FETCH, version, **asked, topics=[{"topic": "fl", "partitions": [part(0, 0)]}])
+            talk.ask(FETCH, version, **asked, topics=[{"topic": "fl", "partitions": [part(1, 0), part(0, 1)]}])
+    several = [{"topic": "fl", "partitions": [part(1, 0), part(0, 0)]}]
+    first = talk.ask(FETCH, 11, **{**patient, "min_bytes": 0}, session_id=0, session_epoch=0, topics=several)
+    for epoch in (1, 2):
+        talk.ask(FETCH, 11, **patient, session_id=first.session_id, session_epoch=epoch, topics=[])
+    twice = [
+        {"topic": "fl", "partitions": [part(0, 0), part(1, 0), part(0, 1)]},
+        {"topic": "none", "partitions": [part(0, 0), part(0, 0)]},
+        {"topic": "fl", "partitions": [part(1, 7), part(0, 2)]},
+    ]
+    for version in (4, 11, 12):
+        for count in (1, 2, 3):
+            quick = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0}
+            talk.ask(FETCH, version, **quick, topics=twice[:count])
+    first = talk.ask(FETCH, 11, **quick, session_id=0, session_epoch=0, topics=twice[:1])
+    again = [{"topic": "fl", "partitions": [part(0, 1), part(0, 0)]}]
+    talk.ask(FETCH, 11, **quick, session_id=first.session_id, session_epoch=1, topics=again)
+
+
 def sessions(talk: Talk) -> None:
     talk.topic("fs", 3)
     produce(talk, "fs", batch(b"a"))

@@ -1,8 +1,8 @@
 """What names the same thing twice in one request: Kafka puts most rows into maps, where the last one counts and is
 answered once, answers others as often as they were named, and refuses some.
 
-Left out are Produce and Fetch, where we answer each row: of two batches for one partition Kafka drops the first, and
-tells the producer that it has both.
+Fetch is in `records.fetch_limits`. Left out is Produce, where we answer each row: of two batches for one partition
+Kafka drops the first, and tells the producer that it has both.
 """
 
 from __future__ import annotations

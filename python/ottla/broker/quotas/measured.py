@@ -17,7 +17,7 @@ from ottla.wire.schema import describe
 
 if TYPE_CHECKING:
     from ottla._core import FetchRequest, Request
-    from ottla.broker.api.k01_fetch import Row
+    from ottla.broker.fetch.result import FetchResult
 
 PRODUCE: Final = 0
 #: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterIsr: brokers' requests.
@@ -139,21 +139,13 @@ def throttle_time_since(key: int) -> int:
     return first.versions[0] if first.name == "throttle_time_ms" else 2**15
 
 
-#: About what an answer holds beside records: as a whole, and for each partition.
-FETCH_BYTES: Final = 20
-FETCH_PARTITION_BYTES: Final = 60
-
-
-def throttle_fetch(quotas: ClientQuotas, request: Request, fetch: FetchRequest, rows: list[Row]) -> int:
-    """For how long a Fetch that would be answered with `rows` is throttled: then it must be answered empty. 0 for other
-    brokers' fetches.
+def throttle_fetch(quotas: ClientQuotas, request: Request, fetch: FetchRequest, result: FetchResult) -> int:
+    """For how long a Fetch that would be answered with `result` is throttled: then it must be answered empty. 0 for
+    other brokers' fetches.
     """
     if fetch.replica_id >= 0:
         return 0
-    size = FETCH_BYTES
-    for row in rows:
-        if row[7] is not None and row[7].length:
-            size += FETCH_PARTITION_BYTES + row[7].length
+    size = result.answer_bytes
     client = client_of(request)
     by_size = quotas.fetched(client, size)
     by_time = request.take_throttle()

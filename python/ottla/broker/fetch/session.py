@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from ottla._core import FetchRow, PartitionToRead
     from ottla.replication.partition import Partition
 
 NO_SESSION: Final = 0
@@ -42,8 +43,6 @@ USED_MS: Final = 1_000
 PARTITIONS_MAX: Final = 500_000
 
 Key: TypeAlias = "tuple[str, int]"
-#: topic, partition, fetch offset, bytes max, current leader epoch, last fetched epoch, log start offset
-Asked: TypeAlias = "tuple[str, int, int, int, int, int, int]"
 
 
 def next_epoch(epoch: int) -> int:
@@ -57,20 +56,19 @@ class CachedPartition:
 
     __slots__ = ("asked", "high_watermark", "key", "log_start", "partition", "session")
 
-    def __init__(self, asked: Asked, high_watermark: int = -1, log_start: int = -1) -> None:
+    def __init__(self, asked: PartitionToRead, high_watermark: int = -1, log_start: int = -1) -> None:
         self.asked = asked
-        self.key: Key = asked[:2]
+        self.key: Key = asked.key
         self.high_watermark = high_watermark
         self.log_start = log_start
         #: Where the session is registered, if it is.
         self.partition: Partition | None = None
         self.session: FetchSession | None = None
 
-    def takes(self, error: int, high_watermark: int, log_start: int, has_more: bool) -> bool:
-        """Notes what the client could be told, and says whether it must be. `has_more`: records or a diverging
-        epoch.
-        """
-        must = has_more or error != 0 or high_watermark != self.high_watermark or log_start != self.log_start
+    def takes(self, row: FetchRow) -> bool:
+        """Notes what the client could be told, and says whether it must be."""
+        error, high_watermark, log_start = row.error_code, row.high_watermark, row.log_start_offset
+        must = row.has_more or error != 0 or high_watermark != self.high_watermark or log_start != self.log_start
         # After an error the next high watermark is news, whatever it is.
         self.high_watermark = -1 if error else high_watermark
         self.log_start = log_start
@@ -98,7 +96,7 @@ class CachedPartition:
             return
         session.live.setdefault(self.key, self)
         if session.parked is not None:
-            session.parked.advanced(partition, self.asked)
+            session.parked.moved(partition, self.asked)
         else:
             # One wake-up is enough: appends to a partition that a consumer lags behind in cost nothing.
             self.forget()
@@ -111,7 +109,7 @@ class CachedPartition:
 class Parked(Protocol):
     """A request of a session that waits for more bytes."""
 
-    def advanced(self, partition: Partition, asked: Asked) -> None: ...
+    def moved(self, partition: Partition, asked: PartitionToRead) -> None: ...
 
     def expire(self) -> None: ...
 
@@ -119,31 +117,46 @@ class Parked(Protocol):
 class FetchSession:
     """What one client's session remembers."""
 
-    __slots__ = ("created_ms", "entries", "epoch", "id", "is_follower", "live", "parked", "size_seen", "used_ms")
+    __slots__ = (
+        "created_ms",
+        "entries",
+        "epoch",
+        "id",
+        "is_closed",
+        "is_follower",
+        "live",
+        "parked",
+        "size_seen",
+        "used_ms",
+    )
 
-    def __init__(self, session_id: int, is_follower: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, is_follower: bool, size: int, now_ms: int) -> None:
         self.id = session_id
+        self.is_closed = False
         self.is_follower = is_follower
         self.created_ms = self.used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.entries: dict[Key, CachedPartition] = {}
         self.live: dict[Key, CachedPartition] = {}
         self.parked: Parked | None = None
-        #: the number of partitions when it was last touched
-        self.size_seen = 0
+        #: The number of partitions when it was last touched, or that it is about to have.
+        self.size_seen = size
 
-    def add(self, entry: CachedPartition) -> None:
-        known = self.entries.get(entry.key)
-        if known is not None:
-            known.forget()
+    def add(self, entry: CachedPartition) -> bool:
+        """Adds a partition that it does not have. False if the session is over."""
+        if self.is_closed:
+            return False
         entry.session = self
         self.entries[entry.key] = self.live[entry.key] = entry
+        return True
 
-    def update(self, asked: Iterable[Asked], forgotten: Iterable[Key]) -> None:
-        """Takes what a request names: new partitions, new offsets of known ones, and those that leave."""
+    def update(self, asked: Iterable[PartitionToRead]) -> None:
+        """Takes what a request names: new partitions, and new offsets of known ones."""
+        if self.is_closed:
+            return
         entries, live = self.entries, self.live
         for one in asked:
-            key = one[:2]
+            key = one.key
             entry = entries.get(key)
             if entry is None:
                 entry = entries[key] = CachedPartition(one)
@@ -151,12 +164,15 @@ class FetchSession:
             else:
                 entry.asked = one
             live[key] = entry
+
+    def drop(self, forgotten: Iterable[Key]) -> None:
+        """Takes what leaves the session with a request."""
         for key in forgotten:
-            entry = entries.pop(key, None)
+            entry = self.entries.pop(key, None)
             if entry is not None:
                 entry.forget()
                 entry.session = None
-            live.pop(key, None)
+            self.live.pop(key, None)
 
     def is_stale(self, now_ms: int) -> bool:
         """Whether its use is to be noted again: once in a while is enough, beside what decides who gives way."""
@@ -169,13 +185,15 @@ class FetchSession:
 
     def rests(self, entry: CachedPartition, partition: Partition) -> None:
         """The client knows all of this partition: nothing is to be done before it moves on."""
-        self.live.pop(entry.key, None)
-        entry.watch(partition)
+        if entry.session is self:
+            self.live.pop(entry.key, None)
+            entry.watch(partition)
 
     def close(self) -> None:
         """The session is over; a request that waits is answered with what there is."""
         if self.parked is not None:
             self.parked.expire()
+        self.is_closed = True
         for entry in self.entries.values():
             entry.forget()
             entry.session = None
@@ -218,10 +236,8 @@ class FetchSessions:
                 return not self.remove(session.id)
         return True
 
-    def create(
-        self, partitions: Iterable[CachedPartition], size: int, is_follower: bool, now_ms: int
-    ) -> FetchSession | None:
-        """A new session of `size` partitions; None if there is no room for it."""
+    def create(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
+        """A new session for `size` partitions, which the caller adds; None if there is no room for it."""
         if self.partitions_cached + size > PARTITIONS_MAX:
             return None
         if len(self._sessions) >= self._slots and not self._evict(size, is_follower, now_ms):
@@ -229,10 +245,8 @@ class FetchSessions:
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = self._sessions[session_id] = FetchSession(session_id, is_follower, now_ms)
-        for entry in partitions:
-            session.add(entry)
-        self.touch(session, now_ms)
+        self.partitions_cached += size
+        session = self._sessions[session_id] = FetchSession(session_id, is_follower, size, now_ms)
         return session
 
     def remove(self, session_id: int) -> bool:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ottla import _core
-from ottla.replication.fetch_session import (
+from ottla._core import FetchRow, PartitionToRead
+from ottla.broker.fetch.session import (
     EPOCH_MAX,
     EVICTION_MS,
     LOOK_UP_MS,
-    Asked,
     CachedPartition,
     FetchSession,
     FetchSessions,
@@ -20,8 +20,12 @@ from ottla.replication.fetch_session import (
 from ottla.replication.partition import Partition
 
 
-def asked(partition: int, offset: int = 0, topic: str = "t") -> Asked:
-    return (topic, partition, offset, 1000, -1, -1, -1)
+def asked(partition: int, offset: int = 0, topic: str = "t") -> PartitionToRead:
+    return PartitionToRead((topic, partition), offset, 1000)
+
+
+def row(error: int, high_watermark: int, log_start: int, records: bytes = b"") -> FetchRow:
+    return FetchRow(error, high_watermark=high_watermark, log_start_offset=log_start, records=records)
 
 
 class Cache(FetchSessions):
@@ -30,8 +34,12 @@ class Cache(FetchSessions):
         super().__init__(slots, lambda: next(ids))
 
     def begin(self, size: int, now_ms: int = 0, *, follower: bool = False) -> int | None:
-        session = self.create((CachedPartition(asked(index)) for index in range(size)), size, follower, now_ms)
-        return None if session is None else session.id
+        session = self.create(size, follower, now_ms)
+        if session is None:
+            return None
+        for index in range(size):
+            assert session.add(CachedPartition(asked(index)))
+        return session.id
 
     def ids(self) -> list[int]:
         return [session_id for session_id in range(1, 20) if self.get(session_id) is not None]
@@ -92,14 +100,14 @@ def test_a_closed_session_leaves_nothing_behind() -> None:
 
 
 def test_all_sessions_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.replication.fetch_session.PARTITIONS_MAX", 10)
+    monkeypatch.setattr("ottla.broker.fetch.session.PARTITIONS_MAX", 10)
     cache = Cache(5)
     assert (cache.begin(4), cache.begin(5), cache.begin(2)) == (1, 2, None)
     session = cache.get(1)
     assert session is not None
-    session.update([asked(index) for index in range(5)], [])
+    session.update([asked(index) for index in range(5)])
     assert cache.touch(session, 1)
-    session.update([asked(index) for index in range(6)], [])
+    session.update([asked(index) for index in range(6)])
     assert not cache.touch(session, 1)
     assert (cache.ids(), cache.partitions_cached) == ([2], 5)
 
@@ -111,23 +119,24 @@ def test_epochs_wrap_to_one() -> None:
 @pytest.mark.parametrize(
     ("told", "must"),
     [
-        ((0, 10, 0, False), False),
-        ((0, 10, 0, True), True),
-        ((0, 11, 0, False), True),
-        ((0, 10, 1, False), True),
-        ((3, -1, -1, False), True),
+        (row(0, 10, 0), False),
+        (row(0, 10, 0, b"records"), True),
+        (FetchRow(high_watermark=10, log_start_offset=0, diverging_epoch=(1, 5)), True),
+        (row(0, 11, 0), True),
+        (row(0, 10, 1), True),
+        (row(3, -1, -1), True),
     ],
 )
-def test_an_answer_names_only_what_changed(told: tuple[int, int, int, bool], must: bool) -> None:
+def test_an_answer_names_only_what_changed(told: FetchRow, must: bool) -> None:
     entry = CachedPartition(asked(0), 10, 0)
-    assert entry.takes(*told[:3], has_more=told[3]) is must
-    assert entry.takes(*told[:3], has_more=told[3]) is (told[0] != 0 or told[3]), "it was told"
+    assert entry.takes(told) is must
+    assert entry.takes(told) is (told.error_code != 0 or told.has_more), "it was told"
 
 
 def test_after_an_error_the_high_watermark_is_news() -> None:
     entry = CachedPartition(asked(0), 10, 0)
-    entry.takes(3, 10, 0, has_more=False)
-    assert entry.takes(0, 10, 0, has_more=False)
+    entry.takes(row(3, 10, 0))
+    assert entry.takes(row(0, 10, 0))
 
 
 @pytest.fixture
@@ -139,7 +148,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
 
 
 def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition) -> None:
-    session = FetchSession(1, False, 0)
+    session = FetchSession(1, False, 0, 0)
     session.add(CachedPartition(asked(0)))
     session.add(CachedPartition(asked(1)))
     assert [*session.live] == [("t", 0), ("t", 1)]
@@ -151,18 +160,18 @@ def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition
 
 
 def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: Partition) -> None:
-    session = FetchSession(1, False, 0)
+    session = FetchSession(1, False, 0, 0)
     session.add(CachedPartition(asked(0)))
     session.rests(session.entries["t", 0], partition)
-    session.update([asked(0, 5)], [])
+    session.update([asked(0, 5)])
     assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [session.entries["t", 0]])
     partition.resign()
     assert ([*session.live], [*partition.fetches]) == ([("t", 0)], [])
 
 
 def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None:
-    session = FetchSession(1, False, 0)
-    for forget in (lambda: session.update([], [("t", 0)]), session.close):
+    session = FetchSession(1, False, 0, 0)
+    for forget in (lambda: session.drop([("t", 0)]), session.close):
         session.add(CachedPartition(asked(0)))
         session.rests(session.entries["t", 0], partition)
         assert partition.fetches
@@ -172,7 +181,7 @@ def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None
 
 
 def test_a_partition_that_was_made_anew_is_watched_in_place_of_the_old_one(partition: Partition) -> None:
-    session = FetchSession(1, False, 0)
+    session = FetchSession(1, False, 0, 0)
     entry = CachedPartition(asked(0))
     session.add(entry)
     again = Partition("t", 0, 1, partition.log)

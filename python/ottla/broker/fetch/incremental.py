@@ -1,0 +1,156 @@
+"""Fetch in a session (KIP-227): what a request leaves out is known from those before it, and the answer names only what
+the client does not know. `session.py` has the rules; here they meet requests and logs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.broker.fetch.context import is_behind
+from ottla.broker.fetch.pieces import PIECE, over
+from ottla.broker.fetch.read import Reading
+from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
+from ottla.broker.fetch.wait import WaitingFetch
+from ottla.broker.quotas.measured import throttle_fetch
+from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
+
+if TYPE_CHECKING:
+    from ottla._core import FetchRow, PartitionToRead
+    from ottla.broker.fetch.context import Context
+    from ottla.broker.fetch.result import FetchResult
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def begin(
+    context: Context, asked: Sequence[PartitionToRead], result: FetchResult, then: Callable[[int], object]
+) -> None:
+    """Makes a session of `asked`, whose client is told `result`; `then` gets its id, or 0 if there is no room."""
+    broker = context.broker
+    session = broker.fetch_sessions.create(len(asked), context.fetch.replica_id >= 0, _now_ms())
+    if session is None:
+        then(NO_SESSION)
+        return
+    partitions, rows = broker.replicas.partitions, result.rows
+
+    def add(start: int, stop: int) -> None:
+        for one, row in zip(asked[start:stop], rows[start:stop], strict=True):
+            entry = CachedPartition(one, row.high_watermark, row.log_start_offset)
+            if not session.add(entry):
+                return  # it gave way already
+            if not session.is_follower and context.has_all(one, row):
+                partition = partitions.get(one.key)
+                if partition is not None and not is_behind(row, partition):
+                    session.rests(entry, partition)
+
+    over(context, len(asked), add, lambda: then(session.id))
+
+
+def serve(context: Context) -> None:
+    request, fetch = context.request, context.fetch
+    sessions = context.broker.fetch_sessions
+    session = sessions.get(fetch.session_id)
+    if session is None:
+        return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
+    if session.epoch != fetch.session_epoch:
+        return request.reply_fetch([], error_code=InvalidFetchSessionEpoch.code)
+    if session.parked is not None:
+        # A client that goes on without waiting for its answer gets that first.
+        session.parked.expire()
+    count, entries = len(fetch), session.entries
+    if count == 1 == len(entries) and context.broker.quotas is None:
+        (asked,) = fetch.partitions
+        if asked.key in entries and not fetch.forgotten:
+            return _serve_one(context, session, asked)
+    session.epoch = next_epoch(session.epoch)
+    if count <= PIECE:
+        session.update(fetch.partitions)
+        return _serve(context, session)
+    return over(
+        context,
+        count,
+        lambda start, stop: session.update(fetch.piece(start, stop)),
+        lambda: _serve(context, session),
+    )
+
+
+def _serve(context: Context, session: FetchSession) -> None:
+    """Serves a request whose partitions the session knows."""
+    request, fetch, sessions = context.request, context.fetch, context.broker.fetch_sessions
+    session.drop(fetch.forgotten)
+    if not session.entries:
+        sessions.remove(session.id)
+        return request.reply_fetch([])
+    if not sessions.touch(session, _now_ms()):
+        return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
+    live = [*session.live.values()]
+
+    def read(result: FetchResult) -> None:
+        missing = context.bytes_min - result.size
+        if missing <= 0 or fetch.max_wait_ms <= 0 or result.is_due:
+            return _answer(context, session, live, result)
+        return _wait(context, session, live, result, missing)
+
+    return Reading(context, [entry.asked for entry in live], read).start()
+
+
+def _serve_one(context: Context, session: FetchSession, asked: PartitionToRead) -> None:
+    """A session's only partition is named, which is what a consumer of one partition does that gets records: read and
+    answered as without a session, since the request knows the partition by its place. Nothing rests here; what is
+    gone through for each request weighs more than what it does, because little of it is in the processor's caches.
+    """
+    (entry,) = session.entries.values()
+    entry.asked = asked
+    session.live[entry.key] = entry
+    if session.is_stale(now_ms := _now_ms()):
+        context.broker.fetch_sessions.touch(session, now_ms)
+    session.epoch = next_epoch(session.epoch)
+
+    def read(result: FetchResult) -> None:
+        missing = context.bytes_min - result.size
+        if missing > 0 and context.fetch.max_wait_ms > 0 and not result.is_due:
+            return _wait(context, session, [entry], result, missing)
+        must = entry.takes(result.rows[0])
+        return context.request.reply_fetch(result.rows if must else [], session_id=session.id)
+
+    Reading(context, (asked,), read).start()
+
+
+def _wait(
+    context: Context, session: FetchSession, live: list[CachedPartition], result: FetchResult, missing: int
+) -> None:
+    def again() -> None:
+        live = [*session.live.values()]
+        asked = [entry.asked for entry in live]
+        Reading(context, asked, lambda result: _answer(context, session, live, result)).start()
+
+    WaitingFetch(context, missing, again, session).park_in_session(live, result.rows)
+
+
+def _answer(context: Context, session: FetchSession, live: list[CachedPartition], result: FetchResult) -> None:
+    """Answers with those rows that the client has to be told."""
+    request, quotas = context.request, context.broker.quotas
+    if quotas is not None and (throttle_ms := throttle_fetch(quotas, request, context.fetch, result)):
+        # The session stays as it is: the next request reads the same.
+        return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
+    told: list[FetchRow] = []
+    told_of: list[PartitionToRead] = []
+    partitions, rows = context.broker.replicas.partitions, result.rows
+
+    def tell(start: int, stop: int) -> None:
+        for entry, row in zip(live[start:stop], rows[start:stop], strict=True):
+            if entry.takes(row):
+                told.append(row)
+                told_of.append(entry.asked)
+                if len(live) > 1:
+                    session.told(entry)
+            if not session.is_follower and context.has_all(entry.asked, row):
+                partition = partitions.get(entry.key)
+                if partition is not None and not is_behind(row, partition):
+                    session.rests(entry, partition)
+
+    return over(context, len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))

@@ -1,0 +1,66 @@
+"""Fetch 0-3: answers for consumers that read only message sets, of format v0 (Fetch 0 and 1) or v1 (2 and 3).
+
+What is stored in a newer format is converted on a thread of its own, by Kafka's rules
+(KafkaApis.maybeConvertFetchedData): a topic may forbid it (`message.downconversion.enable`), zstd has no older form,
+transaction markers are left out. Unlike Kafka's, an answer ends with a whole message, and one that had only markers to
+send waits for more to come: Kafka sends the beginning of a message that does not exist, which old consumers take for a
+message larger than they can fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla._core import ConvertedRecords, FetchRow, convert_fetched
+from ottla.errors import StorageError, UnsupportedVersion
+
+if TYPE_CHECKING:
+    from ottla._core import PartitionToRead
+    from ottla.broker.fetch.context import Context
+    from ottla.broker.fetch.result import FetchResult
+
+V1_SINCE = 2
+
+
+def answer(
+    context: Context,
+    asked: Sequence[PartitionToRead],
+    result: FetchResult,
+    wait: Callable[[FetchResult], None] | None,
+) -> None:
+    """Answers with `result`, converted where that is needed; if nothing is left of it then, by `wait`."""
+    broker, request, rows = context.broker, context.request, result.rows
+    partitions = broker.replicas.partitions
+    jobs, places = [], []
+    for place, row in enumerate(rows):
+        if not row.length:
+            continue
+        partition = partitions.get(asked[place].key)
+        may_convert = partition is None or partition.may_convert_down
+        jobs.append((row, asked[place].offset, may_convert))
+        places.append(place)
+    if not jobs:
+        return request.reply_fetch(rows)
+
+    def converted(made: list[ConvertedRecords | bool | int | None] | None, error: BaseException | None) -> None:
+        if made is None:
+            made = [StorageError.code] * len(jobs)
+        for place, one in zip(places, made, strict=True):
+            rows[place] = _replaced(rows[place], one)
+        is_empty = not any(row.error_code or row.length for row in rows)
+        if is_empty and wait is not None and context.fetch.max_wait_ms > 0:
+            return wait(result)
+        return request.reply_fetch(rows)
+
+    magic = 0 if context.version < V1_SINCE else 1
+    return convert_fetched(broker.server.hub.completions, broker.server.expect(converted), jobs, magic)
+
+
+def _replaced(row: FetchRow, made: ConvertedRecords | bool | int | None) -> FetchRow:
+    """The row with what a conversion gave."""
+    if made is None:
+        return row
+    if isinstance(made, ConvertedRecords):
+        return row.converted(made)
+    return FetchRow(UnsupportedVersion.code if made is False else made)

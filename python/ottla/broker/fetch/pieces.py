@@ -1,0 +1,42 @@
+"""Work on many partitions, in pieces between which other requests are served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from ottla.broker.quotas.clients import now_ms
+from ottla.broker.quotas.measured import client_of
+
+if TYPE_CHECKING:
+    from ottla._core import Request
+    from ottla.broker.broker import Broker
+    from ottla.broker.fetch.context import Context
+
+#: About two milliseconds of the loop. A request of no more partitions is served at once.
+PIECE: Final = 1000
+
+
+def over(context: Context, count: int, part: Callable[[int, int], object], then: Callable[[], object]) -> None:
+    """Calls `part(start, stop)` for all of `count`, and `then` after the last: now, or if there are many in a task that
+    pauses after each piece. An error in the task closes the request's connection.
+    """
+    if count <= PIECE:
+        part(0, count)
+        then()
+        return
+
+    async def run(broker: Broker, request: Request) -> None:
+        for start in range(0, count, PIECE):
+            begin = perf_counter()
+            part(start, min(start + PIECE, count))
+            if broker.quotas is not None:
+                # The request's own timer runs only until its handler returns.
+                broker.quotas.used_time(client_of(request), perf_counter() - begin, now_ms())
+            await trio.lowlevel.checkpoint()
+        then()
+
+    context.broker.in_background(run, context.request)

@@ -1,0 +1,297 @@
+//! `FetchRow`: one partition's part of the answer to a Fetch, and the answer out of rows. Records are slices of the log, of which nothing is read here.
+
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use super::fetch::{Asked, PartitionToRead};
+use crate::log::traffic::{self, Count};
+use crate::log::{self, Fetched};
+use crate::py::conversion::ConvertedRecords;
+use crate::py::errors::wire_error;
+use crate::py::log::{FileSlice, ReadInfo};
+use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
+use crate::wire::piece::Piece;
+
+#[pyclass(frozen, freelist = 64, module = "ottla._core")]
+pub struct FetchRow {
+    #[pyo3(get)]
+    error_code: i16,
+    #[pyo3(get)]
+    pub high_watermark: i64,
+    #[pyo3(get)]
+    pub last_stable_offset: i64,
+    #[pyo3(get)]
+    log_start_offset: i64,
+    /// Producer id and first offset; None unless committed records were asked for.
+    #[pyo3(get)]
+    aborted_transactions: Option<Vec<(i64, i64)>>,
+    records: Records,
+    /// Epoch and end offset: where the asker's log parts from this one.
+    #[pyo3(get)]
+    diverging_epoch: Option<(i32, i64)>,
+}
+
+enum Records {
+    Nothing,
+    Slice(log::FileSlice),
+    Bytes(Vec<u8>),
+    Converted(Py<ConvertedRecords>),
+}
+
+/// Where a log was when it was read.
+#[derive(Clone, Copy)]
+pub struct Head {
+    high_watermark: i64,
+    last_stable_offset: i64,
+    log_start_offset: i64,
+}
+
+/// What an I/O thread has read.
+pub struct Read {
+    pub head: Head,
+    pub fetched: Fetched,
+}
+
+impl From<Read> for FetchRow {
+    fn from(read: Read) -> Self {
+        let Head {
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+        } = read.head;
+        let row = Self {
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            ..Self::nothing(0)
+        };
+        row.with(read.fetched)
+    }
+}
+
+impl FetchRow {
+    fn nothing(error_code: i16) -> Self {
+        Self {
+            error_code,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start_offset: -1,
+            aborted_transactions: None,
+            records: Records::Nothing,
+            diverging_epoch: None,
+        }
+    }
+
+    /// A row without records that says where a log is.
+    pub fn at(log: &log::Log) -> Self {
+        Self {
+            high_watermark: log.high_watermark(),
+            last_stable_offset: log.last_stable_offset(),
+            log_start_offset: log.start_offset(),
+            ..Self::nothing(0)
+        }
+    }
+
+    pub fn head(&self) -> Head {
+        Head {
+            high_watermark: self.high_watermark,
+            last_stable_offset: self.last_stable_offset,
+            log_start_offset: self.log_start_offset,
+        }
+    }
+
+    /// The same row with what was read.
+    pub fn with(self, fetched: Fetched) -> Self {
+        let aborted = fetched.aborted.map(|aborted| {
+            let named = aborted
+                .iter()
+                .map(|one| (one.producer_id, one.first_offset));
+            named.collect()
+        });
+        Self {
+            aborted_transactions: aborted,
+            records: fetched.slice.map_or(Records::Nothing, Records::Slice),
+            ..self
+        }
+    }
+
+    /// The stored bytes that it sends.
+    pub fn slice(&self) -> Option<&log::FileSlice> {
+        match &self.records {
+            Records::Slice(slice) => Some(slice),
+            _ => None,
+        }
+    }
+
+    fn data(&self) -> RecordData {
+        match &self.records {
+            Records::Nothing => RecordData::Empty,
+            Records::Slice(slice) => RecordData::File(slice.clone().into()),
+            Records::Bytes(bytes) => RecordData::Bytes(bytes.clone()),
+            Records::Converted(made) => RecordData::Bytes(made.get().take()),
+        }
+    }
+
+    fn converted_records(&self) -> u64 {
+        match &self.records {
+            Records::Converted(made) => made.get().records,
+            _ => 0,
+        }
+    }
+}
+
+#[pymethods]
+impl FetchRow {
+    #[new]
+    #[pyo3(signature = (error_code = 0, *, high_watermark = -1, last_stable_offset = -1, log_start_offset = -1,
+        aborted_transactions = None, records = None, diverging_epoch = None))]
+    fn made(
+        error_code: i16,
+        high_watermark: i64,
+        last_stable_offset: i64,
+        log_start_offset: i64,
+        aborted_transactions: Option<Vec<(i64, i64)>>,
+        records: Option<&Bound<'_, PyAny>>,
+        diverging_epoch: Option<(i32, i64)>,
+    ) -> PyResult<Self> {
+        Ok(Self {
+            error_code,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            aborted_transactions,
+            records: records.map_or(Ok(Records::Nothing), given)?,
+            diverging_epoch,
+        })
+    }
+
+    /// Bytes of records.
+    #[getter]
+    fn length(&self) -> u64 {
+        match &self.records {
+            Records::Nothing => 0,
+            Records::Slice(slice) => slice.length,
+            Records::Bytes(bytes) => bytes.len() as u64,
+            Records::Converted(made) => made.get().length as u64,
+        }
+    }
+
+    /// Whether it holds what its asker does not have: records, or a diverging epoch.
+    #[getter]
+    fn has_more(&self) -> bool {
+        self.length() > 0 || self.diverging_epoch.is_some()
+    }
+
+    /// The same row with other records.
+    fn converted(&self, records: Py<ConvertedRecords>) -> Self {
+        Self {
+            aborted_transactions: self.aborted_transactions.clone(),
+            records: Records::Converted(records),
+            ..*self
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "FetchRow(error_code={}, high_watermark={}, last_stable_offset={}, log_start_offset={}, length={})",
+            self.error_code,
+            self.high_watermark,
+            self.last_stable_offset,
+            self.log_start_offset,
+            self.length()
+        )
+    }
+}
+
+/// Records that Python gives.
+fn given(records: &Bound<'_, PyAny>) -> PyResult<Records> {
+    if let Ok(read) = records.cast::<ReadInfo>() {
+        let slice = read.get().0.slice.clone();
+        return Ok(slice.map_or(Records::Nothing, Records::Slice));
+    }
+    if let Ok(slice) = records.cast::<FileSlice>() {
+        return Ok(Records::Slice(slice.get().0.clone()));
+    }
+    let bytes = records.cast::<PyBytes>();
+    let bytes =
+        bytes.map_err(|_| PyTypeError::new_err("records are a ReadInfo, a FileSlice or bytes"))?;
+    Ok(Records::Bytes(bytes.as_bytes().to_vec()))
+}
+
+/// Errors that Kafka does not count as failures (`ReplicaManager.readFromLocalLog`): OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION,
+/// NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
+
+/// The answer in pieces: of `rows`, each about the partition of `named` at its place, or else of the request. Where there is a list for its error
+/// codes, requests are measured.
+pub fn encode(
+    asked: &Asked,
+    rows: &Bound<'_, PyList>,
+    named: Option<&Bound<'_, PyList>>,
+    head: ResponseHead,
+    codes: Option<&mut Vec<i16>>,
+) -> PyResult<Vec<Piece>> {
+    let py = rows.py();
+    let rows = rows
+        .iter()
+        .map(|row| Ok(row.cast_into::<FetchRow>()?))
+        .collect::<PyResult<Vec<_>>>()?;
+    let named = match named {
+        None => Vec::new(),
+        Some(named) if named.len() == rows.len() => named
+            .iter()
+            .map(|one| {
+                let one = one.cast::<PartitionToRead>()?.get();
+                let key = one.key(py);
+                let topic = key.get_item(0)?.cast_into::<PyString>()?;
+                Ok((topic, key.get_item(1)?.extract::<i32>()?))
+            })
+            .collect::<PyResult<Vec<_>>>()?,
+        Some(named) => {
+            let problem = format!("{} names for {} rows", named.len(), rows.len());
+            return Err(PyValueError::new_err(problem));
+        }
+    };
+    let mut partitions = Vec::with_capacity(rows.len());
+    for (place, row) in rows.iter().enumerate() {
+        let (topic, partition) = match named.get(place) {
+            Some((topic, partition)) => (topic.to_str()?.as_bytes(), *partition),
+            None => asked
+                .partition(place)
+                .ok_or_else(|| PyIndexError::new_err("more rows than partitions in the request"))?,
+        };
+        let row = row.get();
+        partitions.push(PartitionResponse {
+            topic,
+            partition,
+            error_code: row.error_code,
+            high_watermark: row.high_watermark,
+            last_stable_offset: row.last_stable_offset,
+            log_start_offset: row.log_start_offset,
+            aborted_transactions: row.aborted_transactions.clone(),
+            preferred_read_replica: -1,
+            records: row.data(),
+            diverging_epoch: row.diverging_epoch,
+            current_leader: None,
+        });
+    }
+    if let Some(codes) = codes {
+        codes.extend(partitions.iter().map(|one| one.error_code));
+        traffic::note(partitions.iter().map(|one| one.topic), |index, count| {
+            let one = &partitions[index];
+            count.add(Count::FetchRequests, 1);
+            if !asked.is_replica {
+                count.add(Count::BytesOut, one.records.length());
+            }
+            count.add(
+                Count::FetchConversions,
+                rows[index].get().converted_records(),
+            );
+            if one.error_code != 0 && !EXPECTED.contains(&one.error_code) {
+                count.add(Count::FailedFetchRequests, 1);
+            }
+        });
+    }
+    fetch::encode_response(asked.api_version, head, partitions).map_err(|error| wire_error(&error))
+}

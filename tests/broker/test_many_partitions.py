@@ -1,0 +1,163 @@
+"""A Fetch of many partitions is served in pieces: what it gets is the same, and others do not wait for it."""
+
+import select
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+
+from ottla.broker.fetch.context import Context
+from ottla.broker.fetch.pieces import PIECE, over
+from ottla.client.errors import ConnectionLost
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
+from tests.peers.ottla import Broker
+from tests.support.client import Client, batch, connect, values
+
+#: Several pieces.
+MANY = 3500
+#: The most that one request may name.
+MOST = 200_000
+REAL = 3
+UNKNOWN = 3
+#: Partitions of a real topic, of two pieces.
+WIDE = PIECE + 50
+
+
+def rows(partitions: range | list[int], offset: int = 0) -> list[FetchPartition]:
+    return [
+        FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1)
+        for number in partitions
+    ]
+
+
+def request(topic: str, asked: list[FetchPartition], **options: int) -> FetchRequest:
+    return FetchRequest(
+        replica_id=-1, topics=[FetchTopic(topic=topic, partitions=asked)], **{"max_wait_ms": 0, **options}
+    )
+
+
+def told(answer: FetchResponse) -> list[tuple[int, int, int]]:
+    """Partition, error code and number of bytes, in the order of the answer."""
+    assert answer.error_code == 0
+    return [
+        (row.partition, row.error_code, len(row.record_set or b""))
+        for topic in answer.responses
+        for row in topic.partition_responses
+    ]
+
+
+@pytest.fixture
+def topic(client: Client, request: pytest.FixtureRequest) -> str:
+    name = f"many-{abs(hash(request.node.name))}"
+    client.create(name, partitions=REAL)
+    return name
+
+
+@pytest.mark.parametrize("version", [3, 4, 9, 11, 12])
+def test_every_partition_is_answered_in_its_place(client: Client, topic: str, version: int) -> None:
+    client.produce(topic, batch(b"x"), partition=1)
+    asked = [2, *range(10, MANY), 1, 0]
+    answer = told(client.call(FETCH, request(topic, rows(asked), max_bytes=1 << 20), version))
+    assert [partition for partition, _, _ in answer] == asked
+    assert {(error, size) for partition, error, size in answer if partition >= REAL} == {(UNKNOWN, 0)}
+    assert [(number, error, size > 0) for number, error, size in answer if number < REAL] == [
+        (2, 0, False),
+        (1, 0, True),
+        (0, 0, False),
+    ]
+
+
+@pytest.mark.trio
+async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
+    seen: list[object] = []
+
+    async def others() -> None:
+        while seen[-1:] != ["end"]:
+            seen.append("others")
+            await trio.lowlevel.checkpoint()
+
+    def in_background(handle: Any, request: object) -> None:
+        nursery.start_soon(handle, broker, request)
+
+    broker = SimpleNamespace(in_background=in_background, quotas=None)
+    context = cast("Context", SimpleNamespace(broker=broker, request=None))
+    over(context, 2 * PIECE + 5, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
+    assert not seen, "many are never served at once"
+    await others()
+    pieces = [range(PIECE), range(PIECE, 2 * PIECE), range(2 * PIECE, 2 * PIECE + 5)]
+    assert [one for one in seen if one != "others"] == [*pieces, "end"]
+    places = [seen.index(piece) for piece in pieces]
+    assert all("others" in seen[first:second] for first, second in pairwise(places))
+    seen.clear()
+    over(context, PIECE, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
+    assert seen == [range(PIECE), "end"], "few are served at once"
+
+
+def test_others_are_answered_meanwhile(client: Client, shared_broker: Broker, topic: str) -> None:
+    with connect(shared_broker) as other:
+        client.send(FETCH, request(topic, rows(range(MOST))), 4)
+        for _ in range(3):
+            other.call(API_VERSIONS, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+        assert not select.select([client._socket], [], [], 0)[0], "the larger request held up the smaller ones"
+        assert len(told(client.receive(timeout_ms=60_000))) == MOST
+
+
+def test_a_request_of_more_is_refused(client: Client, shared_broker: Broker, topic: str) -> None:
+    with pytest.raises(ConnectionLost):
+        client.call(FETCH, request(topic, rows(range(MOST + 1))), 4)
+    with connect(shared_broker) as other:
+        assert values(other.fetch(topic)) == []
+    assert "a Fetch may name at most 200000 partitions" in shared_broker.output_tail()
+
+
+@pytest.mark.parametrize("version", [3, 4, 9, 11, 12])
+def test_a_partition_that_is_named_twice_is_answered_once(client: Client, topic: str, version: int) -> None:
+    for value in (b"a", b"b"):
+        client.produce(topic, batch(value))
+    for number in (0, 1):
+        client.fetch(topic, partition=number)  # from now on under leases
+    asked = [*rows([0], offset=0), *rows([1]), *rows([0], offset=1)]
+    answer = client.call(FETCH, request(topic, asked, max_bytes=1 << 20), version)
+    assert [partition for partition, _, _ in told(answer)] == [0, 1]
+    answer.responses[0].partition_responses.pop()
+    assert values(answer) == [b"b"], "what is asked last counts"
+
+
+def test_a_million_rows_of_one_partition_are_refused(client: Client, shared_broker: Broker, topic: str) -> None:
+    with pytest.raises(ConnectionLost):
+        client.call(FETCH, request(topic, rows([0]) * 1_000_000), 4)
+
+
+@pytest.mark.parametrize("is_committed", [0, 1])
+def test_one_that_waits_is_woken_by_each_of_its_partitions(
+    client: Client, shared_broker: Broker, is_committed: int
+) -> None:
+    topic = f"wide-{is_committed}"
+    client.create(topic, partitions=WIDE)
+    asked = rows(range(WIDE))
+    limits = {"max_wait_ms": 300_000, "min_bytes": 1, "isolation_level": is_committed}
+    with connect(shared_broker) as other:
+        for number in (0, PIECE, WIDE - 1):
+            client.send(FETCH, request(topic, asked, **limits), 11)
+            other.produce(topic, batch(b"x"), partition=number)
+            answer = told(client.receive(timeout_ms=30_000))
+            assert [partition for partition, _, size in answer if size] == [number]
+            asked[number].fetch_offset += 1
+
+
+def test_a_session_of_many_names_what_is_new(client: Client, shared_broker: Broker) -> None:
+    topic = "wide-session"
+    client.create(topic, partitions=WIDE)
+    first = client.call(FETCH, request(topic, rows(range(WIDE)), session_epoch=0), 11)
+    assert len(told(first)) == WIDE
+    session = {"session_id": first.session_id, "session_epoch": 1, "max_wait_ms": 300_000, "min_bytes": 1}
+    client.send(FETCH, FetchRequest(replica_id=-1, topics=[], **session), 11)
+    with connect(shared_broker) as other:
+        other.produce(topic, batch(b"x"), partition=PIECE)
+    assert told(client.receive(timeout_ms=30_000)) == [(PIECE, 0, len(batch(b"x")))]
+    session = {"session_id": first.session_id, "session_epoch": 2}
+    again = client.call(FETCH, request(topic, rows(range(WIDE), offset=0), **session), 11)
+    assert told(again) == [(PIECE, 0, len(batch(b"x")))], "all are named, one has news"
