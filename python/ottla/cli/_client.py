@@ -74,8 +74,7 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
 
     doing: e.g. "cannot create topic 'a'".
     """
-    import trio
-
+    from ottla.cli._interrupts import run as run_quietly
     from ottla.client.cluster import Cluster, parse_bootstrap
 
     try:
@@ -100,4 +99,4 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
             return await work(cluster)
 
     with explained(doing):
-        return trio.run(run)
+        return run_quietly(run)
