@@ -38,11 +38,11 @@ async def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
         check_names("topic", names, await Admin(cluster).list_topics(), UnknownTopicOrPartition)
 
 
-async def check_group(groups: Groups, name: str) -> None:
-    """Raises GroupIdNotFound if there is no such group."""
+async def check_group(groups: Groups, name: str, otherwise: str = "") -> None:
+    """Raises GroupIdNotFound if there is no such group; `otherwise` is the end of what it says."""
     from ottla.client.groups import DEAD
     from ottla.errors import GroupIdNotFound
 
     if (await groups.describe(name)).state == DEAD:
         existing = [row.group for row in await groups.listed()]
-        check_names("group", [name], existing, GroupIdNotFound)
+        raise GroupIdNotFound(missing("group", name, existing) + otherwise)

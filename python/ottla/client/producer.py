@@ -322,7 +322,8 @@ class Producer:
                 batch = waiting[partition]
                 batch.problem = problem
                 if isinstance(problem, MessageTooLarge):
-                    problem = MessageTooLarge(f"{problem}: {batch.records} records in {len(batch.data)} bytes")
+                    number = f"{batch.records} record{'' if batch.records == 1 else 's'}"
+                    problem = MessageTooLarge(f"{problem}: {number} in {len(batch.data)} bytes")
                 if not problem.retriable:
                     self._fail(waiting.pop(partition), problem)
 
