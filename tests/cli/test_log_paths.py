@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from ottla.log import Log
-
 from tests.support.message_sets import message_set
 
 from .conftest import Ottla
