@@ -9,9 +9,12 @@
 //! * `wire`: Kafka's protocol: primitives, the schema walker, Produce and Fetch by hand.
 //! * `io`: threads for work that may block, and the queue their results come back through.
 //! * `net`: the hub: sockets, frames in, ordered replies out.
+//! * `direct`: plain Produces and Fetches, served without Python.
 //! * `py`: the only place that knows Python.
 
 pub mod checksum;
+#[cfg(target_os = "linux")]
+pub mod direct;
 pub mod io;
 pub mod log;
 pub mod murmur2;

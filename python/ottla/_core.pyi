@@ -458,8 +458,7 @@ class LogDirectory:
     ) -> tuple[list[Log], list[tuple[str, int, KafkaError]]]: ...  # configs by topic; what could not be opened
     def load(self, topic: str, partition: int, config: LogConfig) -> Log: ...
     def create(self, topic: str, partitions: list[int], config: LogConfig) -> list[Log]: ...
-    # Of every log; idle producers are forgotten too. Topic, partition and number of segments, and the first error.
-    def delete_old_segments(self, now_ms: int) -> tuple[list[tuple[str, int, int]], KafkaError | None]: ...
+    def delete_old_segments(self, now_ms: int) -> int: ...  # of every log; idle producers are forgotten too
     def create_future(self, topic: str, partition: int, config: LogConfig) -> Log: ...  # to move it here
     def replace(self, current: Log, future: Log, to: LogDirectory) -> bool: ...  # False: too much is left to copy
     def begin_epochs(self, topic: str, epochs: list[tuple[int, int]]) -> None: ...  # (partition, epoch)
@@ -672,8 +671,7 @@ class Hub:
     # The first event of a turn; None: the time is over, or a signal came, or what is watched beside is ready
     def wait(self, timeout_s: float) -> Request | Completion | Disconnected | Served | None: ...
     def watch_beside(self, fd: int | None) -> None: ...
-    # Until `end_lease`: plain Produces and Fetches of it are served without becoming a Request. `fetches`: who waits in
-    # Python for the high watermark; while nobody does, it need not end turns
+    # Until it ends, plain Produces and Fetches of the partition are served without becoming a Request
     def lease(
         self,
         topic: str,
@@ -681,12 +679,11 @@ class Hub:
         log: Log,
         leader_epoch: int,
         owner: Any,
-        fetches: dict[Any, None],
         is_alone: bool,  # the high watermark is the log's end
         acknowledges_all: bool,  # with acks=all too
-    ) -> None: ...
-    def end_lease(self, topic: str, partition: int) -> None: ...
-    def wake_leased(self, topic: str, partition: int) -> None: ...  # the high watermark moved
+        everyone_may_read: bool,
+        everyone_may_write: bool,
+    ) -> Lease: ...
     @property
     def waiting_fetches(self) -> int: ...  # under leases
     def limit_leased_fetches(self, bytes_max: int) -> None: ...
@@ -946,6 +943,12 @@ class Completion:
 @final
 class Served:
     """All requests of a turn were handed out: answers that are given now leave with the turn's others."""
+
+@final
+class Lease:
+    def end(self) -> None: ...  # Fetches that wait under it are answered
+    def advanced(self) -> None: ...  # the high watermark moved
+    def watch(self, is_watched: bool) -> None: ...  # somebody waits for the high watermark: Python ends such turns
 
 @final
 class Disconnected:

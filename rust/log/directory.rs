@@ -345,22 +345,18 @@ impl LogDirectory {
     }
 
     /// Applies retention to every log, and forgets producers that were idle for too long. A log that fails does not stop the others; the first
-    /// error is told in the end. Returns how many segments were deleted, of the logs of which some were.
-    pub fn delete_old_segments(
-        &self,
-        now_ms: i64,
-    ) -> (Vec<(TopicPartition, usize)>, Option<LogError>) {
+    /// error is told in the end. The number of segments deleted.
+    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize> {
         let logs: Vec<_> = self.state.lock().logs.values().cloned().collect();
-        let (mut deleted, mut failure) = (Vec::new(), None);
+        let (mut deleted, mut failure) = (0, None);
         for log in logs {
             log.expire_producers(now_ms);
             match log.delete_old_segments(now_ms) {
-                Ok(0) => {}
-                Ok(count) => deleted.push((log.partition.clone(), count)),
+                Ok(count) => deleted += count,
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        (deleted, failure)
+        failure.map_or(Ok(deleted), Err)
     }
 
     /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.

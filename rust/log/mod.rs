@@ -50,7 +50,7 @@ pub mod verify;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use append::{AppendInfo, Origin, When};
 pub use config::{LogConfig, TimestampType};

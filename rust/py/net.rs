@@ -2,12 +2,10 @@
 
 mod asked;
 mod completions;
+mod direct;
 mod fetch;
 mod fetch_row;
 mod hub;
-mod lease;
-mod leased_fetch;
-mod parked;
 mod produce;
 mod request;
 
@@ -21,6 +19,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<completions::Completions>()?;
     module.add_class::<completions::Completion>()?;
     module.add_class::<hub::Hub>()?;
+    module.add_class::<direct::Lease>()?;
     module.add_class::<hub::Disconnected>()?;
     module.add_class::<hub::Served>()?;
     module.add_class::<produce::ProduceRequest>()?;

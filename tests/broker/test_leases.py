@@ -252,8 +252,8 @@ async def test_acks_all_of_one_replica_is_like_any_other(tmp_path: Path, monkeyp
         await one.talk(lambda client: produce(client, "all", b"v"))
         assert await one.needed(write) < 5
         assert partition.log.high_watermark == 6
-        partition.end_lease()
-        partition.min_insync_replicas = 2
+        partition.change(min_insync_replicas=2)
+        assert partition.lease is None
         await one.talk(lambda client: produce(client, "all", b"v"))
 
         def refused(client: Client) -> None:
@@ -292,15 +292,6 @@ async def test_with_another_replica_in_sync_the_high_watermark_waits(
         assert await one.talk(write) == [(0, 0), (0, 1), (0, 2)]
         assert partition.lease is not None
         assert (partition.log.end_offset, partition.log.high_watermark) == (3, 0)
-
-
-async def test_other_settings_end_a_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with started(tmp_path, monkeypatch) as one:
-        partition = await one.create("changed")
-        await one.talk(lambda client: produce(client, "changed", b"v"))
-        assert partition.lease is not None
-        one.broker.replicas.topic_config_changed("changed")
-        assert partition.lease is None
 
 
 def others() -> dict[str, Callable[[Client], None]]:
@@ -431,23 +422,6 @@ async def test_a_topic_of_the_same_name_begins_anew(tmp_path: Path, monkeypatch:
         await one.broker.metadata.wait_until(lambda: "again" not in one.broker.metadata.topics)
         await one.create("again")
         assert await one.talk(write) == (0, 1)
-
-
-async def test_quotas_end_all_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with started(tmp_path, monkeypatch) as one:
-        partition = await one.create("limited")
-
-        def write(client: Client) -> None:
-            for _ in range(3):
-                assert produce(client, "limited", b"v")[0] == 0
-
-        await one.talk(write)
-        assert partition.lease is not None
-        one.broker.leases.allow(False)
-        assert await one.needed(write) == 3
-        one.broker.leases.allow(True)
-        await one.talk(write)
-        assert partition.lease is not None
 
 
 async def test_a_stopped_broker_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

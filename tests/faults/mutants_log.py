@@ -15,7 +15,7 @@ MUTANTS = (
         "rust/log/append.rs",
         "                unstamped.restore(records);\n",
         "",
-        cargo=("log::faults::refused",),
+        cargo=("log::faults::refused::what_the_disk_refuses_stays_as_it_came",),
     ),
     Mutant(
         "log.segments-start-on-the-loop",

@@ -80,7 +80,7 @@ async def test_no_more_is_read_at_once_than_is_allowed_but_for_one_batch(tmp_pat
 async def test_an_append_waits_for_as_many_acks_as_are_required(tmp_path: Path, acks: int, is_waited_for: bool) -> None:
     async with opened(tmp_path, required_acks=acks) as here:
         await here.apply(0, 0)
-        here.replicas.partitions[NAME, 0].min_insync_replicas = 2
+        here.replicas.partitions[NAME, 0].change(min_insync_replicas=2)
         if is_waited_for:
             with pytest.raises(NotEnoughReplicas):
                 await here.topic.append(0, 0, [(b"k", b"v")])
@@ -128,7 +128,7 @@ async def test_a_role_change_fails_appends_that_wait(tmp_path: Path) -> None:
         partition.apply(PartitionState(1, 2, 1, (2,), (1, 2), 0))
         assert outcomes == [(NotLeaderOrFollower.code, 0)]
         await here.apply(0, 2)
-        partition.min_insync_replicas = 2
+        partition.change(min_insync_replicas=2)
         with pytest.raises(NotEnoughReplicas):
             await here.topic.append(0, 2, [(b"k", b"v")])
 

@@ -63,7 +63,7 @@ def test_acks_all_on_one_replica_waits_for_the_disk(partition: Partition) -> Non
 
 def test_acks_all_without_the_flush_waits_for_the_high_watermark_only(partition: Partition) -> None:
     partition.apply(state(0))
-    partition.flush_on_acks_all = False
+    partition.change(flush_on_acks_all=False)
     answers: list[int] = []
     last = append(partition)
     assert not partition.wait_durable(last, answers.append)

@@ -22,10 +22,11 @@ import msgspec
 
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
 from ottla.net.guard import failed
+from ottla.replication.lease import Terms
 
 if TYPE_CHECKING:
     from ottla._core import Log
-    from ottla.replication.leases import Leases
+    from ottla.replication.lease import Lease
 
 #: What brokers keep for themselves.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -64,6 +65,27 @@ class _Durable:
     done: Callable[[int], None]
 
 
+class Waiters(dict[Waiter, None]):
+    """Requests that wait for a partition to move on, as keys, in the order of their arrival."""
+
+    __slots__ = ("lease",)
+
+    def __init__(self) -> None:
+        #: Hears of the first request that comes: the hub must not move the high watermark unseen.
+        self.lease: Lease | None = None
+
+    def __setitem__(self, waiter: Waiter, value: None) -> None:
+        super().__setitem__(waiter, value)
+        if self.lease is not None:
+            self.lease.watch(True)
+
+
+#: What `Partition.terms` depends on: only `Partition.change` assigns it.
+GUARDED = frozenset(
+    {"flush_on_acks_all", "is_leader", "is_offline", "leader_epoch", "log", "min_insync_replicas", "state", "topic"}
+)
+
+
 class _NoLog:
     """In place of a log that is out of reach: what is asked of every log, about nothing."""
 
@@ -73,7 +95,11 @@ class _NoLog:
 
 
 class Partition:
-    """One partition's replica on this broker. All methods are called from the loop's thread."""
+    """One partition's replica on this broker. All methods are called from the loop's thread.
+
+    What a lease depends on (`GUARDED`) changes through `change` alone, which ends a lease whose terms are no longer
+    true. Any other assignment to it raises AttributeError.
+    """
 
     __slots__ = (
         "_broker_id",
@@ -102,21 +128,34 @@ class Partition:
         "topic",
     )
 
+    topic: str
+    log: Log
+    is_leader: bool
+    #: The log's directory failed.
+    is_offline: bool
+    leader_epoch: int
+    state: PartitionState | None
+    min_insync_replicas: int
+    #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power cut.
+    flush_on_acks_all: bool
+
     def __init__(self, topic: str, index: int, broker_id: int, log: Log) -> None:
-        self.topic = topic
+        #: While the hub may append and read without asking.
+        self.lease: Lease | None = None
+        self.change(
+            topic=topic,
+            log=log,
+            is_leader=False,
+            is_offline=False,
+            leader_epoch=NO_EPOCH,
+            state=None,
+            min_insync_replicas=1,
+            flush_on_acks_all=True,
+        )
         self.index = index
-        self.log = log
-        #: While the hub may append and read without asking: who let it.
-        self.lease: Leases | None = None
-        self.is_leader = False
         #: Only this broker's coordinators write to it.
         self.is_internal = topic in INTERNAL_TOPICS
-        #: The log's directory failed.
-        self.is_offline = False
-        self.leader_epoch = NO_EPOCH
         self.leader_epoch_start = 0
-        self.state: PartitionState | None = None
-        self.min_insync_replicas = 1
         self.compression_type = "producer"
         #: `cleanup.policy` contains `delete`: records may be deleted by request.
         self.may_delete = True
@@ -124,14 +163,11 @@ class Partition:
         self.may_convert_down = True
         #: The format of records that is stored: 0, 1 or 2.
         self.record_format = 2
-        #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power
-        #: cut.
-        self.flush_on_acks_all = True
         #: Flushes that run or wait, and whether one more is wanted after them.
         self.flushes = 0
         self.flush_again = False
         #: Parked fetches, in the order of their arrival.
-        self.fetches: dict[Waiter, None] = {}
+        self.fetches = Waiters()
         #: What those who wait in `fetches` have last heard of.
         self.log_start_told = log.start_offset
         #: Deletions of records that wait for other replicas.
@@ -146,11 +182,49 @@ class Partition:
     def without_log(cls, topic: str, index: int, broker_id: int) -> Partition:
         """One whose log is in a directory that is out of use: nothing but its errors may be asked."""
         partition = cls(topic, index, broker_id, cast("Log", _NoLog()))
-        partition.is_offline = True
+        partition.change(is_offline=True)
         return partition
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    # --- terms ---
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in GUARDED:
+            raise AttributeError(
+                f"`{name}` of a partition changes through Partition.change, which looks after its lease"
+            )
+        object.__setattr__(self, name, value)
+
+    def change(self, **changes: object) -> None:
+        """Changes attributes of `GUARDED`, all at once, and ends the lease if the terms are others now."""
+        for name, value in changes.items():
+            if name not in GUARDED:
+                raise AttributeError(f"`{name}` of a partition is simply assigned: no lease depends on it")
+            object.__setattr__(self, name, value)
+        if self.lease is not None and self.terms() != self.lease.terms:
+            self.end_lease()
+
+    def terms(self) -> Terms | None:
+        """What a lease would know of the partition now. None if it may have none."""
+        if not self.is_leader or self.is_offline or self.is_internal:
+            return None
+        alone = self.is_alone
+        acknowledges_all = alone and self.has_enough_replicas and not self.needs_flush
+        return Terms(self.log, self.leader_epoch, alone, acknowledges_all)
+
+    def leased(self, lease: Lease) -> None:
+        """The hub may serve the partition until the terms change."""
+        self.end_lease()
+        self.lease = self.fetches.lease = lease
+        lease.watch(bool(self.fetches))
+
+    def end_lease(self) -> None:
+        """From now on every Produce and Fetch is decided upon one by one."""
+        if self.lease is not None:
+            lease, self.lease, self.fetches.lease = self.lease, None, None
+            lease.end()
 
     # --- roles ---
 
@@ -160,10 +234,7 @@ class Partition:
         """
         if state.leader_epoch <= self.leader_epoch:
             return False
-        self.end_lease()
-        self.state = state
-        self.leader_epoch = state.leader_epoch
-        self.is_leader = state.leader == self._broker_id
+        self.change(state=state, leader_epoch=state.leader_epoch, is_leader=state.leader == self._broker_id)
         self._fail_waiting()
         if self.is_leader:
             self.leader_epoch_start = self.log.end_offset
@@ -176,15 +247,8 @@ class Partition:
         """The replica is going away (StopReplica, a failed directory, shutdown): whoever waits is told that this is no
         leader.
         """
-        self.end_lease()
-        self.is_leader = False
+        self.change(is_leader=False)
         self._fail_waiting()
-
-    def end_lease(self) -> None:
-        """From now on every Produce and Fetch is decided upon one by one."""
-        if self.lease is not None:
-            leases, self.lease = self.lease, None
-            leases.end(self)
 
     def release_fetches(self) -> None:
         """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for
@@ -198,8 +262,7 @@ class Partition:
 
     def moved(self, log: Log) -> bool:
         """The partition's log is another one now, with the same records. True if the caller must start a flush."""
-        self.end_lease()
-        self.log = log
+        self.change(log=log)
         self.advance_high_watermark()
         self._settle_durable()
         # They count new bytes by their place in the old log.
@@ -208,7 +271,7 @@ class Partition:
 
     def go_offline(self) -> None:
         """The log can no longer be used."""
-        self.is_offline = True
+        self.change(is_offline=True)
         self.resign()
 
     # --- the log's start ---
@@ -288,7 +351,9 @@ class Partition:
             self._settle_durable()
             self._wake_fetches()
             if self.lease is not None:
-                self.lease.advanced(self)
+                self.lease.advanced()
+                if self.lease.is_watched and not self.fetches:
+                    self.lease.watch(False)
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""

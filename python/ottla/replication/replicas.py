@@ -151,13 +151,14 @@ class Replicas:
             return True
 
     def _configure(self, partition: Partition, settings: TopicConfig) -> None:
-        partition.end_lease()
-        partition.min_insync_replicas = settings.get_int("min.insync.replicas")
+        partition.change(
+            min_insync_replicas=settings.get_int("min.insync.replicas"),
+            flush_on_acks_all=self._logs.flush_on_acks_all,
+        )
         partition.compression_type = settings.get_str("compression.type")
         partition.may_delete = "delete" in settings.get_list("cleanup.policy")
         partition.may_convert_down = settings.get_bool("message.downconversion.enable")
         partition.record_format = record_format(settings.get_str("message.format.version"))
-        partition.flush_on_acks_all = self._logs.flush_on_acks_all
 
     def settings_changed(self) -> None:
         """The broker's settings did, which are the defaults of every topic's."""

@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use super::completions::{Completion, Completions, Outcome};
-use super::lease::{Lease, Leases, Lost, Written};
+use super::direct::{self, Direct, Lease, Written};
 use super::request::Request;
+use crate::direct::{Lost, Terms};
 use crate::net::hub::{self, Event};
 use crate::net::limits::Limits;
 use crate::net::listeners::Origin;
@@ -22,8 +21,8 @@ use crate::net::meter::Histogram;
 use crate::net::rate::Window;
 use crate::py::log::Log;
 
-/// The hub as requests share it. The lock is only ever held for a moment, by a thread that is attached to Python, and never while a Python object
-/// is made or dropped (a collection of garbage may drop a request, which takes the lock).
+/// The hub as requests share it. The lock is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
+/// drop a request, which takes the lock), and never by a thread that waits to be attached to Python.
 pub type Shared = Arc<Mutex<hub::Hub<Outcome>>>;
 
 pub fn address(address: std::net::SocketAddr) -> (String, u16) {
@@ -41,9 +40,7 @@ fn os_error(error: std::io::Error) -> PyErr {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Hub {
     hub: Shared,
-    leases: Leases,
-    /// Python had a part in the turn that goes on.
-    asked: AtomicBool,
+    direct: Arc<Direct>,
     epoll: Arc<OwnedFd>,
     served: Py<Served>,
 }
@@ -62,38 +59,16 @@ fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usi
 }
 
 impl Hub {
-    /// What the loop gets of an event and those that follow it: requests under leases are served on the way.
-    fn told(
-        &self,
-        py: Python<'_>,
-        mut event: Option<Event<Outcome>>,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        loop {
-            let told = match event {
-                None => return Ok(None),
-                Some(Event::Request(incoming)) => match self.leases.serve(&self.hub, incoming) {
-                    Some(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
-                    None => {
-                        event = self.hub.lock().next_event()?;
-                        continue;
-                    }
-                },
-                Some(Event::Completion(completion)) => {
-                    Py::new(py, Completion::new(py, completion))?.into_any()
-                }
-                Some(Event::Served) => {
-                    let asked = self.asked.swap(false, Ordering::Relaxed);
-                    if !asked && self.leases.end_turn(py, &self.hub) {
-                        event = self.hub.lock().next_event()?;
-                        continue;
-                    }
-                    return Ok(Some(self.served.clone_ref(py).into_any()));
-                }
-                Some(Event::Disconnected(event)) => Py::new(py, Disconnected { event })?.into_any(),
-            };
-            self.asked.store(true, Ordering::Relaxed);
-            return Ok(Some(told));
-        }
+    /// What the loop gets of an event that nobody has served.
+    fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
+        Ok(match event {
+            Event::Request(incoming) => Py::new(py, Request::new(&self.hub, incoming))?.into_any(),
+            Event::Completion(completion) => {
+                Py::new(py, Completion::new(py, completion))?.into_any()
+            }
+            Event::Disconnected(event) => Py::new(py, Disconnected { event })?.into_any(),
+            Event::Served => self.served.clone_ref(py).into_any(),
+        })
     }
 }
 
@@ -142,8 +117,7 @@ impl Hub {
         let epoll = Arc::clone(hub.fd());
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),
-            leases: Leases::default(),
-            asked: AtomicBool::new(false),
+            direct: Arc::default(),
             epoll,
             served: Py::new(py, Served)?,
         })
@@ -160,31 +134,17 @@ impl Hub {
 
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let event = self.hub.lock().next_event()?;
-        self.told(py, event)
+        let event = self.direct.pass(&self.hub, event)?;
+        event.map(|event| self.told(py, event)).transpose()
     }
 
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<Py<PyAny>>> {
         let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0))
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let began = Instant::now();
-        let (hub, epoll) = (&*self.hub, &*self.epoll);
-        loop {
-            let due = self.leases.expire(&self.hub);
-            let mut left = timeout.saturating_sub(began.elapsed());
-            if let Some(due) = due {
-                left = left.min(due.saturating_duration_since(Instant::now()));
-            }
-            // The hub itself never needs Python; other threads may run it meanwhile.
-            let event = py.detach(|| hub::wait(hub, epoll.as_fd(), left))?;
-            // The time is over, or the loop has something else to do.
-            let is_over = event.is_none();
-            let told = self.told(py, event)?;
-            // What needs no Python ends no wait; nor does a deadline of a Fetch.
-            let is_due = due.is_some_and(|due| due <= Instant::now());
-            if told.is_some() || is_over && !is_due || began.elapsed() >= timeout {
-                return Ok(told);
-            }
-        }
+        let (direct, hub, epoll) = (&*self.direct, &*self.hub, &*self.epoll);
+        // Neither the hub nor what is served of it needs Python; other threads may run it meanwhile.
+        let event = py.detach(|| direct.wait(hub, epoll.as_fd(), timeout))?;
+        event.map(|event| self.told(py, event)).transpose()
     }
 
     #[expect(
@@ -198,47 +158,37 @@ impl Hub {
         log: &Log,
         leader_epoch: i32,
         owner: Py<PyAny>,
-        fetches: Py<PyDict>,
         is_alone: bool,
         acknowledges_all: bool,
-    ) {
-        let lease = Lease {
-            topic: topic.into(),
-            partition,
-            log: Arc::clone(&log.log),
+        everyone_may_read: bool,
+        everyone_may_write: bool,
+    ) -> Lease {
+        let terms = Terms {
             leader_epoch,
-            owner,
-            fetches,
             is_alone,
             acknowledges_all,
-            parked: Mutex::default(),
+            everyone_may_read,
+            everyone_may_write,
         };
-        self.leases.grant(&self.hub, lease);
+        let to = (&self.direct, &self.hub);
+        Lease::grant(to, (topic, partition), log, terms, owner)
     }
 
     fn limit_leased_fetches(&self, bytes_max: u64) {
-        self.leases.limit_fetches(bytes_max);
-    }
-
-    fn end_lease(&self, topic: &str, partition: i32) {
-        self.leases.end(&self.hub, topic, partition);
-    }
-
-    fn wake_leased(&self, topic: &str, partition: i32) {
-        self.leases.advanced_at(&self.hub, topic, partition);
+        self.direct.limit_fetches(bytes_max);
     }
 
     #[getter]
     fn waiting_fetches(&self) -> usize {
-        self.leases.waiting()
+        self.direct.waiting()
     }
 
     fn write_leased(&self, py: Python<'_>) -> Vec<Written> {
-        self.leases.written(py)
+        direct::written(py, &self.direct)
     }
 
     fn answer_leased(&self, lost: Vec<Lost>) {
-        self.leases.answer(&self.hub, &lost);
+        self.direct.answer(&self.hub, &lost);
     }
 
     fn watch_beside(&self, fd: Option<RawFd>) -> PyResult<()> {
@@ -250,7 +200,7 @@ impl Hub {
             // SAFETY: it is used during this call only, in which the loop that owns it does nothing else; the kernel refuses one that is not open.
             Some(fd) => Some(unsafe { BorrowedFd::borrow_raw(fd) }),
         };
-        self.leases.let_wait(&self.hub, beside.is_some());
+        self.direct.let_wait(&self.hub, beside.is_some());
         self.hub.lock().watch_beside(beside).map_err(os_error)
     }
 

@@ -181,17 +181,13 @@ pub fn note(asked: &Asked, results: Option<&Results>) {
     traffic::note(topics, |index, row| {
         row.add(Count::ProduceRequests, 1);
         let result = results.and_then(|results| results.0.get(index));
-        if result
-            .is_some_and(|result| result.error_code != 0 && !EXPECTED.contains(&result.error_code))
-        {
+        if result.is_some_and(|result| {
+            result.error_code != 0 && !produce::EXPECTED.contains(&result.error_code)
+        }) {
             row.add(Count::FailedProduceRequests, 1);
         }
     });
 }
-
-/// Errors that Kafka does not count as failures (`ReplicaManager.appendToLocalLog`): CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION,
-/// NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
-pub const EXPECTED: [i16; 6] = [2, 3, 6, 10, 18, 56];
 
 /// The results as Python gives them, in the order of the request's partitions.
 pub struct Results(Vec<Result>);

@@ -1,0 +1,257 @@
+//! Plain Produces and Fetches, served without Python.
+//!
+//! Python decides what may be done with a partition. For a plain request the decision is the same from one to the next
+//! until something happens to the partition. So Python grants a [`Lease`], which knows the partition's [`Terms`] and
+//! nothing else, and ends it before anything happens. Under a lease a plain request is served here. Every other
+//! request, every error and every doubt is handed on to Python, with the request as it came. `OTTLA_LEASES=off` leaves
+//! everything to Python; the answers are the same.
+//!
+//! At the end of a turn the batches are written. If nobody in Python has to hear of that (the high watermark is the
+//! log's end, no Fetch waits in Python, no flush is due, nothing failed), the turn ends here too; else Python ends it
+//! with [`Direct::written`] and [`Direct::answer`].
+//!
+//! All methods may be called by several threads. Locks are taken in this order: the leases, one lease's line of waiting
+//! Fetches, the hub. No lock of this room is held while an owner is dropped: an owner may be an object of Python, and
+//! whatever that takes with it may call this room.
+//!
+//! # The table of checks
+//!
+//! A request is plain only if every check below lets it pass. The last column says where the check is made under a
+//! lease:
+//!
+//! * `here`: this room looks at the request, and hands on what it does not serve;
+//! * `terms`: Python looks when it grants, and a change ends the lease (`Partition.terms` and `Partition.change`);
+//! * `broker`: Python grants no lease at all (`Leases.allow`);
+//! * `log`: the log refuses on append or read, here as under Python; the error is handed on.
+//!
+//! `tests/broker/test_direct_table.py` compares the table with what the handlers ask in Python. A check that is added
+//! there without a row here fails that test: decide where it is made under a lease first.
+//!
+//! | request | check | where |
+//! |---|---|---|
+//! | Produce | version is 3 or later | here |
+//! | Produce | acks is 0 or 1; or all, where nothing but the append is waited for | here, terms |
+//! | Produce | one partition | here |
+//! | Produce | partition is known, this broker leads it, its directory is in use | terms |
+//! | Produce | topic is not internal | terms |
+//! | Produce | everyone may write | terms |
+//! | Produce | records are there | here |
+//! | Produce | outside of transactions (transactional id, transactional batch) | here |
+//! | Produce | format 2; zstd from version 7 on | here |
+//! | Produce | enough replicas in sync, for acks=all | terms |
+//! | Produce | leader epoch | log |
+//! | Produce | length, checksum, every field of every record, one batch, no control batch | log |
+//! | Produce | size of the batch and of the segment, timestamps, keys on compacted topics | log |
+//! | Produce | producer epoch, sequence number, duplicates | log |
+//! | Produce | no quotas | broker |
+//! | Fetch | version is 10 or later (all that is stored may be read) | here |
+//! | Fetch | a consumer, not a replica | here |
+//! | Fetch | everything is read, not only what is committed | here |
+//! | Fetch | no session | here |
+//! | Fetch | partition is known, this broker leads it, its directory is in use | terms |
+//! | Fetch | topic is not internal | terms |
+//! | Fetch | everyone may read | terms |
+//! | Fetch | leader epoch is not told or the same; no epoch of a last record | here |
+//! | Fetch | limits are not negative | here |
+//! | Fetch | at most 1000 partitions | here |
+//! | Fetch | offset is in the log, and its place in memory | log |
+//! | Fetch | enough bytes, or one partition that can be waited for | here |
+//! | Fetch | no quotas | broker |
+
+mod fetch;
+mod parked;
+mod produce;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::mem;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use self::parked::Due;
+use self::produce::Appended;
+pub use self::produce::{Lost, Written};
+pub use self::terms::{Lease, Terms};
+use crate::net::hub::{self, Event, Hub, Incoming};
+
+const PRODUCE: i16 = 0;
+const FETCH: i16 = 1;
+
+/// The leases of one hub, and what is done under them. `O`: what the grantor knows a partition by.
+pub struct Direct<O> {
+    state: Mutex<State<O>>,
+    /// Somebody else has a part in the turn that goes on, and ends it.
+    is_shared_turn: AtomicBool,
+}
+
+type Partitions<O> = HashMap<i32, Arc<Lease<O>>>;
+
+struct State<O> {
+    by_topic: HashMap<Box<[u8]>, Partitions<O>>,
+    /// Appended to in this turn, each once.
+    touched: Vec<Arc<Lease<O>>>,
+    appended: Vec<Appended<O>>,
+    /// What was written at the end of this turn, for the one who ends it.
+    written: Vec<Written<O>>,
+    /// `fetch.max.bytes`
+    fetch_bytes_max: u64,
+    /// Deadlines are looked at: Fetches may wait.
+    may_park: bool,
+    due: Due<O>,
+}
+
+impl<O> Default for Direct<O> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                by_topic: HashMap::new(),
+                touched: Vec::new(),
+                appended: Vec::new(),
+                written: Vec::new(),
+                fetch_bytes_max: 0,
+                may_park: false,
+                due: Due::default(),
+            }),
+            is_shared_turn: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<O> State<O> {
+    fn get(&self, topic: &[u8], partition: i32) -> Option<&Arc<Lease<O>>> {
+        self.by_topic.get(topic)?.get(&partition)
+    }
+}
+
+impl<O> Direct<O> {
+    /// Serves a partition under a lease, in place of any that it had.
+    pub fn grant<T>(&self, hub: &Mutex<Hub<T>>, lease: Lease<O>) -> Arc<Lease<O>> {
+        let lease = Arc::new(lease);
+        let mut state = self.state.lock();
+        let of_topic = state.by_topic.entry(lease.topic.as_bytes().into());
+        let before = of_topic
+            .or_default()
+            .insert(lease.partition, Arc::clone(&lease));
+        drop(state);
+        if let Some(before) = before {
+            self.release(hub, &before);
+        }
+        lease
+    }
+
+    /// Ends a lease: when this returns, nothing is served under it any more. Fetches that wait under it are answered;
+    /// the next ones are told what happened.
+    pub fn end<T>(&self, hub: &Mutex<Hub<T>>, lease: &Arc<Lease<O>>) {
+        let mut state = self.state.lock();
+        let topic = lease.topic.as_bytes();
+        let mut ended = None;
+        if let Some(of_topic) = state.by_topic.get_mut(topic)
+            && of_topic
+                .get(&lease.partition)
+                .is_some_and(|known| Arc::ptr_eq(known, lease))
+        {
+            ended = of_topic.remove(&lease.partition);
+            if of_topic.is_empty() {
+                state.by_topic.remove(topic);
+            }
+        }
+        drop(state);
+        drop(ended);
+        self.release(hub, lease);
+    }
+
+    /// How many bytes one Fetch gets at most.
+    pub fn limit_fetches(&self, bytes_max: u64) {
+        self.state.lock().fetch_bytes_max = bytes_max;
+    }
+
+    /// Waits as [`hub::wait`] does, and serves what comes. Returns the first event that is not served here; None: the
+    /// time is over, a signal came, or what is watched beside the hub is ready.
+    pub fn wait<T>(
+        &self,
+        hub: &Mutex<Hub<T>>,
+        fd: BorrowedFd<'_>,
+        timeout: Duration,
+    ) -> io::Result<Option<Event<T>>> {
+        let began = Instant::now();
+        loop {
+            let due = self.expire(hub);
+            let mut left = timeout.saturating_sub(began.elapsed());
+            if let Some(due) = due {
+                left = left.min(due.saturating_duration_since(Instant::now()));
+            }
+            let event = hub::wait(hub, fd, left)?;
+            let is_over = event.is_none();
+            let passed = self.pass(hub, event)?;
+            // A turn that was served here ends no wait; nor does a deadline of a Fetch.
+            let is_due = due.is_some_and(|due| due <= Instant::now());
+            if passed.is_some() || is_over && !is_due || began.elapsed() >= timeout {
+                return Ok(passed);
+            }
+        }
+    }
+
+    /// Returns `event`, or the first one after it, that is not served here. None: the turn is over.
+    pub fn pass<T>(
+        &self,
+        hub: &Mutex<Hub<T>>,
+        mut event: Option<Event<T>>,
+    ) -> io::Result<Option<Event<T>>> {
+        loop {
+            match event {
+                None => return Ok(None),
+                Some(Event::Request(incoming)) => match self.serve(hub, incoming) {
+                    Some(incoming) => event = Some(Event::Request(incoming)),
+                    None => {
+                        event = hub.lock().next_event()?;
+                        continue;
+                    }
+                },
+                Some(Event::Served) => {
+                    let is_shared = self.is_shared_turn.swap(false, Ordering::Relaxed);
+                    if !is_shared && self.end_turn(hub) {
+                        event = hub.lock().next_event()?;
+                        continue;
+                    }
+                    return Ok(event);
+                }
+                Some(Event::Completion(_) | Event::Disconnected(_)) => {}
+            }
+            self.is_shared_turn.store(true, Ordering::Relaxed);
+            return Ok(event);
+        }
+    }
+
+    /// Serves a request, if a lease allows it; else gives it back as it came.
+    fn serve<T>(&self, hub: &Mutex<Hub<T>>, incoming: Incoming) -> Option<Incoming> {
+        match incoming.ticket.api_key {
+            PRODUCE => self.serve_produce(hub, incoming),
+            FETCH => self.serve_fetch(hub, incoming),
+            _ => Some(incoming),
+        }
+    }
+
+    /// All leases, for what is done to each of them without the lock.
+    fn leases(&self) -> Vec<Arc<Lease<O>>> {
+        let state = self.state.lock();
+        let leases = state.by_topic.values().flat_map(HashMap::values);
+        leases.cloned().collect()
+    }
+
+    /// Deadlines are looked at from now on, or not: then no Fetch may wait.
+    pub fn let_wait<T>(&self, hub: &Mutex<Hub<T>>, may: bool) {
+        let before = mem::replace(&mut self.state.lock().may_park, may);
+        if before && !may {
+            for lease in self.leases() {
+                self.release(hub, &lease);
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Plain Fetches that wait: for records, for the end of their lease, or until their time is over.
+//!
+//! Nothing of their frames is kept. All of a lease's are looked at when its high watermark moves. The deadlines of all
+//! leases are in one heap; those of Fetches that were answered leave it when they are met, or when they have become
+//! the most of it.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::mem;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::fetch::reply;
+use super::{Direct, Lease, State};
+use crate::net::hub::{Hub, Ticket};
+
+/// How many deadlines of answered Fetches there may be before the heap is looked through.
+const DONE_MAX: usize = 64;
+
+/// A Fetch of one partition.
+pub(super) struct Parked {
+    pub ticket: Ticket,
+    pub offset: i64,
+    /// How many bytes it may have.
+    pub bytes_max: u64,
+    /// How many bytes it waits for.
+    pub wanted: u64,
+    /// Its number, in the order of arrival.
+    pub id: u64,
+}
+
+/// The Fetches that wait under one lease, in the order of their numbers.
+#[derive(Default)]
+pub(super) struct Line(Mutex<Vec<Parked>>);
+
+impl Line {
+    fn has(&self, id: u64) -> bool {
+        self.0
+            .lock()
+            .binary_search_by_key(&id, |one| one.id)
+            .is_ok()
+    }
+
+    fn take(&self, id: u64) -> Option<Parked> {
+        let mut parked = self.0.lock();
+        let place = parked.binary_search_by_key(&id, |one| one.id).ok()?;
+        Some(parked.remove(place))
+    }
+}
+
+struct Deadline<O> {
+    at: Instant,
+    id: u64,
+    line: Arc<Line>,
+    lease: Weak<Lease<O>>,
+}
+
+impl<O> PartialEq for Deadline<O> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl<O> Eq for Deadline<O> {}
+
+impl<O> PartialOrd for Deadline<O> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<O> Ord for Deadline<O> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.id).cmp(&(other.at, other.id))
+    }
+}
+
+pub(super) struct Due<O> {
+    heap: BinaryHeap<Reverse<Deadline<O>>>,
+    last_id: u64,
+    /// How many Fetches wait, under all leases.
+    waiting: usize,
+}
+
+impl<O> Default for Due<O> {
+    fn default() -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+            last_id: 0,
+            waiting: 0,
+        }
+    }
+}
+
+impl<O> State<O> {
+    /// Lets a Fetch wait under a lease that still holds. False if the high watermark is another one by now.
+    pub(super) fn park(
+        &mut self,
+        lease: &Arc<Lease<O>>,
+        mut fetch: Parked,
+        wait: Duration,
+        high_watermark: i64,
+    ) -> bool {
+        let due = &mut self.due;
+        if due.heap.len() > DONE_MAX + 4 * due.waiting {
+            due.heap.retain(|Reverse(one)| one.line.has(one.id));
+        }
+        // A thread that moves the high watermark looks into the line afterwards: it finds this Fetch, or is seen here.
+        let mut parked = lease.line.0.lock();
+        if lease.log.high_watermark() != high_watermark {
+            return false;
+        }
+        due.last_id += 1;
+        fetch.id = due.last_id;
+        due.heap.push(Reverse(Deadline {
+            at: Instant::now() + wait,
+            id: fetch.id,
+            line: Arc::clone(&lease.line),
+            lease: Arc::downgrade(lease),
+        }));
+        due.waiting += 1;
+        parked.push(fetch);
+        true
+    }
+}
+
+impl<O> Direct<O> {
+    /// How many Fetches wait.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().due.waiting
+    }
+
+    /// Answers the Fetches that waited for a high watermark that moved.
+    pub fn advanced<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
+        let mut parked = lease.line.0.lock();
+        let before = parked.len();
+        parked.retain(|one| {
+            let Some(found) = lease.read(one.offset, one.bytes_max, true) else {
+                // An error, which the next Fetch is told.
+                reply(hub, one.ticket, vec![lease.nothing()]);
+                return false;
+            };
+            let is_enough = found.records.length() >= one.wanted;
+            if is_enough {
+                reply(hub, one.ticket, vec![found]);
+            }
+            !is_enough
+        });
+        let answered = before - parked.len();
+        drop(parked);
+        if answered > 0 {
+            self.state.lock().due.waiting -= answered;
+        }
+    }
+
+    /// Answers all Fetches that wait under a lease, with nothing.
+    pub(super) fn release<T>(&self, hub: &Mutex<Hub<T>>, lease: &Lease<O>) {
+        let parked = mem::take(&mut *lease.line.0.lock());
+        if parked.is_empty() {
+            return;
+        }
+        self.state.lock().due.waiting -= parked.len();
+        for one in parked {
+            reply(hub, one.ticket, vec![lease.nothing()]);
+        }
+    }
+
+    /// Answers the Fetches whose time is over, with what there is. Returns the next deadline.
+    pub(super) fn expire<T>(&self, hub: &Mutex<Hub<T>>) -> Option<Instant> {
+        loop {
+            let (lease, one) = {
+                let mut state = self.state.lock();
+                let Reverse(first) = state.due.heap.peek()?;
+                if first.at > Instant::now() && first.line.has(first.id) {
+                    return Some(first.at);
+                }
+                let Reverse(first) = state.due.heap.pop()?;
+                let Some(one) = first.line.take(first.id) else {
+                    continue;
+                };
+                state.due.waiting -= 1;
+                (first.lease.upgrade(), one)
+            };
+            if let Some(lease) = lease {
+                let found = lease.read(one.offset, one.bytes_max, true);
+                let found = found.unwrap_or_else(|| lease.nothing());
+                reply(hub, one.ticket, vec![found]);
+            }
+        }
+    }
+}

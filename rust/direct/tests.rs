@@ -1,0 +1,712 @@
+//! Plain requests over real sockets and a real log, without Python; other threads have their say meanwhile.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::{Direct, FETCH, Lease, PRODUCE, Terms};
+use crate::log::tests::{Folder, batch};
+use crate::log::{Log, LogConfig};
+use crate::net::hub::{Event, Hub, Incoming};
+use crate::net::limits::Limits;
+use crate::records::stamp;
+use crate::wire::fetch::{self, PartitionToFetch, RequestToSend};
+use crate::wire::headers::{parse_response_header, request_frame};
+use crate::wire::produce::{self, PartitionRecords};
+
+const TOPIC: &str = "t";
+const EPOCH: i32 = 3;
+const TERMS: Terms = Terms {
+    leader_epoch: EPOCH,
+    is_alone: true,
+    acknowledges_all: false,
+    everyone_may_read: true,
+    everyone_may_write: true,
+};
+/// What is answered to requests that are handed on.
+const HANDED_ON: &[u8] = b"handed on";
+
+type Shared = Arc<Mutex<Hub<()>>>;
+
+/// A hub that serves a log, and hands on to a stub in Python's place.
+struct Rig {
+    direct: Arc<Direct<&'static str>>,
+    hub: Shared,
+    log: Arc<Log>,
+    port: u16,
+    handed_on: Arc<AtomicUsize>,
+    turns: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _folder: Folder,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        log.begin_epoch(EPOCH).unwrap();
+        let versions = HashMap::from([(PRODUCE, (0, 8)), (FETCH, (0, 12))]);
+        let mut hub = Hub::new(Limits::default(), &versions).unwrap();
+        let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
+        let hub = Arc::new(Mutex::new(hub));
+        let direct: Arc<Direct<&'static str>> = Arc::default();
+        direct.limit_fetches(1 << 20);
+        direct.let_wait(&hub, true);
+        let mut rig = Self {
+            direct,
+            hub,
+            log,
+            port,
+            handed_on: Arc::default(),
+            turns: Arc::default(),
+            stop: Arc::default(),
+            thread: None,
+            _folder: folder,
+        };
+        let (direct, hub, stop) = (
+            Arc::clone(&rig.direct),
+            Arc::clone(&rig.hub),
+            Arc::clone(&rig.stop),
+        );
+        let (handed_on, turns) = (Arc::clone(&rig.handed_on), Arc::clone(&rig.turns));
+        rig.thread = Some(thread::spawn(move || {
+            serve(&direct, &hub, &stop, &handed_on, &turns);
+        }));
+        rig
+    }
+
+    fn grant(&self, terms: Terms) -> Arc<Lease<&'static str>> {
+        let lease = Lease::new(TOPIC, 0, Arc::clone(&self.log), terms, "owner");
+        self.direct.grant(&self.hub, lease)
+    }
+
+    fn connect(&self) -> Client {
+        let socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let timeout = Some(Duration::from_secs(20));
+        socket.set_read_timeout(timeout).unwrap();
+        Client { socket }
+    }
+
+    fn handed_on(&self) -> usize {
+        self.handed_on.load(Ordering::Acquire)
+    }
+
+    /// Until so many Fetches wait.
+    fn wait_for_waiting(&self, count: usize) {
+        let start = Instant::now();
+        while self.direct.waiting() != count {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "it does not come"
+            );
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking());
+        }
+    }
+}
+
+/// The loop, which does for requests that are handed on what Python would.
+fn serve(
+    direct: &Direct<&'static str>,
+    hub: &Shared,
+    stop: &AtomicBool,
+    handed_on: &AtomicUsize,
+    turns: &AtomicUsize,
+) {
+    let epoll = Arc::clone(hub.lock().fd());
+    while !stop.load(Ordering::Acquire) {
+        let wait = Duration::from_millis(5);
+        let mut event = direct.wait(hub, epoll.as_fd(), wait).unwrap();
+        while let Some(told) = event {
+            match told {
+                Event::Request(incoming) => {
+                    handed_on.fetch_add(1, Ordering::AcqRel);
+                    check_unchanged(&incoming);
+                    let write = |to: &mut Vec<u8>| to.extend_from_slice(HANDED_ON);
+                    hub.lock().reply(incoming.ticket, write, Vec::new());
+                }
+                Event::Served => {
+                    turns.fetch_add(1, Ordering::AcqRel);
+                    for written in direct.written() {
+                        assert!(written.lost.is_none());
+                        assert_eq!(written.lease.owner, "owner");
+                        if written.lease.log.advance_high_watermark() {
+                            direct.advanced(hub, &written.lease);
+                        }
+                    }
+                    direct.answer(hub, &[]);
+                }
+                Event::Completion(_) | Event::Disconnected(_) => {}
+            }
+            let next = hub.lock().next_event().unwrap();
+            event = direct.pass(hub, next).unwrap();
+        }
+    }
+}
+
+/// What is handed on has no offset in it.
+fn check_unchanged(incoming: &Incoming) {
+    let body = &incoming.frame[incoming.header.body_start..];
+    if incoming.ticket.api_key == PRODUCE
+        && let Ok(request) = produce::decode_request(body, incoming.ticket.api_version)
+    {
+        for records in request.partitions.into_iter().filter_map(|one| one.records) {
+            assert!(records.len() < 61 || body[records.start..][..8] == [0; 8]);
+        }
+    }
+}
+
+struct Client {
+    socket: TcpStream,
+}
+
+impl Client {
+    fn send(&mut self, key: i16, version: i16, body: &[u8]) {
+        let frame = request_frame(key, version, 7, Some("test"), body).unwrap();
+        self.socket.write_all(&frame).unwrap();
+    }
+
+    /// The body of an answer; None if the request was handed on.
+    fn answer(&mut self, key: i16, version: i16) -> Option<Vec<u8>> {
+        let mut size = [0; 4];
+        self.socket.read_exact(&mut size).unwrap();
+        let mut frame = vec![0; u32::from_be_bytes(size) as usize];
+        self.socket.read_exact(&mut frame).unwrap();
+        let (correlation_id, start) = parse_response_header(key, version, &frame).unwrap();
+        assert_eq!(correlation_id, 7);
+        let body = frame.split_off(start);
+        (body != HANDED_ON).then_some(body)
+    }
+
+    fn produce(&mut self, asked: &Produce) -> Option<(i16, i64)> {
+        self.send(PRODUCE, asked.version, &asked.body());
+        let body = self.answer(PRODUCE, asked.version)?;
+        let answer = produce::decode_response(&body, asked.version).unwrap();
+        let [result] = answer.results.as_slice() else {
+            panic!("one result is asked for");
+        };
+        Some((result.error_code, result.base_offset))
+    }
+
+    /// High watermark and bytes of records.
+    fn fetch(&mut self, asked: &Fetch) -> Option<(i64, usize)> {
+        self.send(FETCH, asked.version, &asked.body());
+        self.fetched(asked)
+    }
+
+    fn fetched(&mut self, asked: &Fetch) -> Option<(i64, usize)> {
+        let body = self.answer(FETCH, asked.version)?;
+        let answer = fetch::decode_response(&body, asked.version).unwrap();
+        let one = answer.partitions.first().unwrap();
+        assert_eq!(one.error_code, 0);
+        let records = one.records.clone().unwrap_or_default();
+        Some((one.high_watermark, records.len()))
+    }
+}
+
+struct Produce {
+    version: i16,
+    acks: i16,
+    transactional_id: Option<&'static str>,
+    partitions: Vec<(&'static str, i32)>,
+    records: Option<Vec<u8>>,
+}
+
+impl Default for Produce {
+    fn default() -> Self {
+        Self {
+            version: 8,
+            acks: 1,
+            transactional_id: None,
+            partitions: vec![(TOPIC, 0)],
+            records: Some(batch(&["v"], 1000)),
+        }
+    }
+}
+
+impl Produce {
+    fn body(&self) -> Vec<u8> {
+        let row = |&(topic, partition)| PartitionRecords {
+            topic,
+            partition,
+            records: self.records.as_deref(),
+        };
+        let rows: Vec<_> = self.partitions.iter().map(row).collect();
+        produce::encode_request(self.version, self.transactional_id, self.acks, 5000, &rows)
+            .unwrap()
+    }
+}
+
+struct Fetch {
+    version: i16,
+    replica_id: i32,
+    wait_ms: i32,
+    min_bytes: i32,
+    max_bytes: i32,
+    isolation_level: i8,
+    session: (i32, i32),
+    topic: &'static str,
+    offset: i64,
+    epoch: i32,
+    last_epoch: i32,
+    partition_bytes: i32,
+}
+
+impl Default for Fetch {
+    fn default() -> Self {
+        Self {
+            version: 12,
+            replica_id: -1,
+            wait_ms: 0,
+            min_bytes: 1,
+            max_bytes: 1 << 20,
+            isolation_level: 0,
+            session: (0, -1),
+            topic: TOPIC,
+            offset: 0,
+            epoch: -1,
+            last_epoch: -1,
+            partition_bytes: 1 << 20,
+        }
+    }
+}
+
+impl Fetch {
+    fn body(&self) -> Vec<u8> {
+        let request = RequestToSend {
+            cluster_id: None,
+            replica_id: self.replica_id,
+            max_wait_ms: self.wait_ms,
+            min_bytes: self.min_bytes,
+            max_bytes: self.max_bytes,
+            isolation_level: self.isolation_level,
+            session_id: self.session.0,
+            session_epoch: self.session.1,
+            rack_id: "",
+        };
+        let row = PartitionToFetch {
+            topic: self.topic,
+            partition: 0,
+            current_leader_epoch: self.epoch,
+            fetch_offset: self.offset,
+            last_fetched_epoch: self.last_epoch,
+            log_start_offset: -1,
+            bytes_max: self.partition_bytes,
+        };
+        fetch::encode_request(self.version, &request, &[row], &[]).unwrap()
+    }
+}
+
+#[test]
+fn it_may_go_from_thread_to_thread() {
+    fn check<T: Send + Sync>() {}
+    check::<Direct<&'static str>>();
+    check::<Lease<&'static str>>();
+}
+
+#[test]
+fn plain_requests_are_served() {
+    let rig = Rig::new();
+    let lease = rig.grant(TERMS);
+    let mut client = rig.connect();
+    for offset in 0..5 {
+        assert_eq!(client.produce(&Produce::default()), Some((0, offset)));
+    }
+    let silent = Produce {
+        acks: 0,
+        ..Produce::default()
+    };
+    client.send(PRODUCE, 8, &silent.body());
+    assert_eq!(client.produce(&Produce::default()), Some((0, 6)));
+    let size = batch(&["v"], 1000).len();
+    for version in 10..=12 {
+        for epoch in [-1, EPOCH] {
+            let asked = Fetch {
+                version,
+                epoch,
+                ..Fetch::default()
+            };
+            assert_eq!(client.fetch(&asked), Some((7, 7 * size)));
+        }
+    }
+    assert_eq!((rig.handed_on(), rig.turns.load(Ordering::Acquire)), (0, 0));
+    rig.direct.end(&rig.hub, &lease);
+    assert_eq!(client.produce(&Produce::default()), None);
+    assert_eq!(client.fetch(&Fetch::default()), None);
+    // A lease that took another's place is not ended with the other.
+    let newer = rig.grant(TERMS);
+    rig.direct.end(&rig.hub, &lease);
+    assert_eq!(client.produce(&Produce::default()), Some((0, 7)));
+    rig.direct.end(&rig.hub, &newer);
+    assert_eq!(client.produce(&Produce::default()), None);
+}
+
+#[test]
+fn acks_all_is_served_where_nothing_else_is_waited_for() {
+    let rig = Rig::new();
+    let all = || Produce {
+        acks: -1,
+        ..Produce::default()
+    };
+    let mut client = rig.connect();
+    rig.grant(TERMS);
+    assert_eq!(client.produce(&all()), None);
+    rig.grant(Terms {
+        acknowledges_all: true,
+        ..TERMS
+    });
+    assert_eq!(client.produce(&all()), Some((0, 0)));
+}
+
+#[test]
+fn who_may_is_a_term() {
+    let rig = Rig::new();
+    let mut client = rig.connect();
+    append_in_epoch(&rig.log);
+    rig.grant(Terms {
+        everyone_may_write: false,
+        ..TERMS
+    });
+    assert_eq!(client.produce(&Produce::default()), None);
+    assert!(client.fetch(&Fetch::default()).is_some());
+    rig.grant(Terms {
+        everyone_may_read: false,
+        ..TERMS
+    });
+    assert!(client.produce(&Produce::default()).is_some());
+    assert_eq!(client.fetch(&Fetch::default()), None);
+}
+
+#[test]
+fn produces_that_are_not_plain_are_handed_on_as_they_came() {
+    let rig = Rig::new();
+    rig.grant(TERMS);
+    let mut client = rig.connect();
+    let mut damaged = batch(&["v"], 1000);
+    *damaged.last_mut().unwrap() ^= 1;
+    let mut offset = batch(&["v"], 1000);
+    stamp(&mut offset, 0, EPOCH, None);
+    let transactional = {
+        let mut bytes = batch(&["v"], 1000);
+        bytes[22] |= 0x10;
+        crate::records::batch::set_crc(&mut bytes);
+        bytes
+    };
+    let old_format = {
+        let mut bytes = batch(&["v"], 1000);
+        bytes[16] = 1;
+        bytes
+    };
+    let plain = Produce::default;
+    let others = [
+        Produce { acks: 2, ..plain() },
+        Produce {
+            acks: -1,
+            ..plain()
+        },
+        Produce {
+            acks: -2,
+            ..plain()
+        },
+        Produce {
+            version: 2,
+            ..plain()
+        },
+        Produce {
+            transactional_id: Some("x"),
+            ..plain()
+        },
+        Produce {
+            partitions: vec![(TOPIC, 0), (TOPIC, 1)],
+            ..plain()
+        },
+        Produce {
+            partitions: vec![(TOPIC, 0), (TOPIC, 0)],
+            ..plain()
+        },
+        Produce {
+            partitions: vec![],
+            ..plain()
+        },
+        Produce {
+            partitions: vec![(TOPIC, 1)],
+            ..plain()
+        },
+        Produce {
+            partitions: vec![("other", 0)],
+            ..plain()
+        },
+        Produce {
+            records: None,
+            ..plain()
+        },
+        Produce {
+            records: Some(Vec::new()),
+            ..plain()
+        },
+        Produce {
+            records: Some(damaged),
+            ..plain()
+        },
+        Produce {
+            records: Some(transactional),
+            ..plain()
+        },
+        Produce {
+            records: Some(old_format),
+            ..plain()
+        },
+    ];
+    for (at, other) in others.iter().enumerate() {
+        assert_eq!(client.produce(other), None, "{at}");
+        assert_eq!(rig.handed_on(), at + 1);
+    }
+    assert_eq!(rig.log.end_offset(), 0);
+    assert_eq!(client.produce(&plain()), Some((0, 0)));
+    // The log fences the epoch, whatever the lease believes.
+    rig.log.begin_epoch(EPOCH + 1).unwrap();
+    assert_eq!(client.produce(&plain()), None);
+}
+
+#[test]
+fn fetches_that_are_not_plain_are_handed_on() {
+    let rig = Rig::new();
+    rig.grant(TERMS);
+    append_in_epoch(&rig.log);
+    rig.log.advance_high_watermark();
+    let mut client = rig.connect();
+    let plain = Fetch::default;
+    let others = [
+        Fetch {
+            version: 9,
+            ..plain()
+        },
+        Fetch {
+            replica_id: 1,
+            ..plain()
+        },
+        Fetch {
+            replica_id: -2,
+            ..plain()
+        },
+        Fetch {
+            isolation_level: 1,
+            ..plain()
+        },
+        Fetch {
+            isolation_level: 2,
+            ..plain()
+        },
+        Fetch {
+            session: (0, 0),
+            ..plain()
+        },
+        Fetch {
+            session: (5, 1),
+            ..plain()
+        },
+        Fetch {
+            session: (5, -1),
+            ..plain()
+        },
+        Fetch {
+            topic: "other",
+            ..plain()
+        },
+        Fetch {
+            offset: 5,
+            ..plain()
+        },
+        Fetch {
+            offset: -1,
+            ..plain()
+        },
+        Fetch {
+            epoch: EPOCH - 1,
+            ..plain()
+        },
+        Fetch {
+            epoch: EPOCH + 1,
+            ..plain()
+        },
+        Fetch {
+            last_epoch: 0,
+            ..plain()
+        },
+        Fetch {
+            max_bytes: -1,
+            ..plain()
+        },
+        Fetch {
+            partition_bytes: -1,
+            ..plain()
+        },
+    ];
+    for (at, other) in others.iter().enumerate() {
+        assert_eq!(client.fetch(other), None, "{at}");
+    }
+    assert!(client.fetch(&plain()).is_some());
+}
+
+#[test]
+fn a_fetch_waits_for_no_more_than_it_may_have() {
+    let rig = Rig::new();
+    rig.grant(TERMS);
+    let size = batch(&["v"], 1000).len();
+    let asked = Fetch {
+        wait_ms: 20_000,
+        min_bytes: 5000,
+        max_bytes: i32::try_from(size).unwrap(),
+        ..Fetch::default()
+    };
+    let (mut reader, mut writer) = (rig.connect(), rig.connect());
+    reader.send(FETCH, asked.version, &asked.body());
+    rig.wait_for_waiting(1);
+    assert_eq!(writer.produce(&Produce::default()), Some((0, 0)));
+    assert_eq!(reader.fetched(&asked), Some((1, size)));
+    rig.wait_for_waiting(0);
+}
+
+#[test]
+fn fetches_wait_for_records_for_their_time_and_for_the_end_of_the_lease() {
+    let rig = Rig::new();
+    let lease = rig.grant(TERMS);
+    let waits = |wait_ms| Fetch {
+        wait_ms,
+        ..Fetch::default()
+    };
+    let mut client = rig.connect();
+    assert_eq!(client.fetch(&waits(10)), Some((0, 0)));
+    client.send(FETCH, 12, &waits(20_000).body());
+    rig.wait_for_waiting(1);
+    rig.direct.end(&rig.hub, &lease);
+    assert_eq!(client.fetched(&waits(0)), Some((0, 0)));
+    let lease = rig.grant(TERMS);
+    client.send(FETCH, 12, &waits(20_000).body());
+    rig.wait_for_waiting(1);
+    // Another thread appends.
+    append_in_epoch(&rig.log);
+    assert!(rig.log.advance_high_watermark());
+    rig.direct.advanced(&rig.hub, &lease);
+    assert_eq!(client.fetched(&waits(0)).unwrap().0, 1);
+    client.send(
+        FETCH,
+        12,
+        &Fetch {
+            offset: 1,
+            ..waits(20_000)
+        }
+        .body(),
+    );
+    rig.wait_for_waiting(1);
+    rig.direct.let_wait(&rig.hub, false);
+    assert_eq!(client.fetched(&waits(0)), Some((1, 0)));
+    let asked = Fetch {
+        offset: 1,
+        ..waits(20_000)
+    };
+    assert_eq!(client.fetch(&asked), None, "nobody looks at deadlines");
+}
+
+#[test]
+fn the_end_of_a_turn_is_told_to_those_who_watch() {
+    let rig = Rig::new();
+    let lease = rig.grant(TERMS);
+    let mut client = rig.connect();
+    let turns = || rig.turns.load(Ordering::Acquire);
+    assert!(client.produce(&Produce::default()).is_some());
+    assert_eq!(turns(), 0);
+    lease.watch(true);
+    assert!(client.produce(&Produce::default()).is_some());
+    assert_eq!(turns(), 1);
+    lease.watch(false);
+    assert!(client.produce(&Produce::default()).is_some());
+    assert_eq!(turns(), 1);
+    rig.grant(Terms {
+        is_alone: false,
+        ..TERMS
+    });
+    assert!(client.produce(&Produce::default()).is_some());
+    assert_eq!(turns(), 2);
+}
+
+fn append_in_epoch(log: &Log) {
+    let mut records = batch(&["v"], 1000);
+    log.append(&mut records, EPOCH, crate::log::Origin::Client, 1000)
+        .unwrap();
+}
+
+/// One thread serves, one grants and ends, one appends as an I/O thread does; a reader that mostly waits gets every record.
+#[test]
+fn no_record_and_no_waiting_fetch_is_lost_between_threads() {
+    const RECORDS: i64 = 400;
+    let rig = Rig::new();
+    let stop = AtomicBool::new(false);
+    let size = batch(&["v"], 1000).len();
+    rig.grant(TERMS);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Acquire) {
+                let lease = rig.grant(TERMS);
+                thread::yield_now();
+                lease.watch(true);
+                rig.direct.advanced(&rig.hub, &lease);
+                lease.watch(false);
+                rig.direct.end(&rig.hub, &lease);
+                rig.grant(TERMS);
+                thread::yield_now();
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..RECORDS / 2 {
+                append_in_epoch(&rig.log);
+                rig.log.advance_high_watermark();
+                let lease = rig.grant(TERMS);
+                rig.direct.advanced(&rig.hub, &lease);
+            }
+        });
+        scope.spawn(|| {
+            let mut client = rig.connect();
+            let mut written = 0;
+            while written < RECORDS / 2 {
+                written += i64::from(client.produce(&Produce::default()).is_some());
+            }
+        });
+        let mut reader = rig.connect();
+        let mut offset = 0;
+        let start = Instant::now();
+        while offset < RECORDS {
+            assert!(start.elapsed() < Duration::from_secs(60), "{offset}");
+            let asked = Fetch {
+                wait_ms: 15_000,
+                offset,
+                partition_bytes: 1,
+                ..Fetch::default()
+            };
+            if let Some((high_watermark, bytes)) = reader.fetch(&asked) {
+                assert!(bytes == 0 || bytes == size && high_watermark > offset);
+                offset += i64::from(bytes > 0);
+            }
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(rig.log.end_offset(), RECORDS);
+    rig.wait_for_waiting(0);
+}

@@ -1,0 +1,131 @@
+"""The table of checks in `rust/direct/mod.rs` and what the handlers ask are the same.
+
+A request under a lease does not come to its handler. So a check that is added to a handler would be left out as soon
+as a partition has a lease. These tests fail then: decide where the check is made under a lease, add it to the table,
+and name here what the handler asks.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.api import k00_produce
+from ottla.broker.requests import Requests
+
+ROOT = Path(__file__).parents[2]
+TABLE = ROOT / "rust" / "direct" / "mod.rs"
+PLACES = {"here", "terms", "broker", "log"}
+#: Python files that serve a Fetch.
+FETCH_FILES = ("broker/api/k01_fetch.py", "broker/fetch/*.py")
+
+#: What `k00_produce.handle` asks in its conditions, and the row of the table that it belongs to. None: it decides
+#: nothing about who may do what, but how a Produce that passed goes on.
+PRODUCE_ASKS = {
+    "acks": "acks is 0 or 1; or all, where nothing but the append is waited for",
+    "ALL": "acks is 0 or 1; or all, where nothing but the append is waited for",
+    "api_version": "version is 3 or later",
+    "BATCHES_SINCE": "version is 3 or later",
+    "asked": "one partition",
+    "len": "one partition",
+    "partition": "partition is known, this broker leads it, its directory is in use",
+    "is_leader": "partition is known, this broker leads it, its directory is in use",
+    "is_internal": "topic is not internal",
+    "request": "topic is not internal",
+    "client_id": "topic is not internal",
+    "ADMIN_CLIENT": "topic is not internal",
+    "has_records": "records are there",
+    "has_enough_replicas": "enough replicas in sync, for acks=all",
+    "produce": "outside of transactions (transactional id, transactional batch)",
+    "is_transactional": "outside of transactions (transactional id, transactional batch)",
+    "verified": "outside of transactions (transactional id, transactional batch)",
+    "error": "outside of transactions (transactional id, transactional batch)",
+    "errors": "outside of transactions (transactional id, transactional batch)",
+    "get": "outside of transactions (transactional id, transactional batch)",
+    "index": "outside of transactions (transactional id, transactional batch)",
+    "words": "outside of transactions (transactional id, transactional batch)",
+    "is_plain": None,
+    "lease": None,
+    "info": None,
+    "waiting": None,
+    "appended": None,
+    "appends": None,
+}
+
+#: The errors that files which serve a Fetch know, and the row that they belong to. None: no check of theirs.
+FETCH_ERRORS = {
+    "KafkaError": None,
+    "NotLeaderOrFollower": "partition is known, this broker leads it, its directory is in use",
+    "StorageError": "partition is known, this broker leads it, its directory is in use",
+    "UnknownTopicOrPartition": "partition is known, this broker leads it, its directory is in use",
+    "UnsupportedVersion": "version is 10 or later (all that is stored may be read)",
+    "UnsupportedCompressionType": "version is 10 or later (all that is stored may be read)",
+    "FetchSessionIdNotFound": "no session",
+    "InvalidFetchSessionEpoch": "no session",
+}
+
+#: What `Requests` asks before a handler is called.
+DISPATCH_ASKS = {"quotas": "no quotas", "EXEMPT": "no quotas", "key": "no quotas", "is_task": None}
+
+
+def rows() -> dict[tuple[str, str], set[str]]:
+    """Places by request and check."""
+    lines = [line.strip("|").split("|") for line in re.findall(r"^//! (\|.*\|)$", TABLE.read_text(), re.MULTILINE)]
+    table = {(cells[0].strip(), cells[1].strip()): set(cells[2].strip().split(", ")) for cells in lines[2:]}
+    assert len(table) == len(lines) - 2, "a check stands there twice"
+    return table
+
+
+def asked(function: Callable[..., Any]) -> set[str]:
+    """All names and attributes in the conditions of a function, and in what conditions are kept in (`is_plain`)."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        tests = [node.test] if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert) else []
+        tests += [node] if isinstance(node, ast.BoolOp | ast.Compare) else []
+        for part in (part for test in tests for part in ast.walk(test)):
+            if isinstance(part, ast.Name):
+                names.add(part.id)
+            elif isinstance(part, ast.Attribute):
+                names.add(part.attr)
+    return names
+
+
+def test_every_check_has_a_place() -> None:
+    for check, places in rows().items():
+        assert places <= PLACES, check
+
+
+def test_what_produce_asks_is_in_the_table() -> None:
+    assert asked(k00_produce.handle) - {"broker"} == set(PRODUCE_ASKS)
+    table = {check for request, check in rows() if request == "Produce"}
+    named = {check for check in PRODUCE_ASKS.values() if check is not None}
+    assert named <= table
+    for request, check in rows():
+        if request == "Produce" and check not in named:
+            # The log and the dispatcher ask; or it is what everyone may do, of which a handler asks nothing yet.
+            assert rows()[request, check] & {"log", "broker"} or check in (
+                "everyone may write",
+                "format 2; zstd from version 7 on",
+            )
+
+
+def test_errors_of_a_fetch_are_in_the_table() -> None:
+    found: set[str] = set()
+    for file in {path for pattern in FETCH_FILES for path in (ROOT / "python" / "ottla").glob(pattern)}:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "ottla.errors":
+                found |= {name.name for name in node.names}
+    assert found == set(FETCH_ERRORS)
+    table = {check for request, check in rows() if request == "Fetch"}
+    assert {check for check in FETCH_ERRORS.values() if check is not None} <= table
+
+
+def test_nothing_else_is_asked_before_a_handler_is_called() -> None:
+    names = asked(Requests.measure) | asked(Requests.handle)
+    assert names == set(DISPATCH_ASKS)
+    table = {check for _, check in rows()}
+    assert {check for check in DISPATCH_ASKS.values() if check is not None} <= table
