@@ -458,7 +458,8 @@ class LogDirectory:
     ) -> tuple[list[Log], list[tuple[str, int, KafkaError]]]: ...  # configs by topic; what could not be opened
     def load(self, topic: str, partition: int, config: LogConfig) -> Log: ...
     def create(self, topic: str, partitions: list[int], config: LogConfig) -> list[Log]: ...
-    def delete_old_segments(self, now_ms: int) -> int: ...  # of every log; idle producers are forgotten too
+    # Of every log; idle producers are forgotten too. Topic, partition and number of segments, and the first error.
+    def delete_old_segments(self, now_ms: int) -> tuple[list[tuple[str, int, int]], KafkaError | None]: ...
     def create_future(self, topic: str, partition: int, config: LogConfig) -> Log: ...  # to move it here
     def replace(self, current: Log, future: Log, to: LogDirectory) -> bool: ...  # False: too much is left to copy
     def begin_epochs(self, topic: str, epochs: list[tuple[int, int]]) -> None: ...  # (partition, epoch)

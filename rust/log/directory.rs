@@ -345,18 +345,22 @@ impl LogDirectory {
     }
 
     /// Applies retention to every log, and forgets producers that were idle for too long. A log that fails does not stop the others; the first
-    /// error is told in the end. The number of segments deleted.
-    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize> {
+    /// error is told in the end. Returns how many segments were deleted, of the logs of which some were.
+    pub fn delete_old_segments(
+        &self,
+        now_ms: i64,
+    ) -> (Vec<(TopicPartition, usize)>, Option<LogError>) {
         let logs: Vec<_> = self.state.lock().logs.values().cloned().collect();
-        let (mut deleted, mut failure) = (0, None);
+        let (mut deleted, mut failure) = (Vec::new(), None);
         for log in logs {
             log.expire_producers(now_ms);
             match log.delete_old_segments(now_ms) {
-                Ok(count) => deleted += count,
+                Ok(0) => {}
+                Ok(count) => deleted.push((log.partition.clone(), count)),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        failure.map_or(Ok(deleted), Err)
+        (deleted, failure)
     }
 
     /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.

@@ -92,7 +92,7 @@ def test_what_is_not_there(ottla: Ottla, bootstrap: str, topic: str) -> None:
     assert "has no partition 2; its last is 1" in ottla("consume", topic, "-p", "2", *at, code=1).err
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("consume", "nowhere", *at, code=1).err
     assert "no time such as" in ottla("consume", topic, "-t", "noon", *at, code=2).err
-    assert "only one of" in ottla("consume", topic, "-t", "1", "--from-beginning", *at, code=2).err
+    assert "contradict each other" in ottla("consume", topic, "-t", "1", "--from-beginning", *at, code=2).err
 
 
 def test_new_records_come_as_they_are_produced(ottla: Ottla, bootstrap: str) -> None:

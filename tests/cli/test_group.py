@@ -83,12 +83,13 @@ def test_offsets_are_reset(ottla: Ottla, bootstrap: str) -> None:
         out = ottla("group", "reset", "reset", *arguments, "-b", bootstrap).out
         return [line.split() for line in out.splitlines()[1:]]
 
-    assert "name a --topic" in ottla("group", "reset", "reset", "--to-latest", "-b", bootstrap).out
+    assert "with --topic it is made" in ottla("group", "reset", "reset", "--to-latest", "-b", bootstrap, code=1).err
     assert reset("--to-earliest", "-t", TOPIC) == [["read", "0", "-", "0"], ["read", "1", "-", "0"]]
     assert reset("--to-offset", "4") == [["read", "0", "0", "4"], ["read", "1", "0", "4"]]
     assert reset("--shift-by", "3", "--dry-run") == [["read", "0", "4", "7"], ["read", "1", "4", "7"]]
     assert reset("--shift-by", "-9") == [["read", "0", "4", "0"], ["read", "1", "4", "0"]]
     assert reset("--to-time", "4500") == [["read", "0", "0", "5"], ["read", "1", "0", "5"]]
+    assert reset("--to-time", "1970-01-01T00:00:04.500+00:00") == [["read", "0", "5", "5"], ["read", "1", "5", "5"]]
     assert reset("--to-time", "99000") == [["read", "0", "5", "10"], ["read", "1", "5", "10"]]
     assert reset("--to-offset", "1000") == [["read", "0", "10", "10"], ["read", "1", "10", "10"]]
     own = consumer(bootstrap, "reset")
@@ -96,7 +97,7 @@ def test_offsets_are_reset(ottla: Ottla, bootstrap: str) -> None:
     own.close()
     with member(bootstrap, "reset"):
         refused = ottla("group", "reset", "reset", "--to-earliest", "-b", bootstrap, code=1)
-        assert "has 1 members: stop them first" in refused.err
+        assert "has 1 member: stop them first" in refused.err
     assert "say where to" in ottla("group", "reset", "reset", "-b", bootstrap, code=2).err
 
 

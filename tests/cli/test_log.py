@@ -88,7 +88,7 @@ def test_repair_cuts_at_the_first_damage(partition: Path) -> None:
     assert "nothing is damaged" in run("repair", str(partition))
     position = batches(partition)[13]["position"]
     damage(partition / f"{30:020}.log", position + 70)
-    run("repair", str(partition), code=1)  # asked, and nobody says yes
+    run("repair", str(partition), code=2)  # nobody can be asked
     assert "orders-0: offsets 0 to 39, 18 readable records" in run("repair", str(partition.parent), "--yes")
     assert "all whole" in run("verify", str(partition))
     with Log.open(partition, mode="a") as log:

@@ -76,7 +76,7 @@ def test_settings_that_cannot_work_stop_the_start(ottla: Ottla, arguments: tuple
     [
         (
             UnknownTopicOrPartition("topic 'a'"),
-            "doing 'a': `ottla topic list` shows which there are (UNKNOWN_TOPIC_OR_PARTITION)",
+            "doing 'a': it does not exist; `ottla topic list` shows the topics that do (UNKNOWN_TOPIC_OR_PARTITION)",
         ),
         (InvalidConfig("topic 'a': x=1: it must be 2"), "doing 'a': x=1: it must be 2 (INVALID_CONFIG)"),
         (InvalidConfig("topic 'b': why"), "doing 'a': topic 'b': why (INVALID_CONFIG)"),

@@ -35,7 +35,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
 @pytest.mark.clients
 def test_lines_of_stdin(ottla: Ottla, bootstrap: str) -> None:
     result = ottla("produce", "lines", "-b", bootstrap, stdin=b"one\ntwo\r\n\nlast without its end")
-    assert (result.out, result.err) == ("", "produced 4 records to lines\n")
+    assert (result.out, result.err) == ("", "created topic lines with 1 partition\nproduced 4 records to lines\n")
     messages = consume(bootstrap, "lines", 4)
     assert [message.value() for message in messages] == [b"one", b"two", b"", b"last without its end"]
     assert all(message.key() is None for message in messages)
@@ -50,7 +50,7 @@ def test_keys_headers_and_codecs(ottla: Ottla, bootstrap: str, tmp_path: Path, c
     files[0].write_text("".join(f"k{number}:v{number}\n" for number in range(1000)))
     files[1].write_text("k0:NULL\n")
     options = ["-k", ":", "--null-marker", "NULL", "-H", "who=cli", "-H", "empty=", "-z", compression, "-b", bootstrap]
-    assert "produced 1001 records" in ottla("produce", topic, *map(str, files), *options).err
+    assert "produced 1,001 records" in ottla("produce", topic, *map(str, files), *options).err
     messages = consume(bootstrap, topic, 1001)
     assert {message.key(): message.value() for message in messages if message.value()} == {
         b"k%d" % number: b"v%d" % number for number in range(1000)
@@ -82,6 +82,7 @@ def test_json_says_everything(ottla: Ottla, bootstrap: str, acks: str) -> None:
 def test_a_bad_line_is_named(ottla: Ottla, bootstrap: str, tmp_path: Path) -> None:
     file = tmp_path / "orders.csv"
     file.write_text("1,a\n2,b\n3\n4,d\n")
+    ottla("topic", "create", "bad", "-b", bootstrap)
     error = ottla("produce", "bad", str(file), "-k", ",", "-b", bootstrap, code=1).err
     assert error == (
         f"Error: {file}, line 3: there is no ',' between a key and a value; write it, or leave --key-separator out "

@@ -5,6 +5,7 @@ import re
 import socket
 import struct
 
+import ottla
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k51_alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
@@ -12,8 +13,9 @@ from ottla.wire.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tests.peers.ottla import Brokers
-from tests.support.client import connect
+from tests.support.client import batch, connect
 from tests.support.settings import BROKER_LOGGER, alter
+from tests.support.waiting import eventually
 
 SECRET = 'p4ss"word of the \\ keystore'
 #: What a client derives from a password: whoever has it can guess passwords.
@@ -94,4 +96,50 @@ def test_what_every_request_meets_is_said_once(brokers: Brokers) -> None:
     assert broker.stop() == 0
     assert broker.log.read_text().count("closed the connection of") == 1
     said = [line for line in broker.log.read_text().splitlines() if "offsets.topic.replication.factor" in line]
-    assert len(said) == 1, said
+    # At the start, and when the first request met it.
+    assert len(said) == 2, said
+
+
+def test_the_log_tells_the_life_of_a_broker(brokers: Brokers) -> None:
+    settings = {"log.retention.check.interval.ms": 50, "log.segment.delete.delay.ms": 0}
+    broker = brokers(settings=settings)
+    with connect(broker) as client:
+        client.create("kept")
+        client.create("t", 2, segment_bytes="200")
+        for _ in range(4):
+            # From long ago.
+            client.produce("t", batch(b"x" * 90))
+        eventually("retention", lambda: "of topic t, in 1 partitions" in broker.log.read_text())
+        client.delete_topic("t")
+    broker.kill()
+    again = brokers.restart(broker, settings=settings)
+    assert again.stop() == 0
+
+    text = broker.log.read_text()
+    where = f"log directories {broker.data}, and a tree of its own"
+    for words in (
+        rf"INFO ottla: Ottla {ottla.__version__} starts as process {broker.process.pid}, on Python 3",
+        rf"INFO ottla.log_manager: {broker.data}: 0 logs opened in \d+ ms",
+        rf"INFO ottla.broker: broker {broker.id} of cluster \S{{22}}, with {where}",
+        rf"INFO ottla.broker: listening on PLAINTEXT://{broker.bootstrap}\n",
+        r"INFO ottla: serving, \d+ ms after the start",
+        r"INFO ottla.controller.controller: topic t is new, with 2 partitions",
+        r"INFO ottla.log_manager: retention deletes \d segments of topic t, in 1 partitions",
+        r"INFO ottla.controller.controller: topic t is deleted",
+    ):
+        assert re.search(words, text), words
+    text = again.log.read_text()
+    assert re.search(r": 1 logs recovered after a stop that was not clean in \d+ ms", text)
+    assert text.rstrip().endswith("INFO ottla: stopped")
+
+
+def test_debug_tells_requests(brokers: Brokers) -> None:
+    broker = brokers(arguments=("--log-level", "debug"))
+    with connect(broker) as client:
+        client.create("t")
+        assert alter(client, "ottla.requests", "INFO", broker=str(broker.id), kind=BROKER_LOGGER) == (0, None)
+        client.delete_topic("t")
+    assert broker.stop() == 0
+    said = [line for line in broker.log.read_text().splitlines() if " DEBUG ottla.requests: " in line]
+    assert any(re.search(r"CreateTopics \d of client .* at 127\.0\.0\.1:\d+, \d+ bytes$", line) for line in said)
+    assert not any("DeleteTopics" in line for line in said)

@@ -171,3 +171,12 @@ def test_what_running_brokers_cannot_be_given(name: str, value: str, for_one_bro
 )
 def test_what_running_brokers_can_be_given(name: str, for_one_broker: bool) -> None:
     BrokerConfig().require_dynamic({name: "1000"}, for_one_broker=for_one_broker)
+
+
+def test_what_a_broker_that_is_alone_cannot_fulfil_is_a_warning() -> None:
+    settings = {"min.insync.replicas": "2", "default.replication.factor": "3", "offsets.topic.replication.factor": "1"}
+    first, second = BrokerConfig.load(None, settings).warnings
+    assert first.startswith("default.replication.factor=3, and this broker is alone")
+    assert second.startswith("min.insync.replicas=2, and this broker is alone")
+    assert second.endswith("a Produce with acks=all is refused (NOT_ENOUGH_REPLICAS)")
+    assert BrokerConfig.load(None, {**settings, "zookeeper.connect": "a:1"}).warnings == []

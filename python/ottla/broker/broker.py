@@ -104,6 +104,8 @@ class Broker:
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         #: Answers a request of a plain handler in a task after all; see `Requests`.
         self.in_background: Callable[[AsyncHandler, Request], None]
+        #: Told after a log level changed.
+        self.log_levels_changed: Callable[[], None]
         self._controller_epoch = 0
 
     @property
@@ -134,6 +136,7 @@ class Broker:
             await logs.load(settings)
             at("registering, and waiting for the controller")
             broker = cls(broker_id, cluster_id, tree, settings, logs)
+            broker.log.info("broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, logs))
             async with broker._serving():
                 yield broker
 
@@ -141,6 +144,7 @@ class Broker:
     async def _serving(self) -> AsyncIterator[None]:
         async with trio.open_nursery() as nursery:
             self.addresses.listen()
+            self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
             connection_limits.apply(self)
             served = trio.Event()
             requests = Requests(self, nursery)
@@ -269,6 +273,12 @@ def _hub(config: BrokerConfig) -> Hub:
         send_buffer_bytes=_buffer(config.get_int("socket.send.buffer.bytes")),
         receive_buffer_bytes=_buffer(config.get_int("socket.receive.buffer.bytes")),
     )
+
+
+def _tree_of(config: BrokerConfig, logs: LogManager) -> str:
+    """Where the coordination tree is, and the log directories, for the log."""
+    tree = f"the coordination tree in ZooKeeper at {config.zookeeper}" if config.zookeeper else "a tree of its own"
+    return f"log directories {', '.join(map(str, logs.directories))}, and {tree}"
 
 
 def _buffer(size_bytes: int) -> int | None:

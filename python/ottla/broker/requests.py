@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 import pkgutil
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, TypeAlias
 
+from ottla import wire
 from ottla.broker import api
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
-from ottla.net.server import refuse
+from ottla.net.server import about, refuse
 
 if TYPE_CHECKING:
     import trio
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.broker import Broker
     from ottla.broker.quotas.clients import ClientQuotas
+
+log = logging.getLogger("ottla.requests")
 
 MODULES = {
     int(name[1:3]): module
@@ -48,11 +52,18 @@ class Requests:
         self._broker = broker
         self._start = partial(_start, nursery, broker)
         self._handlers: dict[int, Callable[[Request], object]] = {}
+        self._quotas: ClientQuotas | None = None
         broker.in_background = self._start
-        self.measure(None)
+        broker.log_levels_changed = self._arrange
+        self._arrange()
 
     def measure(self, quotas: ClientQuotas | None) -> None:
         """From now on requests are measured for these quotas, or for none."""
+        self._quotas = quotas
+        self._arrange()
+
+    def _arrange(self) -> None:
+        quotas = self._quotas
         for key, module in MODULES.items():
             is_task = inspect.iscoroutinefunction(module.handle)
             handler = partial(self._start, module.handle) if is_task else MethodType(module.handle, self._broker)
@@ -62,6 +73,8 @@ class Requests:
                 self._handlers[key] = MeasuredTask(quotas, key, module.handle, self._start)
             else:
                 self._handlers[key] = Measured(quotas, key, handler)
+            if log.isEnabledFor(logging.DEBUG):
+                self._handlers[key] = partial(_said, wire.name(key), self._handlers[key])
 
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""
@@ -69,6 +82,22 @@ class Requests:
             self._handlers[request.api_key](request)
         except BaseException as error:
             _refuse(request, error)
+
+
+def _said(name: str, handler: Callable[[Request], object], request: Request) -> None:
+    """Logs a request, and hands it on."""
+    host, port = request.peer_address
+    log.debug(
+        "%s %d of client %r at %s:%d, %d bytes",
+        name,
+        request.api_version,
+        request.client_id,
+        host,
+        port,
+        len(request),
+        extra=about(request),
+    )
+    handler(request)
 
 
 def _start(nursery: trio.Nursery, broker: Broker, handle: AsyncHandler, request: Request) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 
 import trio
 
+from ottla._core import __version__
 from ottla.broker.broker import Broker
 from ottla.broker.watching.watch import watched
 from ottla.config import BrokerConfig
@@ -26,14 +29,18 @@ def serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
 
 
 async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
+    began = trio.current_time()
+    logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with watched(config) as readiness, Broker.start(config, readiness.at) as broker:
             readiness.serves(broker)
             ready(broker)
+            logger.info("serving, %d ms after the start", 1000 * (trio.current_time() - began))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_first_signal, signals, nursery.cancel_scope)
             readiness.stopping()
             logger.info("stopping")
+    logger.info("stopped")
 
 
 async def _first_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:

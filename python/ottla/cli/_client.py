@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SECURITY = "ottla.security"
 """Where a command's context keeps it."""
+BOOTSTRAP = "bootstrap.servers"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,9 +30,10 @@ def client_options(function: Function) -> Function:
         envvar="OTTLA_COMMAND_CONFIG",
         metavar="FILE",
         expose_value=False,
-        callback=_keep_security,
-        help="Properties of Kafka's clients for TLS and SASL (security.protocol, ssl.*, sasl.*); also "
-        "$OTTLA_COMMAND_CONFIG.",
+        is_eager=True,  # --bootstrap's default comes from it
+        callback=_keep_config,
+        help="Properties of Kafka's clients for TLS and SASL (security.protocol, ssl.*, sasl.*), and "
+        "bootstrap.servers; also $OTTLA_COMMAND_CONFIG.",
     )(function)
     function = click.option(
         "--timeout-ms",
@@ -50,23 +52,31 @@ def client_options(function: Function) -> Function:
         default="127.0.0.1:9092",
         show_default=True,
         metavar="HOST:PORT,...",
-        help="Brokers to ask first; also $OTTLA_BOOTSTRAP.",
+        help="Brokers to ask first; also $OTTLA_BOOTSTRAP, or bootstrap.servers of --command-config.",
     )(function)
 
 
-def _keep_security(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+def _keep_config(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
     if path is None:
         return
-    from ottla.client.security import Security
+    from ottla.client.security import NEAR, Security
     from ottla.config import properties
+    from ottla.config.nearest import is_near
     from ottla.config.values import ConfigError
 
     try:
-        context.meta[_SECURITY] = Security.of({key: value for key, value, _ in properties.read(path)})
+        settings = {key: value for key, value, _ in properties.read(path)}
+        for name in settings:
+            # Another cluster would be asked than the one that is meant.
+            if name != BOOTSTRAP and is_near(name, BOOTSTRAP, NEAR):
+                raise ValueError(f"unknown setting '{name}'; did you mean '{BOOTSTRAP}'?")
+        context.meta[_SECURITY] = Security.of(settings)
     except ConfigError as error:
         raise click.BadParameter(str(error), context, parameter) from None
     except ValueError as error:
         raise click.BadParameter(f"{path}: {error}", context, parameter) from None
+    if servers := settings.get(BOOTSTRAP, "").strip():
+        context.default_map = {**(context.default_map or {}), "bootstrap": servers}
 
 
 def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cluster], Awaitable[T]]) -> T:
@@ -74,14 +84,16 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
 
     doing: e.g. "cannot create topic 'a'".
     """
-    import trio
-
+    from ottla.cli._interrupts import run as run_quietly
     from ottla.client.cluster import Cluster, parse_bootstrap
 
     try:
         parse_bootstrap(bootstrap)
     except ValueError as error:
         raise click.BadParameter(f"{bootstrap!r}: {error}, such as 127.0.0.1:9092", param_hint="--bootstrap") from None
+    if "://" in bootstrap:
+        scheme = bootstrap.partition("://")[0]
+        raise click.BadParameter(f"{bootstrap!r} is not HOST:PORT: leave {scheme}:// out", param_hint="--bootstrap")
 
     security = click.get_current_context().meta.get(_SECURITY)
 
@@ -94,10 +106,12 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
             except ValueError as error:  # what --command-config names cannot be read
                 raise click.ClickException(f"{doing}: {error}") from None
             except OSError as error:
+                host, port = cluster.bootstrap[0]
                 raise click.ClickException(
-                    f"{doing}: {error}; is a broker running there? (`ottla serve` starts one)"
+                    f"{doing}: {error}; is a broker running there? (`ottla serve` starts one, `ottla doctor "
+                    f"{host}:{port}` says what answers)"
                 ) from None
             return await work(cluster)
 
     with explained(doing):
-        return trio.run(run)
+        return run_quietly(run)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import click
 
-# What to do about errors that brokers answer without a word, or without this one.
+# What to do about errors that brokers answer without saying so.
 _ADVICE = {
-    "UNKNOWN_TOPIC_OR_PARTITION": "`ottla topic list` shows which there are",
     "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 letters, digits, dots, underlines and hyphens",
     "MESSAGE_TOO_LARGE": "`ottla topic alter --set max.message.bytes=N` admits larger ones",
+    "NON_EMPTY_GROUP": "it has members: stop them first",
 }
+# What is wrong where brokers answer nothing but the error's name.
+_MEANING = {"UNKNOWN_TOPIC_OR_PARTITION": "it does not exist; `ottla topic list` shows the topics that do"}
 
 
 @contextmanager
@@ -38,9 +40,25 @@ def explained(doing: str, *expected: type[Exception]) -> Iterator[None]:
         raise explanation from None
 
 
+async def each_of(names: Iterable[str], doing: str, work: Callable[[str], Awaitable[object]]) -> None:
+    """Runs `work` for each name, also if one fails. Then raises one error with a line for each that did.
+
+    doing: what is said before a name, e.g. "cannot delete topic".
+    """
+    problems = []
+    for name in names:
+        try:
+            with explained(f"{doing} {name!r}"):
+                await work(name)
+        except click.ClickException as problem:
+            problems.append(problem.message)
+    if problems:
+        raise click.ClickException("\n".join(problems))
+
+
 def _without_repetition(doing: str, why: str) -> str:
-    """Clients say which topic an error is about; where `doing` has said it, that is enough."""
-    found = re.match(r"topic '([^']*)'(: |$)", why)
+    """Clients say which topic or group an error is about; where `doing` has said it, that is enough."""
+    found = re.match(r"(?:topic|group) '([^']*)'(: |$)", why)
     return why[found.end() :] if found and found[1] in doing else why
 
 
@@ -62,6 +80,7 @@ def _explanation(
         return click.ClickException(f"{doing}: {error}")
     if isinstance(error, KafkaError):
         why = _without_repetition(doing, str(error))
+        why = (why or _MEANING.get(error.name, "")).removesuffix(".")
         if advice := _ADVICE.get(error.name):
             why = f"{why}; {advice}" if why else advice
         return click.ClickException(f"{doing}: {why} ({error.name})" if why else f"{doing}: {error.name}")

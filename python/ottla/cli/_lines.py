@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable
-from typing import BinaryIO
+from typing import Protocol
 
 CHUNK_BYTES = 1 << 20
 
 
-async def lines(source: BinaryIO, read: Callable[[int], None]) -> AsyncGenerator[list[bytes], None]:
+class Source(Protocol):
+    """A file without a buffer of Python's: `read` gives what is there, at most `size` bytes."""
+
+    def read(self, size: int, /) -> bytes | None: ...
+
+
+def stdin() -> Source:
+    """Standard input without Python's buffer. A thread that waits in the buffer's read holds the buffer's lock, and
+    the interpreter cannot end while it does.
+    """
+    buffer = sys.stdin.buffer
+    return getattr(buffer, "raw", buffer)
+
+
+async def lines(source: Source, read: Callable[[int], None]) -> AsyncGenerator[list[bytes], None]:
     """Yields the complete lines of each part that arrives, without their ends; the last line may lack its end.
 
     read: is told how many bytes each part had.
@@ -16,8 +31,8 @@ async def lines(source: BinaryIO, read: Callable[[int], None]) -> AsyncGenerator
     import trio
 
     rest = b""
-    # A terminal or pipe gives what is there, at most CHUNK_BYTES; cancelling must not wait for the next key press.
-    while part := await trio.to_thread.run_sync(source.read1, CHUNK_BYTES, abandon_on_cancel=True):  # type: ignore[attr-defined]
+    # A terminal or pipe gives what is there; cancelling must not wait for the next key press.
+    while part := await trio.to_thread.run_sync(source.read, CHUNK_BYTES, abandon_on_cancel=True):
         read(len(part))
         *complete, rest = (rest + part).split(b"\n") if rest else part.split(b"\n")
         yield [line.removesuffix(b"\r") for line in complete]

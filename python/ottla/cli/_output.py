@@ -23,6 +23,11 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:
     return "\n".join([line(header), *(line(cells) for cells in table)])
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 record`, `30,000 records`: how all commands write a number of things for people."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def print_json(value: object) -> None:
     """One line of JSON on stdout."""
     import json

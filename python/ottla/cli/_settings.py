@@ -1,18 +1,69 @@
-"""NAME=VALUE options."""
+"""NAME=VALUE options, texts with escapes, and options that exclude each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
 
-def assignments(settings: Iterable[str], option: str = "--set") -> dict[str, str]:
-    """NAME=VALUE options as a dictionary. Raises click.BadParameter for one without `=`."""
-    result = {}
+def pairs(settings: Iterable[str], option: str = "--set") -> list[tuple[str, str]]:
+    """NAME=VALUE options in their order. Raises click.BadParameter for one without `=`."""
+    result = []
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint=option)
-        result[name.strip()] = value
+        result.append((name.strip(), value))
+    return result
+
+
+def assignments(settings: Iterable[str], option: str = "--set") -> dict[str, str]:
+    """NAME=VALUE options as a dictionary. Raises click.BadParameter for one without `=`, and for two values of one
+    name.
+    """
+    result: dict[str, str] = {}
+    for name, value in pairs(settings, option):
+        if result.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} is given twice: {result[name]} and {value}", param_hint=option)
+    return result
+
+
+def at_most_one(given: Mapping[str, bool]) -> None:
+    """Raises click.UsageError if more than one of these options was given. Names are as users write them."""
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        raise click.UsageError(f"{' and '.join(names)} contradict each other: leave {_all_but_one(names)} out")
+
+
+def _all_but_one(names: list[str]) -> str:
+    return "one" if len(names) == 2 else "all but one"
+
+
+def is_given(name: str) -> bool:
+    """Whether the user gave the parameter `name` of the running command, on the command line or in the environment."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source in (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def unescaped(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """A callback of options: `\\t` on the command line means a tab; also `\\n`, `\\r`, `\\0` and `\\\\`."""
+    if text is None or "\\" not in text:
+        return text
+    parts = iter(text)
+    result = ""
+    for letter in parts:
+        if letter == "\\":
+            escaped = next(parts, "")
+            if escaped not in _ESCAPES:
+                raise click.BadParameter(
+                    f"\\{escaped} means nothing; there are \\t, \\n, \\r, \\0, and \\\\ for a backslash",
+                    context,
+                    parameter,
+                )
+            letter = _ESCAPES[escaped]
+        result += letter
     return result

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._settings import at_most_one, is_given
 
 if TYPE_CHECKING:
     from ottla.bench.consuming import Consumed
@@ -64,6 +65,7 @@ def produce(
     from ottla.bench.producing import produce as run
     from ottla.cli._bench import live, producer_properties, rate_line, show_latencies
 
+    at_most_one({"--record-size": is_given("record_size"), "--payload-file": payload_file is not None})
     properties = producer_properties(producer_props + more, PROPERTIES)
     batches = _batches(properties, record_size, payload_file, throughput)
     in_flight = _number(properties, "max.in.flight.requests.per.connection", 1)
@@ -80,6 +82,7 @@ def produce(
                 advance=advance,
             )
 
+    at_most_one({"--bootstrap": is_given("bootstrap"), "bootstrap.servers": bool(properties["bootstrap.servers"])})
     servers = properties["bootstrap.servers"] or bootstrap
     done = with_cluster(f"cannot produce to {topic!r}", servers, timeout_ms, work)
     click.echo(rate_line("sent", done.records, done.value_bytes, done.seconds))
@@ -122,11 +125,18 @@ def _number(properties: dict[str, str], name: str, least: int) -> int:
 @click.option("--from-latest", is_flag=True, help="Only what comes from now on; default: from the beginning.")
 @click.option("--fetch-size", type=click.IntRange(1), default=1 << 20, show_default=True, metavar="BYTES")
 @click.option(
-    "--timeout", type=click.IntRange(1), default=10_000, show_default=True, metavar="MS", help="End when nothing comes."
+    "--idle-ms",
+    "--timeout",
+    "idle_ms",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    metavar="MS",
+    help="End when nothing comes for so long (--timeout in Kafka's tool).",
 )
 @client_options
 def consume(
-    topic: str, messages: int, from_latest: bool, fetch_size: int, timeout: int, bootstrap: str, timeout_ms: int
+    topic: str, messages: int, from_latest: bool, fetch_size: int, idle_ms: int, bootstrap: str, timeout_ms: int
 ) -> None:
     """Read records as fast as they come; they are counted, and their checksums compared.
 
@@ -140,14 +150,14 @@ def consume(
     async def work(cluster: Cluster) -> Consumed:
         with live(f"consuming {topic}", messages) as advance:
             limits = Limits(partition_bytes=fetch_size)
-            options = {"records": messages, "from_latest": from_latest, "timeout_ms": timeout}
+            options = {"records": messages, "from_latest": from_latest, "timeout_ms": idle_ms}
             return await run(cluster, topic, limits=limits, advance=advance, **options)  # type: ignore[arg-type]
 
     done = with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
     click.echo(rate_line("received", done.records, done.received_bytes, done.seconds))
     show_latencies(done.latencies, "latency of a Fetch request")
     if done.records < messages:
-        raise click.ClickException(f"only {done.records} of {messages} records came; none for {timeout} ms")
+        raise click.ClickException(f"only {done.records} of {messages} records came; none for {idle_ms} ms")
 
 
 @command.command()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._settings import at_most_one, is_given, unescaped
+from ottla.cli._times import Time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,13 +27,26 @@ if TYPE_CHECKING:
     "-o", "--offset", type=int, metavar="N", help="Begin at this offset of each partition; -N is N before its end."
 )
 @click.option(
-    "-t", "--timestamp", metavar="TIME", help="Begin with records of this time: ISO 8601, or milliseconds since 1970."
+    "-t",
+    "--timestamp",
+    "timestamp_ms",
+    type=Time(),
+    metavar="TIME",
+    help="Begin with records of this time: ISO 8601, or milliseconds since 1970.",
 )
 @click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
 @click.option("-e", "--until-end", is_flag=True, help="End where the partitions end now, instead of waiting for more.")
 @click.option("-K", "--keys", is_flag=True, help="Print the key before the value.")
 @click.option("-H", "--headers", is_flag=True, help="Print the headers before key and value, as NAME=VALUE,NAME=VALUE.")
-@click.option("-k", "--key-separator", default="\t", metavar="TEXT", help="What stands between them. Default: a tab.")
+@click.option(
+    "-k",
+    "--key-separator",
+    default="\\t",
+    show_default=True,
+    metavar="TEXT",
+    callback=unescaped,
+    help="What stands between them; \\t is a tab.",
+)
 @click.option("--null-marker", default="", metavar="TEXT", help="What stands for no key or no value. Default: nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Each record as JSON with everything it has, one a line.")
 @click.option("--read-committed", is_flag=True, help="Leave out records of transactions that are open or were aborted.")
@@ -41,7 +56,7 @@ def command(
     numbers: tuple[int, ...],
     from_beginning: bool,
     offset: int | None,
-    timestamp: str | None,
+    timestamp_ms: int | None,
     max_messages: int | None,
     until_end: bool,
     keys: bool,
@@ -62,9 +77,18 @@ def command(
     """
     from ottla.cli._formats import json_line, text_line
 
-    if sum((from_beginning, offset is not None, timestamp is not None)) > 1:
-        raise click.UsageError("only one of --from-beginning, --offset and --timestamp is possible")
-    timestamp_ms = None if timestamp is None else _milliseconds(timestamp)
+    at_most_one(
+        {"--from-beginning": from_beginning, "--offset": offset is not None, "--timestamp": timestamp_ms is not None}
+    )
+    for name, given in (
+        ("--keys", keys),
+        ("--headers", headers),
+        ("--key-separator", is_given("key_separator")),
+        ("--null-marker", is_given("null_marker")),
+    ):
+        at_most_one({"--json": as_json, name: given})
+    if is_given("key_separator") and not keys and not headers:
+        raise click.UsageError("--key-separator needs --keys or --headers: a value alone has nothing to separate")
     write = (
         json_line
         if as_json
@@ -82,26 +106,13 @@ def command(
     with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
 
 
-def _milliseconds(text: str) -> int:
-    """Milliseconds since 1970 for a time as people write it; without a zone it is the local one."""
-    if text.isdecimal():
-        return int(text)
-    from datetime import datetime
-
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(
-            f"{text!r} is no time such as 2026-03-01T12:00, 2026-03-01T12:00+01:00 or 1772362800000",
-            param_hint="--timestamp",
-        ) from None
-
-
 async def _partitions(cluster: Cluster, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
     """The partitions that are asked for, all if none are named. Raises UnknownTopicOrPartition."""
+    from ottla.cli._names import check_topics
     from ottla.client.cluster import TopicPartition
     from ottla.errors import UnknownTopicOrPartition
 
+    await check_topics(cluster, [topic])
     existing = await cluster.partitions(topic)
     for number in numbers:
         if number not in existing:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli._ask import ask, is_terminal
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._output import columns, print_json, print_names
+from ottla.cli._errors import each_of
+from ottla.cli._output import columns, counted, print_json, print_names
+from ottla.cli._settings import at_most_one
+from ottla.cli._times import Time
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster, TopicPartition
@@ -47,17 +50,13 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: 
     """
 
     async def work(cluster: Cluster) -> list[_Described]:
-        from ottla.client.groups import DEAD, Groups
-        from ottla.errors import GroupIdNotFound
+        from ottla.cli._names import check_group
+        from ottla.client.groups import Groups
 
         groups = Groups(cluster)
-        described = []
-        for name in names or [row.group for row in await groups.listed()]:
-            found = await _describe(groups, name)
-            if found.group.state == DEAD and names:
-                raise GroupIdNotFound(f"group '{name}' does not exist")
-            described.append(found)
-        return described
+        for name in names:
+            await check_group(groups, name)
+        return [await _describe(groups, name) for name in names or [row.group for row in await groups.listed()]]
 
     doing = f"cannot describe {', '.join(names)}" if names else "cannot describe groups"
     for found in with_cluster(doing, bootstrap, timeout_ms, work):
@@ -118,7 +117,7 @@ class _Described:
 
     def as_text(self) -> str:
         count = len(self.group.members)
-        head = f"{self.group.group}: {self.group.state}, {count} member{'' if count == 1 else 's'}"
+        head = f"{self.group.group}: {self.group.state}, {counted(count, 'member')}"
         if self.group.protocol:
             head += f", {self.group.protocol}"
         rows = [["-" if value is None else value for value in row.values()] for row in self._rows()]
@@ -155,17 +154,23 @@ async def _bounds(cluster: Cluster, places: set[TopicPartition], time: int) -> d
 @command.command()
 @click.argument("name")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
-@click.option("--to-earliest", "to", flag_value="earliest", help="To the start of each partition.")
-@click.option("--to-latest", "to", flag_value="latest", help="To the end of each partition.")
+@click.option("--to-earliest", is_flag=True, help="To the start of each partition.")
+@click.option("--to-latest", is_flag=True, help="To the end of each partition.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To an offset.")
-@click.option("--to-time", type=int, metavar="MS", help="To the first record at or after a time (ms since 1970).")
+@click.option(
+    "--to-time",
+    type=Time(),
+    metavar="TIME",
+    help="To the first record at or after a time: ISO 8601, or milliseconds since 1970.",
+)
 @click.option("--shift-by", type=int, metavar="N", help="N records on from where it is; back if negative.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would change.")
 @client_options
 def reset(
     name: str,
     topics: tuple[str, ...],
-    to: str | None,
+    to_earliest: bool,
+    to_latest: bool,
     to_offset: int | None,
     to_time: int | None,
     shift_by: int | None,
@@ -175,19 +180,31 @@ def reset(
 ) -> None:
     """Set where group NAME goes on to read: in the topics given, or in all of which it has offsets.
 
-    The group must have no members. Offsets beyond what is there become the first or the last that is.
+    The group must have no members. It acts at once: --dry-run shows before what would change. Offsets beyond what is
+    there become the first or the last that is. With --topic a group that does not exist is made.
     """
-    ways = [to is not None, to_offset is not None, to_time is not None, shift_by is not None]
-    if sum(ways) != 1:
-        raise click.UsageError("say where to, once: --to-earliest, --to-latest, --to-offset, --to-time or --shift-by")
+    ways = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-offset": to_offset is not None,
+        "--to-time": to_time is not None,
+        "--shift-by": shift_by is not None,
+    }
+    at_most_one(ways)
+    if not any(ways.values()):
+        raise click.UsageError("say where to: --to-earliest, --to-latest, --to-offset, --to-time or --shift-by")
 
     async def work(cluster: Cluster) -> list[tuple[object, ...]]:
+        from ottla.cli._names import check_group, check_topics
         from ottla.client.cluster import TopicPartition
         from ottla.client.groups import Committed, Groups
         from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 
         groups = Groups(cluster)
+        await check_topics(cluster, topics)
         committed = await groups.committed(name)
+        if not committed and (shift_by is not None or not topics):
+            await check_group(groups, name, otherwise="" if topics else "; with --topic it is made")
         if topics:
             places = {TopicPartition(topic, number) for topic in topics for number in await cluster.partitions(topic)}
         else:
@@ -196,8 +213,8 @@ def reset(
         timed = await list_offsets(cluster, dict.fromkeys(end, to_time)) if to_time is not None and end else {}
 
         def target(place: TopicPartition) -> int | None:
-            if to is not None:
-                return (first if to == "earliest" else end)[place].offset
+            if to_earliest or to_latest:
+                return (first if to_earliest else end)[place].offset
             if to_time is not None:
                 return timed[place].offset if timed[place].offset >= 0 else end[place].offset
             if to_offset is not None:
@@ -209,10 +226,15 @@ def reset(
             offset = target(place)
             if offset is not None:
                 wanted[place] = Committed(min(max(offset, first[place].offset), end[place].offset))
+        if not wanted:
+            where = f"in {', '.join(topics)} to shift from" if topics else "in any topic that exists: name a --topic"
+            raise click.ClickException(f"group {name!r} has no offsets {where}")
         if not dry_run:
             group = await groups.describe(name)
             if group.members:
-                raise click.ClickException(f"group {name!r} has {len(group.members)} members: stop them first")
+                raise click.ClickException(
+                    f"group {name!r} has {counted(len(group.members), 'member')}: stop them first"
+                )
             await groups.commit(name, wanted)
         return [
             (place.topic, place.partition, committed[place].offset if place in committed else "-", new.offset)
@@ -220,10 +242,7 @@ def reset(
         ]
 
     rows = with_cluster(f"cannot reset group {name!r}", bootstrap, timeout_ms, work)
-    if rows:
-        click.echo(columns(rows, ("topic", "partition", "from", "to")))
-    else:
-        click.echo(f"group {name} has no offsets: name a --topic")
+    click.echo(columns(rows, ("topic", "partition", "from", "to")))
 
 
 @command.command()
@@ -236,21 +255,26 @@ def reset(
 def delete(names: tuple[str, ...], topics: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
     """Delete groups that have no members, with their offsets. On a terminal it asks first."""
     what = f"the offsets of {', '.join(topics)} in {', '.join(names)}" if topics else ", ".join(names)
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {what}?", abort=True)
+    if not yes and is_terminal():
+        ask(f"Delete {what}?", "nothing was deleted")
 
     async def work(cluster: Cluster) -> None:
+        from ottla.cli._names import check_group
         from ottla.client.groups import Groups
 
         groups = Groups(cluster)
-        for name in names:
+
+        async def delete_one(name: str) -> None:
+            await check_group(groups, name)
             if topics:
                 known = [place for place in await groups.committed(name) if place.topic in topics]
                 await groups.delete_offsets(name, known)
-                click.echo(f"deleted {len(known)} offsets of group {name}")
+                click.echo(f"deleted {counted(len(known), 'offset')} of group {name}")
             else:
                 await groups.delete(name)
                 click.echo(f"deleted group {name}")
+
+        await each_of(names, "cannot delete group", delete_one)
 
     with_cluster(f"cannot delete {what}", bootstrap, timeout_ms, work)
 

@@ -9,14 +9,18 @@ from typing import Any
 import click
 
 from ottla.cli import _log_import
+from ottla.cli._ask import ask, is_terminal
+from ottla.cli._errors import explained
+from ottla.cli._output import counted
 
 existing = click.argument("path", metavar="PATH", type=click.Path(exists=True))
+folder = click.argument("path", metavar="FOLDER", type=click.Path(exists=True))
 
 
 @click.group()
 def command() -> None:
-    """Look into log files, find damage, repair it, and import other formats. PATH is a data directory, a partition's
-    folder or one file.
+    """Look into log files, find damage, repair it, and import other formats. FOLDER is a data directory or a
+    partition's folder; PATH may also be one file.
     """
 
 
@@ -34,16 +38,17 @@ def dump(path: str, records: bool, as_json: bool) -> None:
     found = files(path)
     if not found:
         raise click.ClickException(f"there is no log file in {path}")
-    for file in found:
-        content = rows(file, records=records)
-        if as_json:
-            _print_json(content)
-        else:
-            _print_file(file, content)
+    with explained("cannot dump"):
+        for file in found:
+            content = rows(file, records=records)
+            if as_json:
+                _print_json(content)
+            else:
+                _print_file(file, content)
 
 
 @command.command()
-@existing
+@folder
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def verify(path: str, as_json: bool) -> None:
     """Read everything and report every damage with file and position. Changes nothing; exit code 1 if there is any.
@@ -52,7 +57,9 @@ def verify(path: str, as_json: bool) -> None:
     """
     from ottla.log import verify
 
-    report = verify(path)
+    _partitions(path)
+    with explained("cannot verify"):
+        report = verify(path)
     if as_json:
         import json
         from dataclasses import asdict
@@ -62,8 +69,8 @@ def verify(path: str, as_json: bool) -> None:
         for damage in report.damage:
             click.echo(str(damage))
         click.echo(
-            f"{_count(report.partitions, 'partition')}, {_count(report.segments, 'segment')}, "
-            f"{_count(report.batches, 'batch', 'batches')}, {_count(report.records, 'record')}, "
+            f"{counted(report.partitions, 'partition')}, {counted(report.segments, 'segment')}, "
+            f"{counted(report.batches, 'batch', 'batches')}, {counted(report.records, 'record')}, "
             f"{report.bytes:,} bytes: {_damages(len(report.damage)) if report.damage else 'all whole'}"
         )
     if report.damage:
@@ -71,7 +78,7 @@ def verify(path: str, as_json: bool) -> None:
 
 
 @command.command()
-@existing
+@folder
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def repair(path: str, yes: bool) -> None:
     """Cut each log at its first damaged batch and rebuild indexes and producer state. What is behind the cut is lost!
@@ -82,15 +89,17 @@ def repair(path: str, yes: bool) -> None:
     from ottla import _core
     from ottla.errors import KafkaError
     from ottla.log import LogConfig, verify
-    from ottla.log.verify import partitions
 
-    damaged = [folder for folder in partitions(path) if verify(folder).damage]
+    with explained("cannot look for damage"):
+        damaged = [folder for folder in _partitions(path) if verify(folder).damage]
     if not damaged:
         click.echo("nothing is damaged")
         return
     names = ", ".join(os.path.basename(folder) for folder in damaged)
     if not yes:
-        click.confirm(f"Cut and rebuild {names}?", abort=True)
+        if not is_terminal():
+            raise click.UsageError(f"{names} would be cut, and nobody can be asked here: --yes does it without asking")
+        ask(f"Cut and rebuild {names}?", "nothing was repaired")
     for folder in damaged:
         before = verify(folder)
         try:
@@ -101,23 +110,43 @@ def repair(path: str, yes: bool) -> None:
         lost = before.records - after.records
         click.echo(
             f"{os.path.basename(folder)}: offsets {start} to {end}, "
-            f"{_count(lost, 'readable record')} behind the damage lost, {_damages(len(after.damage))} left"
+            f"{counted(lost, 'readable record')} behind the damage lost, {_damages(len(after.damage))} left"
         )
+
+
+def _partitions(path: str) -> list[str]:
+    """The partitions' folders. Raises click.ClickException if there are none: a wrong path is not a whole log."""
+    from ottla.log.verify import partitions
+
+    if not os.path.isdir(path):
+        raise click.ClickException(
+            f"{path} is a file; name the partition's folder, {os.path.dirname(os.path.abspath(path))}, or the data "
+            "directory (`ottla log dump` shows single files)"
+        )
+    with explained("cannot look for logs"):
+        found = partitions(path)
+    if not found:
+        raise click.ClickException(
+            f"there is no log in {path}: it is neither a partition's folder (such as orders-0) nor has it any"
+        )
+    return found
 
 
 def _print_file(file: str, content: Iterable[dict[str, Any]]) -> None:
     click.secho(f"\n{file}", bold=True)
     for row in content:
         del row["file"]
-        if "damage" in row:
+        if "size_bytes" in row:
+            click.echo(f"  {_batch(row)}")
+            if "damage" in row:
+                click.secho(f"    DAMAGED: {row['damage']}", fg="red")
+        elif "damage" in row:
             click.secho(f"  DAMAGED at byte {row.get('position', 0)}: {row['damage']}", fg="red")
         elif "value" in row and "key" in row:
             headers = "".join(f" {name}={value}" for name, value in row["headers"])
             click.echo(f"    {row['offset']} at {row['timestamp_ms']}: {row['key']!r} = {row['value']!r}{headers}")
         elif "line" in row:
             click.echo(f"  {row['line']}")
-        elif "size_bytes" in row:
-            click.echo(f"  {_batch(row)}")
         else:
             click.echo("  " + "  ".join(f"{name} {value}" for name, value in row.items()))
 
@@ -141,9 +170,5 @@ def _print_json(content: Iterable[dict[str, Any]]) -> None:
         click.echo(json.dumps(row, ensure_ascii=False))
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def _damages(number: int) -> str:
-    return _count(number, "damage", "damages")
+    return counted(number, "damage")

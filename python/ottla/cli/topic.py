@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli._ask import ask, is_terminal
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._errors import each_of
 from ottla.cli._output import columns, print_json, print_names
 from ottla.cli._settings import assignments
 
@@ -63,7 +64,7 @@ def create(
 
 
 @command.command(name="list")
-@click.option("--internal", is_flag=True, help="Also topics that brokers keep for themselves.")
+@click.option("--internal", is_flag=True, help="Also topics that brokers and Ottla's tools keep for themselves.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 @client_options
 def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
@@ -75,7 +76,7 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> Non
         return await Admin(cluster).describe_topics()
 
     topics = with_cluster("cannot list topics", bootstrap, timeout_ms, work)
-    names = [topic.name for topic in topics if internal or not topic.internal]
+    names = [topic.name for topic in topics if internal or not _is_internal(topic)]
     print_names(names, as_json=as_json)
 
 
@@ -88,9 +89,12 @@ def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstra
     """Show partitions, leaders, replicas and settings of topics; without a NAME, of all."""
 
     async def work(cluster: Cluster) -> list[tuple[Topic, list[Setting]]]:
+        from ottla.cli._names import check_topics
         from ottla.client.admin import Admin
 
         admin = Admin(cluster)
+        if names:
+            await check_topics(cluster, names)
         topics = await admin.describe_topics(names or None)
         return [(topic, await admin.describe_settings(topic.name)) for topic in topics]
 
@@ -101,6 +105,11 @@ def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstra
             print_json(_as_json(topic, shown))
         else:
             click.echo(_as_text(topic, shown))
+
+
+def _is_internal(topic: Topic) -> bool:
+    """Whether users have no business with a topic: brokers say so of theirs, and the sink of Spark keeps one."""
+    return topic.internal or topic.name.startswith("__ottla_")
 
 
 def _as_json(topic: Topic, settings: dict[str, str | None]) -> dict[str, object]:
@@ -155,22 +164,44 @@ def alter(
     timeout_ms: int,
 ) -> None:
     """Change settings of topic NAME, or add partitions to it."""
-    changes: dict[str, str | None] = {**assignments(settings), **dict.fromkeys(unset)}
+    changes = _changes(assignments(settings), unset)
     if not changes and partitions is None:
         raise click.UsageError("nothing to change: give --set, --unset or --partitions")
 
     async def work(cluster: Cluster) -> None:
+        from ottla.cli._names import check_names, check_topics
         from ottla.client.admin import Admin
+        from ottla.errors import InvalidConfig, KafkaError
 
         admin = Admin(cluster)
-        await admin.describe_topics([name])
+        await check_topics(cluster, [name])
         if changes:
+            known = [setting.name for setting in await admin.describe_settings(name)]
+            check_names("topic setting", list(changes), known, InvalidConfig)
+            await admin.alter_settings(name, changes, validate_only=True)
+        if partitions is None:
             await admin.alter_settings(name, changes)
-        if partitions is not None:
-            await admin.create_partitions(name, partitions)
+            return
+        await admin.create_partitions(name, partitions, validate_only=True)
+        # Settings come last: what they delete does not come back, while partitions may be added again.
+        await admin.create_partitions(name, partitions)
+        if changes:
+            try:
+                await admin.alter_settings(name, changes)
+            except (KafkaError, OSError) as error:
+                raise click.ClickException(
+                    f"topic {name!r} has {partitions} partitions now, but its settings could not be changed: {error}"
+                ) from None
 
     with_cluster(f"cannot alter topic {name!r}", bootstrap, timeout_ms, work)
     click.echo(f"altered topic {name}")
+
+
+def _changes(settings: dict[str, str], unset: tuple[str, ...]) -> dict[str, str | None]:
+    """What is to be changed, None for what is taken away. Raises click.UsageError for a name that is in both."""
+    if both := sorted(settings.keys() & set(unset)):
+        raise click.UsageError(f"--set and --unset of {', '.join(both)} contradict each other: leave one out")
+    return {**settings, **dict.fromkeys(unset)}
 
 
 @command.command()
@@ -179,17 +210,23 @@ def alter(
 @client_options
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
     """Delete topics and all their records. On a terminal it asks first."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(
-            f"Delete {', '.join(names)} and all records in {'it' if len(names) == 1 else 'them'}?", abort=True
+    if not yes and is_terminal():
+        ask(
+            f"Delete {', '.join(names)} and all records in {'it' if len(names) == 1 else 'them'}?",
+            "nothing was deleted",
         )
 
     async def work(cluster: Cluster) -> None:
+        from ottla.cli._names import check_topics
         from ottla.client.admin import Admin
 
         admin = Admin(cluster)
-        for name in names:
+
+        async def delete_one(name: str) -> None:
+            await check_topics(cluster, [name])
             await admin.delete_topic(name)
             click.echo(f"deleted topic {name}")
 
-    with_cluster(f"cannot delete {', '.join(names)}", bootstrap, timeout_ms, work)
+        await each_of(names, "cannot delete topic", delete_one)
+
+    with_cluster("cannot delete topics", bootstrap, timeout_ms, work)

@@ -11,6 +11,7 @@ import click
 
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._output import columns, print_json
+from ottla.cli._settings import at_most_one
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -102,9 +103,11 @@ def producers(topic: str, partitions: tuple[int, ...], as_json: bool, bootstrap:
     """Show the producers that TOPIC's partitions remember, and where their open transactions begin."""
 
     async def work(cluster: Cluster) -> list[ProducerState]:
+        from ottla.cli._names import check_topics
         from ottla.client.cluster import TopicPartition
         from ottla.client.transaction_admin import TransactionAdmin
 
+        await check_topics(cluster, [topic])
         wanted = partitions or await cluster.partitions(topic)
         return await TransactionAdmin(cluster).describe_producers(TopicPartition(topic, each) for each in wanted)
 
@@ -132,11 +135,13 @@ def find_hanging(
         raise click.UsageError("--partition needs --topic")
 
     async def work(cluster: Cluster) -> list[ProducerState]:
+        from ottla.cli._names import check_topics
         from ottla.client.cluster import TopicPartition
         from ottla.client.transaction_admin import TransactionAdmin
 
         wanted = None
         if topic is not None:
+            await check_topics(cluster, [topic])
             numbers = await cluster.partitions(topic) if partition is None else [partition]
             wanted = [TopicPartition(topic, number) for number in numbers]
         return await TransactionAdmin(cluster).hanging_transactions(wanted, max_timeout_ms=max_timeout_ms)
@@ -150,7 +155,7 @@ def find_hanging(
 @click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where the transaction begins.")
 @click.option("--producer-id", type=int, metavar="ID", help="Its producer, instead of --start-offset.")
 @click.option("--producer-epoch", type=int, metavar="EPOCH", help="With --producer-id.")
-@click.option("--coordinator-epoch", type=int, default=-1, metavar="EPOCH", help="With --producer-id.")
+@click.option("--coordinator-epoch", type=int, metavar="EPOCH", help="With --producer-id. Default: -1")
 @client_options
 def abort(
     topic: str,
@@ -158,7 +163,7 @@ def abort(
     start_offset: int | None,
     producer_id: int | None,
     producer_epoch: int | None,
-    coordinator_epoch: int,
+    coordinator_epoch: int | None,
     bootstrap: str,
     timeout_ms: int,
 ) -> None:
@@ -168,18 +173,23 @@ def abort(
     """
     if (start_offset is None) == (producer_id is None):
         raise click.UsageError("say which: either --start-offset, or --producer-id with --producer-epoch")
+    at_most_one({"--start-offset": start_offset is not None, "--producer-epoch": producer_epoch is not None})
+    at_most_one({"--start-offset": start_offset is not None, "--coordinator-epoch": coordinator_epoch is not None})
     if producer_id is not None and producer_epoch is None:
         raise click.UsageError("--producer-id needs --producer-epoch")
 
     async def work(cluster: Cluster) -> None:
+        from ottla.cli._names import check_topics
         from ottla.client.cluster import TopicPartition
         from ottla.client.transaction_admin import TransactionAdmin
 
+        await check_topics(cluster, [topic])
         admin, where = TransactionAdmin(cluster), TopicPartition(topic, partition)
         if start_offset is None:
             assert producer_id is not None
             assert producer_epoch is not None
-            await admin.abort_transaction(where, producer_id, producer_epoch, coordinator_epoch)
+            epoch = -1 if coordinator_epoch is None else coordinator_epoch
+            await admin.abort_transaction(where, producer_id, producer_epoch, epoch)
             return
         for each in await admin.describe_producers([where]):
             if each.start_offset == start_offset:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli._settings import at_most_one, is_given
+
 if TYPE_CHECKING:
     from ottla.coordination.transfer import Moved
     from ottla.coordination.tree import Node
@@ -36,6 +38,7 @@ def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None
     """Print the nodes from PATH down. Works beside a running broker, and changes nothing."""
     from ottla.coordination.tree import check_path
 
+    at_most_one({"--data-dir": is_given("data_dir"), "--zookeeper": zookeeper is not None})
     try:
         check_path(path)
     except ValueError as error:

@@ -127,8 +127,9 @@ class Admin:
         _check(answer.responses[0].error_code, answer.responses[0].error_message, name)
         self.cluster.forget([name])
 
-    async def create_partitions(self, name: str, total: int) -> None:
-        """Raises the number of a topic's partitions to `total` and returns when the new ones have leaders.
+    async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> None:
+        """Raises the number of a topic's partitions to `total` and returns when the new ones have leaders. With
+        `validate_only` it only says whether that would be done.
 
         Raises:
             InvalidPartitions: there are as many or more already.
@@ -138,11 +139,13 @@ class Admin:
             CreatePartitionsRequest(
                 topics=[CreatePartitionsTopic(name=name, count=total, assignments=None)],
                 timeout_ms=int(self.cluster.timeout_ms),
+                validate_only=validate_only,
             ),
             lambda answer: answer.results[0].error_code,
         )
         _check(answer.results[0].error_code, answer.results[0].error_message, name)
-        await self._until_led(name, total)
+        if not validate_only:
+            await self._until_led(name, total)
 
     async def describe_settings(self, name: str, *, resource: int = TOPIC_RESOURCE) -> list[Setting]:
         """A topic's settings, set or not; with `resource=BROKER_RESOURCE` those of the broker whose id is `name`."""
@@ -161,8 +164,11 @@ class Admin:
             for each in result.configs
         ]
 
-    async def alter_settings(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Sets settings of a topic; None returns one to its default. Others keep their values (KIP-339).
+    async def alter_settings(
+        self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Sets settings of a topic; None returns one to its default. Others keep their values (KIP-339). With
+        `validate_only` it only says whether that would be done.
 
         Raises:
             InvalidConfig: a setting does not exist or a value is out of its range; then nothing is changed.
@@ -173,7 +179,8 @@ class Admin:
         ]
         resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
         answer = await self.cluster.call_any(
-            INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource])
+            INCREMENTAL_ALTER_CONFIGS,
+            IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only),
         )
         _check(answer.responses[0].error_code, answer.responses[0].error_message, name)
 

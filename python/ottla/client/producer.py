@@ -22,7 +22,7 @@ import trio
 from ottla import _core
 from ottla.client.cluster import Address, Cluster, TopicPartition
 from ottla.client.partitioner import keyed
-from ottla.errors import KafkaError, NetworkException, RemoteProtocolError, error
+from ottla.errors import KafkaError, MessageTooLarge, NetworkException, RemoteProtocolError, error
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.k03_metadata import MetadataResponseTopic
 
@@ -43,7 +43,7 @@ Headers = Iterable[tuple[str, bytes | None]]
 class _Batch:
     """Records of one partition on their way."""
 
-    __slots__ = ("born", "builder", "bytes", "data", "partition", "records")
+    __slots__ = ("born", "builder", "bytes", "data", "partition", "problem", "records")
 
     def __init__(self, partition: TopicPartition, builder: _core.BatchBuilder | None) -> None:
         self.partition = partition
@@ -52,6 +52,8 @@ class _Batch:
         self.records = 0
         self.bytes = 0
         self.data = b""
+        self.problem: Exception | None = None
+        """Why it could not be delivered when it was last tried."""
 
 
 class Producer:
@@ -249,7 +251,8 @@ class Producer:
         sizes: dict[Address, int] = {}
         for partition, queue in list(self._closed.items()):
             while queue and trio.current_time() - queue[0].born > self.delivery_timeout_ms / 1000:
-                self._fail(queue.popleft(), NetworkException(f"{partition}: not delivered in time"))
+                late = queue.popleft()
+                self._fail(late, _late(late, self.delivery_timeout_ms))
             if not queue:
                 continue
             try:
@@ -257,6 +260,8 @@ class Producer:
             except (KafkaError, OSError, RemoteProtocolError) as problem:
                 if isinstance(problem, KafkaError) and not problem.retriable:
                     self._fail(queue.popleft(), problem)
+                else:
+                    queue[0].problem = problem
                 continue
             if leader not in self._busy and sizes.get(leader, 0) < REQUEST_BYTES:
                 requests.setdefault(leader, []).append(queue.popleft())
@@ -292,8 +297,9 @@ class Producer:
             for batch in waiting.values():
                 self._fail(batch, problem)
             waiting.clear()
-        except (OSError, RemoteProtocolError):
-            pass
+        except (OSError, RemoteProtocolError) as problem:
+            for batch in waiting.values():
+                batch.problem = problem
         finally:
             if waiting:
                 self.cluster.forget({partition.topic for partition in waiting})
@@ -313,6 +319,11 @@ class Producer:
                     self._done(waiting.pop(partition))
                     continue
                 problem = error(each.error_code, f"{partition}: {each.error_message or ''}".rstrip(": "))
+                batch = waiting[partition]
+                batch.problem = problem
+                if isinstance(problem, MessageTooLarge):
+                    number = f"{batch.records} record{'' if batch.records == 1 else 's'}"
+                    problem = MessageTooLarge(f"{problem}: {number} in {len(batch.data)} bytes")
                 if not problem.retriable:
                     self._fail(waiting.pop(partition), problem)
 
@@ -344,3 +355,16 @@ class Producer:
         finally:
             # The nursery is not shown the block's exception: it would wrap it in a group.
             await self._stack.aclose()
+
+
+def _late(batch: _Batch, timeout_ms: float) -> NetworkException:
+    """The error of a batch whose time is over, with what last stood in its way."""
+    late = f"{batch.partition}: not delivered within {timeout_ms:g} ms"
+    match batch.problem:
+        case None:
+            return NetworkException(late)
+        case KafkaError() as answer:
+            why = str(answer).removeprefix(str(batch.partition)).removeprefix(": ")
+            return NetworkException(f"{late}; the last answer was {answer.name}" + (f" ({why})" if why else ""))
+        case problem:
+            return NetworkException(f"{late}; the last attempt failed: {problem}")

@@ -18,3 +18,10 @@ def hint(name: str, names: Iterable[str]) -> str:
     """`; did you mean X?` or nothing, to put behind a message about an unknown name."""
     found = nearest(name, names)
     return f"; did you mean {found}?" if found else ""
+
+
+def is_near(name: str, known: str, least: float) -> bool:
+    """Whether `name` is at least so much like `known`, from 0 to 1. Case does not count."""
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, name.lower(), known).ratio() >= least

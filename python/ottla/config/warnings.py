@@ -14,6 +14,15 @@ from ottla.config.table import BROKER_SETTINGS
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
+#: Settings for several brokers, and what they do to one that is alone.
+_OF_SEVERAL = {
+    "default.replication.factor": "topics for which nobody asks for another number of replicas cannot be created",
+    "min.insync.replicas": "a Produce with acks=all is refused (NOT_ENOUGH_REPLICAS)",
+    "offsets.topic.replication.factor": "__consumer_offsets cannot be created, so there are no consumer groups",
+    "transaction.state.log.min.isr": "no transaction can begin",
+    "transaction.state.log.replication.factor": "__transaction_state cannot be created, so there are no transactions",
+}
+
 
 def of_file(names: Iterable[str], file: str | os.PathLike[str]) -> list[str]:
     """One sentence for each name that no setting has."""
@@ -26,7 +35,13 @@ def of_file(names: Iterable[str], file: str | os.PathLike[str]) -> list[str]:
 
 def of_start(config: BrokerConfig) -> list[str]:
     """What holds of all settings of a broker's start, wherever they come from."""
-    return [*_exposed(config), *_ignored(config), *_inert(config.static), *_ineffective(config.static)]
+    return [
+        *_exposed(config),
+        *_ignored(config),
+        *_inert(config.static),
+        *_ineffective(config.static),
+        *_alone(config),
+    ]
 
 
 def _exposed(config: BrokerConfig) -> Iterator[str]:
@@ -62,6 +77,15 @@ def _ineffective(names: Iterable[str]) -> Iterator[str]:
     idle = [name for name, base in known.items() if base not in EFFECTIVE | REFUSED.keys() and not inert_because(name)]
     if idle:
         yield f"without effect in this version of Ottla: {', '.join(sorted(idle))}"
+
+
+def _alone(config: BrokerConfig) -> Iterator[str]:
+    """What a broker without ZooKeeper can never fulfil, since its cluster is itself."""
+    if config.zookeeper is not None:
+        return
+    for name, what in _OF_SEVERAL.items():
+        if (value := config.get_int(name)) > 1:
+            yield f"{name}={value}, and this broker is alone (zookeeper.connect is not set): {what}"
 
 
 def _hint(name: str) -> str:

@@ -494,7 +494,9 @@ class _Term:
             if topic not in known:
                 assignment = await self._read_topic(topic)
                 if assignment is not None:
-                    await self._new_partitions(self.cluster.assign(topic, assignment))
+                    fresh = self.cluster.assign(topic, assignment)
+                    logger.info("topic %s is new, with %d partitions", topic, len(fresh), extra={"topic": topic})
+                    await self._new_partitions(fresh)
 
     async def _on_topic(self, topic: str) -> None:
         """Partitions were added. A topic that is new altogether is another event."""
@@ -506,7 +508,10 @@ class _Term:
         if topic in self._deletions:
             logger.warning("topic %s is being deleted, its new assignment is not looked at", topic)
             return
-        await self._new_partitions(self.cluster.assign(topic, assignment))
+        names = self.cluster.assign(topic, assignment)
+        if names:
+            logger.info("topic %s has %d more partitions", topic, len(names), extra={"topic": topic})
+        await self._new_partitions(names)
 
     async def _new_partitions(self, names: list[TopicPartition]) -> None:
         if not names:

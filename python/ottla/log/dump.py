@@ -4,7 +4,7 @@ Rows have `file` and, by the file's kind:
 
 | file | rows |
 |---|---|
-| `.log` | one per batch: position, size_bytes, base_offset, last_offset, records, compression, max_timestamp_ms, leader_epoch, producer_id, producer_epoch, base_sequence, flags, crc |
+| `.log` | one per batch: position, size_bytes, base_offset, last_offset, records, compression, max_timestamp_ms, leader_epoch, producer_id, producer_epoch, base_sequence, flags, crc; damage if the checksum is another |
 | | with records: one per record after its batch: offset, timestamp_ms, key, value, headers; of a transaction's marker: marker (commit or abort), coordinator_epoch |
 | `.index` | offset, position |
 | `.timeindex` | timestamp_ms, offset |
@@ -23,6 +23,9 @@ from ottla import _core
 from ottla.errors import KafkaError
 
 Row = dict[str, Any]
+
+MAGIC_AT = 16
+"""Where a batch, and a message of the formats before it, says its format."""
 
 BATCHES_MAX = 10_000
 """How many batches are listed at once."""
@@ -59,6 +62,9 @@ def rows(path: str, *, records: bool = False) -> Iterator[Row]:
         return
     with open(path, "rb") as file:
         data = file.read()
+    if suffix in (".index", ".timeindex") and not stem.isdecimal():
+        yield {"file": path, "position": 0, "damage": "it is not named by an offset: no index of a log"}
+        return
     match suffix:
         case ".index":
             for offset, position in _core.read_index(data, int(stem), "offset"):
@@ -81,11 +87,14 @@ def _batches(path: str, records: bool) -> Iterator[Row]:
         while True:
             batches, damage = _core.scan_segment(path, position, BATCHES_MAX)
             for batch in batches:
-                yield _batch(path, batch)
                 position = batch.position + batch.size_bytes
-                if records:
-                    file.seek(batch.position)
-                    data = file.read(batch.size_bytes)
+                file.seek(batch.position)
+                data = file.read(batch.size_bytes)
+                row = _batch(path, batch)
+                if (damage_in_it := _damage(data)) is not None:
+                    row["damage"] = damage_in_it
+                yield row
+                if records and damage_in_it is None:
                     yield from _marker(path, data) if batch.is_control else _records(path, data)
             if damage is not None:
                 yield {"file": path, "position": position, "damage": damage}
@@ -120,6 +129,19 @@ def _batch(path: str, batch: _core.BatchInfo) -> Row:
         "flags": flags,
         "crc": batch.crc,
     }
+
+
+def _damage(batch: bytes) -> str | None:
+    """What is wrong with a batch whose frame is whole: its checksum. Old messages have one each."""
+    try:
+        if batch[MAGIC_AT] >= 2:
+            _core.read_batches(batch)
+        else:
+            for _ in _core.RecordReader(batch):
+                pass
+    except KafkaError as error:
+        return str(error)
+    return None
 
 
 def _records(path: str, batch: bytes) -> Iterator[Row]:

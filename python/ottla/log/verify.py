@@ -38,7 +38,9 @@ class Report:
 
 
 def partitions(path: str | os.PathLike[str]) -> list[str]:
-    """The partitions' folders in a data directory, or the folder itself if it is one. Raises FileNotFoundError."""
+    """The partitions' folders in a data directory, or the folder itself if it is one. Raises FileNotFoundError, and
+    NotADirectoryError for a file: a log is whole or damaged as a folder.
+    """
     path = os.path.abspath(path)
     if PARTITION.fullmatch(os.path.basename(path)) and any(name.endswith(".log") for name in os.listdir(path)):
         return [path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -113,8 +114,17 @@ class LogManager:
         opened: dict[DataDirectory, tuple[list[Log], list[tuple[str, int, KafkaError]]]] = {}
 
         async def load_one(directory: DataDirectory) -> None:
-            load_all = partial(directory.open_native.load_all, configs, default, threads=threads)
+            native, began = directory.open_native, time.monotonic()
+            load_all = partial(native.load_all, configs, default, threads=threads)
             opened[directory] = await trio.to_thread.run_sync(load_all)
+            count = len(opened[directory][0])
+            logger.info(
+                "%s: %d logs %s in %d ms",
+                directory,
+                count,
+                "opened" if native.was_clean or not count else "recovered after a stop that was not clean",
+                1000 * (time.monotonic() - began),
+            )
 
         async with trio.open_nursery() as nursery:
             for directory in self.directories.online:

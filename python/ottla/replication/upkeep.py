@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
 
 if TYPE_CHECKING:
+    from ottla._core import LogDirectory
     from ottla.config import BrokerConfig
     from ottla.replication.data_directories import DataDirectories
 
@@ -28,8 +30,30 @@ async def run(directories: DataDirectories, config: BrokerConfig) -> None:
 
 
 def delete_old_segments(directories: DataDirectories) -> None:
+    """Applies retention; one line in the log for each topic of which segments are deleted. Raises KafkaError."""
     now_ms = time.time_ns() // 1_000_000
-    directories.in_each(lambda native: native.delete_old_segments(now_ms))
+    segments: Counter[str] = Counter()
+    partitions: Counter[str] = Counter()
+
+    def work(native: LogDirectory) -> None:
+        deleted, error = native.delete_old_segments(now_ms)
+        for topic, _, count in deleted:
+            segments[topic] += count
+            partitions[topic] += 1
+        if error is not None:
+            raise error
+
+    try:
+        directories.in_each(work)
+    finally:
+        for topic, count in segments.items():
+            logger.info(
+                "retention deletes %d segments of topic %s, in %d partitions",
+                count,
+                topic,
+                partitions[topic],
+                extra={"topic": topic},
+            )
 
 
 def checkpoint_recovery_points(directories: DataDirectories) -> None:

@@ -35,6 +35,9 @@ impl LogDirectory {
 /// Topic, partition, why.
 type NotOpened = (String, i32, PyErr);
 
+/// Topic, partition, segments.
+type Deleted = (String, i32, usize);
+
 /// For names of folders that must not be there yet.
 fn unique_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
@@ -206,8 +209,11 @@ impl LogDirectory {
         Ok(py.detach(|| self.directory.delete(&partition, unique_id()))?)
     }
 
-    fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> PyResult<usize> {
-        Ok(py.detach(|| self.directory.delete_old_segments(now_ms))?)
+    fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> (Vec<Deleted>, Option<PyErr>) {
+        let (deleted, failure) = py.detach(|| self.directory.delete_old_segments(now_ms));
+        let deleted = deleted.into_iter();
+        let deleted = deleted.map(|(of, count)| (of.topic, of.partition, count));
+        (deleted.collect(), failure.map(PyErr::from))
     }
 
     fn cleanable(&self, py: Python<'_>, now_ms: i64) -> Vec<Cleanable> {

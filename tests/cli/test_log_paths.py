@@ -1,0 +1,88 @@
+"""`ottla log` and `ottla tree` at paths that are not what they should be: one line, and never a success."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.log import Log
+from tests.support.message_sets import message_set
+
+from .conftest import Ottla
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "orders-0"
+    path.parent.mkdir()
+    with Log.open(path, mode="a") as log:
+        for number in range(3):
+            log.append(b"value %d" % number)
+    return path
+
+
+def one_line(error: str) -> str:
+    assert error.startswith("Error: ")
+    assert len(error.splitlines()) == 1, error
+    return error
+
+
+@pytest.mark.parametrize("command", ["verify", "repair"])
+def test_a_file_is_not_a_log(ottla: Ottla, partition: Path, command: str) -> None:
+    file = partition / f"{0:020}.log"
+    error = one_line(ottla("log", command, str(file), code=1).err)
+    assert f"{file} is a file; name the partition's folder, {partition}" in error
+
+
+@pytest.mark.parametrize("command", ["verify", "repair"])
+@pytest.mark.parametrize("content", ["nothing", "folders that are none"])
+def test_a_folder_without_logs_is_not_whole(ottla: Ottla, tmp_path: Path, command: str, content: str) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    if content != "nothing":
+        (folder / "logs").mkdir()
+    said = ottla("log", command, str(folder), code=1)
+    assert said.out == ""
+    assert f"there is no log in {folder}" in one_line(said.err)
+    assert ottla("log", command, str(folder / "nosuch"), code=2).err
+
+
+def test_foreign_files(ottla: Ottla, partition: Path) -> None:
+    (partition / "shuffle_116_439_0.index").write_bytes(bytes(16))
+    (partition / "shuffle_116_439_0.timeindex").write_bytes(bytes(24))
+    for suffix in ("index", "timeindex", "txnindex", "snapshot", "log"):
+        (partition / f"{7:020}.{suffix}").write_bytes(b"foreign" * 20)
+    out = ottla("log", "dump", str(partition)).out
+    assert "no index of a log" in out
+    assert "offsets 0-0" in out
+    rows = ottla("log", "dump", str(partition), "--json").json
+    foreign = [row for row in rows if "shuffle" in row["file"]]  # type: ignore[index]
+    assert len(foreign) == 2
+    # What is looked at for damage is said as damage, not as a mistake of ours.
+    ottla("log", "verify", str(partition), code=1)
+    for file in sorted(partition.iterdir()):
+        if file.is_file():
+            ottla("log", "dump", str(file), "--records")
+
+
+def test_a_wrong_checksum_is_shown(ottla: Ottla, partition: Path) -> None:
+    file = partition / f"{0:020}.log"
+    assert "DAMAGED" not in ottla("log", "dump", str(file)).out
+    data = bytearray(file.read_bytes())
+    data[-2] ^= 1
+    file.write_bytes(data)
+    lines = ottla("log", "dump", str(file)).out.splitlines()
+    assert "offsets 2-2" in lines[-2]
+    assert "DAMAGED: crc at byte 17" in lines[-1]
+    for options in ((), ("--records",)):
+        rows = ottla("log", "dump", str(file), "--json", *options).json
+        damaged = [row for row in rows if "damage" in row]  # type: ignore[operator]
+        assert [row["base_offset"] for row in damaged] == [2]  # type: ignore[index]
+
+
+def test_a_wrong_checksum_of_an_old_message_is_shown(ottla: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / f"{0:020}.log"
+    whole = message_set(1, "none", (1_000, b"key", b"value"))
+    file.write_bytes(whole)
+    assert "DAMAGED" not in ottla("log", "dump", str(file)).out
+    file.write_bytes(whole[:-1] + b"!")
+    assert "DAMAGED" in ottla("log", "dump", str(file)).out

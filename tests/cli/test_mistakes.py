@@ -1,0 +1,209 @@
+"""Mistakes on the command line: options that contradict each other, names that do not exist, half of which is done."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.peers.ottla import Broker, Brokers
+
+from .conftest import Ottla
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("group", "reset", "g", "--to-earliest", "--to-latest"), "--to-earliest and --to-latest contradict"),
+        (("group", "reset", "g", "--to-latest", "--to-offset", "3"), "--to-latest and --to-offset contradict"),
+        (("group", "reset", "g", "--to-time", "soon"), "is no time such as"),
+        (("topic", "alter", "t", "-s", "retention.ms=5", "-u", "retention.ms"), "--set and --unset of retention.ms"),
+        (("topic", "alter", "t", "-s", "retention.ms=5", "-s", "retention.ms=6"), "is given twice: 5 and 6"),
+        (("topic", "create", "t", "-s", "a=5", "-s", "a=6"), "a is given twice"),
+        (("serve", "--set", "num.partitions=1", "--set", "num.partitions=2"), "num.partitions is given twice"),
+        (("consume", "t", "--from-beginning", "-o", "3"), "--from-beginning and --offset contradict"),
+        (("consume", "t", "-o", "3", "-t", "3"), "--offset and --timestamp contradict"),
+        (("consume", "t", "--json", "--keys"), "--json and --keys contradict"),
+        (("consume", "t", "--json", "--null-marker", "-"), "--json and --null-marker contradict"),
+        (("consume", "t", "-k", ","), "--key-separator needs --keys or --headers"),
+        (("consume", "t", "-K", "-k", "\\q"), "\\q means nothing"),
+        (("produce", "t", "--ignore-partitions"), "only lines of JSON"),
+        (("produce", "t", "--json", "-p", "1", "--ignore-partitions"), "--partition and --ignore-partitions"),
+        (("transaction", "abort", "t", "0", "--start-offset", "1", "--producer-epoch", "2"), "--start-offset"),
+        (("tree", "dump", "--data-dir", "d", "--zookeeper", "h:1"), "--data-dir and --zookeeper contradict"),
+        (("bench", "produce", "--topic", "t", "--num-records", "1", "--record-size", "5", "--payload-file", __file__),
+         "--record-size and --payload-file contradict"),
+    ],
+)  # fmt: skip
+def test_contradictions(ottla: Ottla, arguments: tuple[str, ...], said: str) -> None:
+    assert said in ottla(*arguments, code=2).err
+
+
+def test_an_alteration_is_whole_or_refused(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("topic", "create", "orders", "-p", "3", "-s", "flush.ms=7", *at)
+
+    def refused(*arguments: str) -> str:
+        error = ottla("topic", "alter", "orders", *arguments, *at, code=1).err
+        (topic,) = ottla("topic", "describe", "orders", "--json", *at).json
+        assert isinstance(topic, dict)
+        assert (topic["settings"], len(topic["partitions"])) == ({"flush.ms": "7"}, 3)
+        return error
+
+    assert "(INVALID_PARTITIONS)" in refused("--partitions", "2", "--set", "retention.ms=5")
+    assert "retention.ms=-7" in refused("--partitions", "4", "--set", "retention.ms=-7")
+    assert "the nearest is 'flush.ms'" in refused("--partitions", "4", "--unset", "flush.mss")
+    assert "the nearest is 'retention.ms'" in refused("--unset", "flush.ms", "--set", "retentin.ms=5")
+
+
+def test_names_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("topic", "create", "orders", *at)
+    nearest = "there is no topic 'ordes'; the nearest is 'orders'"
+    for arguments in (
+        ("topic", "describe", "ordes"),
+        ("topic", "alter", "ordes", "-p", "2"),
+        ("topic", "delete", "ordes"),
+        ("consume", "ordes"),
+        ("group", "reset", "g", "-t", "ordes", "--to-latest"),
+        ("transaction", "producers", "ordes"),
+        ("transaction", "find-hanging", "-t", "ordes"),
+        ("transaction", "abort", "ordes", "0", "--start-offset", "1"),
+    ):
+        assert nearest in ottla(*arguments, *at, code=1).err, arguments
+    ottla("group", "reset", "readers", "-t", "orders", "--to-latest", *at)
+    nearest = "there is no group 'reader'; the nearest is 'readers'"
+    for arguments in (
+        ("group", "describe", "reader"),
+        ("group", "delete", "reader"),
+        ("group", "delete", "reader", "-t", "orders"),
+        ("group", "reset", "reader", "--to-latest"),
+        ("group", "reset", "reader", "-t", "orders", "--shift-by", "2"),
+    ):
+        assert nearest in ottla(*arguments, *at, code=1).err, arguments
+
+
+def test_of_several_those_that_exist_are_deleted(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    for name in ("one", "two"):
+        ottla("topic", "create", name, *at)
+        ottla("group", "reset", f"group-{name}", "-t", name, "--to-latest", *at)
+    groups = ottla("group", "delete", "group-one", "nosuch", "group-two", *at, code=1)
+    assert groups.out == "deleted group group-one\ndeleted group group-two\n"
+    assert "cannot delete group 'nosuch': there is no group 'nosuch'" in groups.err
+    topics = ottla("topic", "delete", "nosuch", "one", "two", *at, code=1)
+    assert topics.out == "deleted topic one\ndeleted topic two\n"
+    assert "cannot delete topic 'nosuch': there is no topic 'nosuch'" in topics.err
+    assert "one" not in topics.err
+    assert ".;" not in topics.err + groups.err
+
+
+def test_resets_say_what_is_missing(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("topic", "create", "orders", *at)
+    absent = ottla("group", "reset", "new", "--to-latest", *at, code=1).err
+    assert "there is no group 'new', nor any other group; with --topic it is made" in absent
+    shifted = ottla("group", "reset", "new", "-t", "orders", "--shift-by", "2", *at, code=1).err
+    assert "--topic" not in shifted
+    ottla("group", "reset", "new", "-t", "orders", "--to-latest", *at)
+    ottla("topic", "create", "other", *at)
+    shifted = ottla("group", "reset", "new", "-t", "other", "--shift-by", "2", *at, code=1).err
+    assert "group 'new' has no offsets in other to shift from" in shifted
+
+
+def test_internal_topics_of_ours_are_not_among_users_topics(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("topic", "create", "__ottla_sink", *at)
+    ottla("topic", "create", "users", *at)
+    assert ottla("topic", "list", *at).out == "users\n"
+    assert ottla("topic", "list", "--internal", *at).out == "__ottla_sink\nusers\n"
+
+
+@pytest.fixture
+def three(ottla: Ottla, broker: Broker) -> list[str]:
+    """Lines of JSON of a topic with three partitions."""
+    ottla("topic", "create", "three", "-p", "3", "-b", broker.bootstrap)
+    lines = [json.dumps({"partition": n % 3, "key": str(n), "value": "v", "timestamp": 1000 + n}) for n in range(30)]
+    ottla("produce", "three", "--json", "-b", broker.bootstrap, stdin="\n".join(lines).encode())
+    out = ottla("consume", "three", "--from-beginning", "-e", "--json", "-b", broker.bootstrap).out
+    return out.splitlines()
+
+
+def test_a_copy_is_not_half_done(ottla: Ottla, broker: Broker, three: list[str], tmp_path: Path) -> None:
+    at = ("-b", broker.bootstrap)
+    content = "\n".join(sorted(three, key=lambda line: json.loads(line)["partition"]))
+    # A topic that is not there cannot have the partitions that the lines name.
+    error = ottla("produce", "copy", "--json", *at, stdin=content.encode(), code=1).err
+    assert "stdin, line 1: it names a partition, and there is no topic 'copy' yet" in error
+    assert ottla("topic", "list", *at).out == "three\n"
+    # A file is read before.
+    ottla("topic", "create", "copy", *at)
+    file = tmp_path / "lines.json"
+    file.write_text(content)
+    error = ottla("produce", "copy", str(file), "--json", *at, code=1).err
+    assert "line 11: topic 'copy' has no partition 1; its last is 0" in error
+    assert "(nothing was produced)" in error
+    assert ottla("consume", "copy", "--from-beginning", "-e", *at).out == ""
+    # The ways that the help names.
+    assert "produced 30 records" in ottla("produce", "copy", str(file), "--json", "--ignore-partitions", *at).err
+    ottla("topic", "create", "same", "-p", "3", *at)
+    ottla("produce", "same", "--json", *at, stdin=content.encode())
+    same = ottla("consume", "same", "--from-beginning", "-e", "--json", *at).out
+    assert sorted(same.replace('"same"', '"three"').splitlines()) == sorted(three)
+    ottla("produce", "now", "-", "--json", "--ignore-partitions", "--ignore-timestamps", *at, stdin=content.encode())
+    now = ottla("consume", "now", "--from-beginning", "-e", "--json", *at).json
+    assert len(now) == 30
+    assert min(line["timestamp"] for line in now) > 1_600_000_000_000  # type: ignore[index]
+
+
+def test_a_tab_may_be_written(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("produce", "tabs", "-k", "\\t", *at, stdin=b"key\tvalue\n")
+    all_of_it = ("consume", "tabs", "--from-beginning", "-e", "-K")
+    assert ottla(*all_of_it, *at).out == "key\tvalue\n"
+    assert ottla(*all_of_it, "-k", "\\\\", *at).out == "key\\value\n"
+
+
+def test_the_last_answer_is_told_when_the_time_is_over(ottla: Ottla, brokers: Brokers) -> None:
+    at = ("-b", brokers(settings={"min.insync.replicas": 2}).bootstrap, "--timeout-ms", "1000")
+    error = ottla("produce", "few", *at, stdin=b"x\n", code=1).err
+    assert "not delivered within 1000 ms; the last answer was NOT_ENOUGH_REPLICAS" in error
+
+
+def test_a_record_that_is_too_large_says_how_large(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("topic", "create", "small", "-s", "max.message.bytes=1000", *at)
+    error = ottla("produce", "small", *at, stdin=b"x" * 2000, code=1).err
+    assert "1 record in 20" in error
+    assert "max.message.bytes" in error
+
+
+def test_the_command_config_names_the_cluster(ottla: Ottla, broker: Broker, tmp_path: Path, free_port: int) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(f"bootstrap.servers={broker.bootstrap}\nacks=all\n")
+    ottla("topic", "create", "there", "--command-config", str(config))
+    assert ottla("topic", "list", "--command-config", str(config)).out == "there\n"
+    assert ottla("topic", "list", "-b", f"127.0.0.1:{free_port}", "--command-config", str(config), code=1).err
+
+
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ("security.protocl=SSL", "security.protocol"),
+        ("securty.protocol=SSL", "security.protocol"),
+        ("ssl.trustore.location=/x", "ssl.truststore.location"),
+        ("sasl.jaas.confg=x", "sasl.jaas.config"),
+        ("bootstrap.server=h:1", "bootstrap.servers"),
+    ],
+)
+def test_misspelt_names_in_the_command_config(ottla: Ottla, tmp_path: Path, line: str, known: str) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(line)
+    assert f"did you mean '{known}'?" in ottla("topic", "list", "--command-config", str(config), code=2).err
+
+
+def test_what_is_no_broker_is_told(ottla: Ottla) -> None:
+    assert "leave http:// out" in ottla("topic", "list", "-b", "http://127.0.0.1:9092", code=2).err
+    with socket.create_server(("127.0.0.1", 0)) as web:
+        address = f"127.0.0.1:{web.getsockname()[1]}"
+        assert f"`ottla doctor {address}`" in ottla("topic", "list", "-b", address, "--timeout-ms", "300", code=1).err
