@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import os
+import pty
 import socket
 import ssl
 import subprocess
@@ -114,11 +116,72 @@ def test_the_command(well: Broker) -> None:
     assert {finding["check"] for finding in report["findings"]} >= set(CHECKS)
     bad = subprocess.run([*command[:-1], f"127.0.0.1:{free_port()}"], capture_output=True, text=True, timeout=60)
     assert (bad.returncode, "✗ port" in bad.stdout, "→" in bad.stdout) == (2, True, True)
-    usage = subprocess.run([*command[:-1], "nonsense"], capture_output=True, text=True, timeout=60)
+    usage = subprocess.run([*command[:-1], "nonsense:x"], capture_output=True, text=True, timeout=60)
     assert (usage.returncode, "HOST:PORT" in usage.stderr) == (2, True)
 
 
 # --- what is no broker ---
+
+
+def doctor(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "ottla", "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def test_the_addresses_are_given_as_to_all_commands(well: Broker, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text(f"bootstrap.servers={well.bootstrap}\n")
+    for done in (
+        doctor("-b", well.bootstrap),
+        doctor(OTTLA_BOOTSTRAP=well.bootstrap),
+        doctor(well.bootstrap, OTTLA_BOOTSTRAP="127.0.0.1:1"),
+        doctor("--command-config", str(config)),
+    ):
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "a Kafka broker answers" in done.stdout
+    both = doctor("-b", f"127.0.0.1:{free_port()},{well.bootstrap}")
+    assert both.returncode == 2
+    assert "nobody listens" in both.stdout
+    assert "✓ controller" in both.stdout
+    assert "contradict" in doctor("a:1", "-b", "b:2").stderr
+
+
+def test_security_that_the_port_does_not_have(well: Broker, tmp_path: Path) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SSL\n")
+    done = doctor("-b", well.bootstrap, "--command-config", str(config))
+    assert done.returncode == 2
+    assert "without TLS" in done.stdout
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
+        "org.apache.kafka.common.security.plain.PlainLoginModule required username=a password=b;\n"
+    )
+    done = doctor("-b", well.bootstrap, "--command-config", str(config))
+    assert done.returncode == 2
+    assert "the broker does not take us" in done.stdout
+
+
+def test_colours_only_where_they_are_wanted(well: Broker) -> None:
+    def shown(**environment: str) -> bytes:
+        end, other = pty.openpty()
+        command = [sys.executable, "-m", "ottla", "doctor", well.bootstrap]
+        with subprocess.Popen(command, stdout=other, stderr=other, env={**os.environ, **environment}) as process:
+            os.close(other)
+            output = b""
+            with suppress(OSError):  # the end of a terminal
+                while more := os.read(end, 65536):
+                    output += more
+            process.wait(60)
+        os.close(end)
+        return output
+
+    assert b"\x1b[" in shown(NO_COLOR="")
+    assert b"\x1b[" not in shown(NO_COLOR="1")
 
 
 def test_a_name_that_nobody_knows() -> None:

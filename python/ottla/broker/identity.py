@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import trio
+
 from ottla.config import BrokerConfig, ConfigError, Endpoint
 from ottla.controller.registration import get_or_create_cluster_id, prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import Tree, ensure_one
+from ottla.coordination.tree import Tree, Unavailable, ensure_one
 from ottla.coordination.znodes import BrokerRegistration
 
 if TYPE_CHECKING:
     from ottla.replication.log_manager import LogManager
 
-__all__ = ["BrokerRegistration", "assigned", "broker_id", "cluster_id", "open_tree", "registration"]
+__all__ = [
+    "BrokerRegistration",
+    "StoppedBeforeStart",
+    "assigned",
+    "broker_id",
+    "cluster_id",
+    "open_tree",
+    "registration",
+]
+
+logger = logging.getLogger("ottla")
+
+
+class StoppedBeforeStart(Exception):
+    """The process was told to stop while it waited for others; nothing was opened yet but the directories."""
 
 
 @asynccontextmanager
-async def open_tree(config: BrokerConfig, logs: LogManager) -> AsyncIterator[Tree]:
+async def open_tree(config: BrokerConfig, logs: LogManager, waits: trio.CancelScope) -> AsyncIterator[Tree]:
     """The ZooKeeper that the settings name, or the tree embedded in the (first) data directory. Its session ends with
-    the block.
+    the block. `waits`, if it is cancelled, ends the wait for ZooKeeper with StoppedBeforeStart.
     """
+    tree: Tree | None = None
     if config.zookeeper:
-        from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
-
-        tree: Tree = await ZooKeeperTree.connect(
-            config.zookeeper,
-            session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
-            connect_timeout_ms=config.zookeeper_connection_timeout_ms,
-        )
+        with waits:
+            tree = await _zookeeper(config, config.zookeeper)
+        if tree is None:
+            raise StoppedBeforeStart
     else:
         from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 
@@ -40,6 +55,30 @@ async def open_tree(config: BrokerConfig, logs: LogManager) -> AsyncIterator[Tre
     async with tree:
         await prepare(tree)
         yield tree
+
+
+async def _zookeeper(config: BrokerConfig, servers: str) -> Tree:
+    """A session with ZooKeeper. Raises Unavailable."""
+    from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
+
+    timeout_ms = config.zookeeper_connection_timeout_ms
+    logger.info(
+        "connecting to ZooKeeper at %s, for %d ms at most (zookeeper.connect; without it this broker is a cluster of "
+        "its own)",
+        servers,
+        timeout_ms,
+    )
+    try:
+        return await ZooKeeperTree.connect(
+            servers,
+            session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
+            connect_timeout_ms=timeout_ms,
+        )
+    except Unavailable:
+        raise Unavailable(
+            f"no ZooKeeper server at {servers} answered within {timeout_ms} ms; start it, or leave zookeeper.connect "
+            "out for a broker that is a cluster of its own"
+        ) from None
 
 
 async def cluster_id(tree: Tree, known: str | None) -> str:

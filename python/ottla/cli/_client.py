@@ -10,7 +10,8 @@ import click
 from ottla.cli._errors import explained
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.cluster import Address, Cluster
+    from ottla.client.security import Security
 
 T = TypeVar("T")
 _SECURITY = "ottla.security"
@@ -24,6 +25,11 @@ def client_options(function: Function) -> Function:
     """Adds `--bootstrap` (also by the name that Kafka's tools give it), `--timeout-ms` and `--command-config` to a
     command; the command need not know of the last one.
     """
+    return client_options_with(function, timeout_ms=30_000)
+
+
+def client_options_with(function: Function, *, timeout_ms: int) -> Function:
+    """The same with another default of `--timeout-ms`."""
     function = click.option(
         "--command-config",
         type=click.Path(),
@@ -38,7 +44,7 @@ def client_options(function: Function) -> Function:
     function = click.option(
         "--timeout-ms",
         type=click.IntRange(1),
-        default=30_000,
+        default=timeout_ms,
         show_default=True,
         metavar="MS",
         help="How long an answer may take.",
@@ -79,26 +85,38 @@ def _keep_config(context: click.Context, parameter: click.Parameter, path: str |
         context.default_map = {**(context.default_map or {}), "bootstrap": servers}
 
 
+def security() -> Security | None:
+    """How the running command's connections are secured, by --command-config."""
+    found: Security | None = click.get_current_context().meta.get(_SECURITY)
+    return found
+
+
+def parsed_bootstrap(text: str, option: str) -> list[Address]:
+    """The addresses of HOST:PORT,... as `option` has them. Raises click.BadParameter."""
+    from ottla.client.cluster import parse_bootstrap
+
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise click.BadParameter(f"{text!r} is not HOST:PORT: leave {scheme}:// out", param_hint=option)
+    try:
+        return parse_bootstrap(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}, such as 127.0.0.1:9092", param_hint=option) from None
+
+
 def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cluster], Awaitable[T]]) -> T:
     """Runs `work` with a connection to the cluster. What goes wrong becomes one line: `doing: why`.
 
     doing: e.g. "cannot create topic 'a'".
     """
     from ottla.cli._interrupts import run as run_quietly
-    from ottla.client.cluster import Cluster, parse_bootstrap
+    from ottla.client.cluster import Cluster
 
-    try:
-        parse_bootstrap(bootstrap)
-    except ValueError as error:
-        raise click.BadParameter(f"{bootstrap!r}: {error}, such as 127.0.0.1:9092", param_hint="--bootstrap") from None
-    if "://" in bootstrap:
-        scheme = bootstrap.partition("://")[0]
-        raise click.BadParameter(f"{bootstrap!r} is not HOST:PORT: leave {scheme}:// out", param_hint="--bootstrap")
-
-    security = click.get_current_context().meta.get(_SECURITY)
+    parsed_bootstrap(bootstrap, "--bootstrap")
+    secured = security()
 
     async def run() -> T:
-        async with Cluster(bootstrap, client_id="ottla-cli", timeout_ms=timeout_ms, security=security) as cluster:
+        async with Cluster(bootstrap, client_id="ottla-cli", timeout_ms=timeout_ms, security=secured) as cluster:
             try:
                 # Later calls are repeated until the time is over; where nobody listens at all, that is a long wait
                 # for nothing.

@@ -31,7 +31,7 @@ def assignments(settings: Iterable[str], option: str = "--set") -> dict[str, str
 
 def at_most_one(given: Mapping[str, bool]) -> None:
     """Raises click.UsageError if more than one of these options was given. Names are as users write them."""
-    names = [name for name, is_given in given.items() if is_given]
+    names = [name for name, was_given in given.items() if was_given]
     if len(names) > 1:
         raise click.UsageError(f"{' and '.join(names)} contradict each other: leave {_all_but_one(names)} out")
 
@@ -40,10 +40,9 @@ def _all_but_one(names: list[str]) -> str:
     return "one" if len(names) == 2 else "all but one"
 
 
-def is_given(name: str) -> bool:
-    """Whether the user gave the parameter `name` of the running command, on the command line or in the environment."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source in (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+def on_command_line(name: str) -> bool:
+    """Whether the user gave the parameter `name` to the running command. What the environment says gives way."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._settings import at_most_one, is_given
+from ottla.cli._settings import at_most_one, on_command_line
 
 if TYPE_CHECKING:
     from ottla.bench.consuming import Consumed
@@ -65,7 +65,7 @@ def produce(
     from ottla.bench.producing import produce as run
     from ottla.cli._bench import live, producer_properties, rate_line, show_latencies
 
-    at_most_one({"--record-size": is_given("record_size"), "--payload-file": payload_file is not None})
+    at_most_one({"--record-size": on_command_line("record_size"), "--payload-file": payload_file is not None})
     properties = producer_properties(producer_props + more, PROPERTIES)
     batches = _batches(properties, record_size, payload_file, throughput)
     in_flight = _number(properties, "max.in.flight.requests.per.connection", 1)
@@ -82,7 +82,9 @@ def produce(
                 advance=advance,
             )
 
-    at_most_one({"--bootstrap": is_given("bootstrap"), "bootstrap.servers": bool(properties["bootstrap.servers"])})
+    at_most_one(
+        {"--bootstrap": on_command_line("bootstrap"), "bootstrap.servers": bool(properties["bootstrap.servers"])}
+    )
     servers = properties["bootstrap.servers"] or bootstrap
     done = with_cluster(f"cannot produce to {topic!r}", servers, timeout_ms, work)
     click.echo(rate_line("sent", done.records, done.value_bytes, done.seconds))

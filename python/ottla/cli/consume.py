@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._settings import at_most_one, is_given, unescaped
+from ottla.cli._settings import at_most_one, on_command_line, unescaped
 from ottla.cli._times import Time
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def command(
     for name, given in (
         ("--keys", keys),
         ("--headers", headers),
-        ("--key-separator", is_given("key_separator")),
-        ("--null-marker", is_given("null_marker")),
+        ("--key-separator", on_command_line("key_separator")),
+        ("--null-marker", on_command_line("null_marker")),
     ):
         at_most_one({"--json": as_json, name: given})
-    if is_given("key_separator") and not keys and not headers:
+    if on_command_line("key_separator") and not keys and not headers:
         raise click.UsageError("--key-separator needs --keys or --headers: a value alone has nothing to separate")
     write = (
         json_line

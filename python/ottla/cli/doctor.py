@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+
+from ottla.cli._client import client_options_with, parsed_bootstrap, security
+from ottla.cli._settings import at_most_one, on_command_line
 
 if TYPE_CHECKING:
     from ottla.doctor.findings import Finding, Report
@@ -13,7 +17,7 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
 
 
 @click.command()
-@click.argument("target", metavar="HOST:PORT", default="127.0.0.1:9092")
+@click.argument("target", metavar="[HOST:PORT,...]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for programs.")
 @click.option(
     "--write", "may_write", is_flag=True, help="Also compare clocks: writes to a topic of its own, and deletes it."
@@ -26,31 +30,20 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
     show_default=True,
     help="From which lag on a group is late.",
 )
-@click.option(
-    "--timeout-ms",
-    type=click.IntRange(100),
-    default=5_000,
-    show_default=True,
-    metavar="MS",
-    help="How long one answer may take.",
-)
-def command(target: str, as_json: bool, may_write: bool, lag_max: int, timeout_ms: int) -> int:
+@partial(client_options_with, timeout_ms=5_000)
+def command(target: str | None, as_json: bool, may_write: bool, lag_max: int, bootstrap: str, timeout_ms: int) -> int:
     """Look at a cluster as a client does, and say what is wrong and what to do.
 
-    Works with Ottla and with Apache Kafka, and changes nothing without --write. Ends with 0 if all is well, 1 if there
-    are warnings, 2 if there are problems.
+    The addresses are those of --bootstrap. Works with Ottla and with Apache Kafka, and changes nothing without --write.
+    Ends with 0 if all is well, 1 if there are warnings, 2 if there are problems.
     """
-    import trio
+    from ottla.cli._interrupts import run
+    from ottla.doctor.examine import Options, examine_all
 
-    from ottla.config.listeners import parse_address
-    from ottla.doctor.examine import Options, examine
-
-    try:
-        host, port = parse_address(target)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="HOST:PORT") from None
-    options = Options(timeout_s=timeout_ms / 1000, may_write=may_write, lag_max=lag_max)
-    report = trio.run(examine, host or "127.0.0.1", port, options)
+    at_most_one({"HOST:PORT": target is not None, "--bootstrap": on_command_line("bootstrap")})
+    addresses = parsed_bootstrap(target or bootstrap, "HOST:PORT" if target else "--bootstrap")
+    options = Options(timeout_s=timeout_ms / 1000, may_write=may_write, lag_max=lag_max, security=security())
+    report = run(partial(examine_all, addresses, options))
     if as_json:
         from ottla.cli._output import print_json
 

@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     the command line is wrong, 130 interrupted.
     """
     try:
-        result = ottla.main(arguments, prog_name="ottla", standalone_mode=False)
+        # https://no-color.org; None leaves it to click, which asks whether the output is a terminal.
+        color = False if os.environ.get("NO_COLOR") else None
+        result = ottla.main(arguments, prog_name="ottla", standalone_mode=False, color=color)
         sys.exit(result if isinstance(result, int) else 0)
     except click.ClickException as error:
         error.show()

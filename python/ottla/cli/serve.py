@@ -98,9 +98,10 @@ def command(
         address = f"0.0.0.0{broker.address}" if broker.address.startswith(":") else broker.address
         click.echo(f"ottla ready: broker {broker.id} at {address}")
         if hints:
+            from ottla.cli._hints import called
             from ottla.cli._hints import hints as text
 
-            click.echo("\n" + text(address, config.data_directories[0]), err=True)
+            click.echo("\n" + text(address, config.data_directories[0], called()), err=True)
 
     with explained("the broker stopped", TreeError):
         serve(config, ready)

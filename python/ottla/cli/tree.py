@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._settings import at_most_one, is_given
+from ottla.cli._settings import at_most_one, on_command_line
 
 if TYPE_CHECKING:
     from ottla.coordination.transfer import Moved
@@ -38,7 +38,7 @@ def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None
     """Print the nodes from PATH down. Works beside a running broker, and changes nothing."""
     from ottla.coordination.tree import check_path
 
-    at_most_one({"--data-dir": is_given("data_dir"), "--zookeeper": zookeeper is not None})
+    at_most_one({"--data-dir": on_command_line("data_dir"), "--zookeeper": zookeeper is not None})
     try:
         check_path(path)
     except ValueError as error:

@@ -7,10 +7,11 @@ from contextlib import suppress
 import trio
 
 from ottla.client.connection import Connection
+from ottla.client.security import Security
 from ottla.doctor import reach
 from ottla.doctor.findings import Report, some
 from ottla.doctor.reach import Speaks
-from ottla.errors import LocalProtocolError, RemoteProtocolError, error
+from ottla.errors import KafkaError, LocalProtocolError, RemoteProtocolError, error
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataResponse, MetadataResponseBroker
 from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
 from ottla.wire.schema import Api, Request, Response
@@ -51,6 +52,11 @@ class Cluster:
         return await self.ask(controller, api, message)
 
 
+def expected(security: Security | None) -> Speaks:
+    """What a broker's port speaks to clients with these settings."""
+    return Speaks.TLS if security is not None and security.tls else Speaks.KAFKA
+
+
 async def ask(connection: Connection, api: Api[Request, Response], message: Request, timeout_s: float) -> Response:
     """Raises Refused, OSError."""
     try:
@@ -69,22 +75,45 @@ def named(code: int) -> str:
     return error(code).name
 
 
+async def connected(host: str, address: str, port: int, timeout_s: float, security: Security | None) -> Connection:
+    """A connection to the broker at one of a host's addresses. With TLS it goes to the name, which the certificate is
+    for. Raises as `Connection.connect`, Refused for a login that fails.
+    """
+    to = host if security is not None and security.tls else address
+    try:
+        return await Connection.connect(to, port, "ottla-doctor", timeout_ms=timeout_s * 1000, security=security)
+    except KafkaError as problem:
+        raise Refused(f"{problem} ({problem.name})") from problem
+
+
 async def look(
-    report: Report, host: str, port: int, found: list[str], timeout_s: float, connections: list[Connection]
+    report: Report,
+    host: str,
+    port: int,
+    found: list[str],
+    timeout_s: float,
+    connections: list[Connection],
+    security: Security | None = None,
 ) -> Cluster | None:
     """The cluster of the broker at an address; None if it says nothing."""
     try:
-        first = await Connection.connect(found[0], port, "ottla-doctor", timeout_ms=timeout_s * 1000)
+        first = await connected(host, found[0], port, timeout_s, security)
         connections.append(first)
         metadata = await ask(first, METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False), timeout_s)
     except (OSError, Refused, RemoteProtocolError) as problem:
-        mechanisms = await _sasl(found[0], port, timeout_s)
-        if mechanisms is not None:
+        mechanisms = await _sasl(found[0], port, timeout_s) if security is None else None
+        if security is not None:
+            report.problem(
+                "protocol",
+                f"the broker does not take us: {problem}",
+                "compare the settings of --command-config with the broker's listener",
+            )
+        elif mechanisms is not None:
             report.problem(
                 "protocol",
                 f"this listener wants its clients to log in, by {', '.join(mechanisms)}",
-                "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and sasl.jaas.config in your clients; for the "
-                "doctor use a listener without SASL",
+                "set security.protocol=SASL_PLAINTEXT, sasl.mechanism and sasl.jaas.config in your clients; the doctor "
+                "reads them from --command-config",
             )
         else:
             report.problem("protocol", f"the broker does not answer Metadata: {problem}", "look at the broker's log")
@@ -100,7 +129,7 @@ async def look(
         return None
     reached: dict[int, Connection] = {}
     for broker in metadata.brokers:
-        connection = await _broker(report, broker, metadata, reach.is_loopback(found), timeout_s)
+        connection = await _broker(report, broker, metadata, reach.is_loopback(found), timeout_s, security)
         if connection is not None:
             connections.append(connection)
             reached[broker.node_id] = connection
@@ -177,7 +206,12 @@ def _same_versions(report: Report, reached: dict[int, Connection]) -> None:
 
 
 async def _broker(
-    report: Report, broker: MetadataResponseBroker, metadata: MetadataResponse, is_local: bool, timeout_s: float
+    report: Report,
+    broker: MetadataResponseBroker,
+    metadata: MetadataResponse,
+    is_local: bool,
+    timeout_s: float,
+    security: Security | None = None,
 ) -> Connection | None:
     """A connection to the address that a broker tells clients."""
     check = f"broker {broker.node_id}"
@@ -204,10 +238,10 @@ async def _broker(
     try:
         address = await _listening(known, broker.port, timeout_s)
         what = await reach.speaks(address, broker.port, timeout_s)
-        if what is not Speaks.KAFKA:
+        if what is not expected(security):
             report.problem(check, f"at {where}, where it tells clients to come, {what.value} answers", ADVERTISED)
             return None
-        connection = await Connection.connect(address, broker.port, "ottla-doctor", timeout_ms=timeout_s * 1000)
+        connection = await connected(broker.host, address, broker.port, timeout_s, security)
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         there = await ask(connection, METADATA, request, timeout_s)
     except (OSError, RemoteProtocolError, Refused) as problem:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import trio
 
+from ottla.client.cluster import Address
 from ottla.client.connection import Connection
+from ottla.client.security import Security
 from ottla.doctor import brokers, clock, groups, partitions, settings, transactions
 from ottla.doctor.brokers import Cluster
 from ottla.doctor.findings import Report
@@ -19,24 +21,39 @@ from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long an answer may take, whether something may be written, and from which lag on a group is late."""
+    """How long an answer may take, whether something may be written, from which lag on a group is late, and how the
+    connections are secured.
+    """
 
     timeout_s: float = 5.0
     may_write: bool = False
     lag_max: int = 100_000
+    security: Security | None = None
 
 
 async def examine(host: str, port: int, options: Options | None = None) -> Report:
     """Everything that can be found out from here about the cluster of the broker at this address."""
+    return await examine_all([Address(host, port)], options)
+
+
+async def examine_all(bootstrap: Sequence[Address], options: Options | None = None) -> Report:
+    """The same for a list of addresses, as clients are given: each is tried, and the first that leads to a broker is
+    asked about the cluster.
+    """
     options = options or Options()
-    report = Report(f"{host}:{port}")
-    found = await _reach(report, host, port, options)
-    if not found:
-        return report
+    report = Report(",".join(f"{host}:{port}" for host, port in bootstrap))
+    found = {}
+    for address in bootstrap:
+        if listening := await _reach(report, *address, options):
+            found[address] = listening
     async with _closing() as connections:
-        cluster = await brokers.look(report, host, port, found, options.timeout_s, connections)
-        if cluster is not None:
-            await _inside(report, cluster, options)
+        for (host, port), listening in found.items():
+            cluster = await brokers.look(
+                report, host, port, listening, options.timeout_s, connections, options.security
+            )
+            if cluster is not None:
+                await _inside(report, cluster, options)
+                break
     return report
 
 
@@ -101,13 +118,18 @@ async def _reach(report: Report, host: str, port: int, options: Options) -> list
     else:
         report.ok("port", f"port {port} takes connections")
     what = await speaks(listening[0], port, options.timeout_s)
-    if what is Speaks.KAFKA:
-        report.ok("protocol", "a Kafka broker answers")
+    if what is brokers.expected(options.security):
+        report.ok("protocol", "a Kafka broker answers" if what is Speaks.KAFKA else "TLS is spoken, as it should be")
         return listening
     words = {
+        Speaks.KAFKA: (
+            "this port speaks Kafka's protocol without TLS",
+            "set security.protocol=PLAINTEXT (or SASL_PLAINTEXT), or use the port of an SSL listener",
+        ),
         Speaks.TLS: (
             "this port speaks TLS",
-            "set security.protocol=SSL (or SASL_SSL) in your clients, or use the port of a PLAINTEXT listener",
+            "set security.protocol=SSL (or SASL_SSL) in your clients, or use the port of a PLAINTEXT listener; the "
+            "doctor reads it from --command-config",
         ),
         Speaks.HTTP: ("a web server answers", "Kafka's protocol is not HTTP: use the port of the broker's `listeners`"),
         Speaks.NOTHING: (
