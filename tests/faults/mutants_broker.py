@@ -296,6 +296,13 @@ MUTANTS = (
         pytest=("tests/broker/test_cold_fetches.py",),
     ),
     Mutant(
+        "broker.quotas-leave-leases-alone",
+        "python/ottla/broker/broker.py",
+        "            self.leases.allow(quotas is None)\n",
+        "",
+        pytest=("tests/broker/test_quotas_of_plain_requests.py",),
+    ),
+    Mutant(
         "broker.fetch-is-answered-below-min-bytes",
         "python/ottla/broker/fetch/wait.py",
         "                if self._missing > 0:\n",
