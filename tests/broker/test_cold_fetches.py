@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.errors import CorruptMessage
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -12,6 +13,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
 from tests.support.fetch_session import Session
 from tests.support.operations import list_offset
+from tests.support.waiting import eventually
 
 PARTITIONS = 5
 #: Of 4,000 bytes: an index has an entry for every second one.
@@ -112,6 +114,41 @@ def test_a_time_is_found(client: Client, shared_broker: Broker) -> None:
         evict(shared_broker)
         row = list_offset(client, "cold-times", timestamp)
         assert (row.error_code, row.offset, row.timestamp) == (0, expected, timestamp if expected >= 0 else -1)
+
+
+def test_readers_of_committed_records_are_told_what_was_aborted(client: Client, shared_broker: Broker) -> None:
+    topic = "cold-aborted"
+    client.create(topic, partitions=2)
+    producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for end in (producer.abort_transaction, producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(2):
+            producer.produce(topic, content(number), partition=number)
+        assert producer.flush(30) == 0
+        end(30)
+    rows = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)
+        for index in range(2)
+    ]
+    asked = FetchRequest(
+        replica_id=-1, max_wait_ms=0, isolation_level=1, topics=[FetchTopic(topic=topic, partitions=rows)]
+    )
+
+    def answer() -> FetchResponse:
+        return client.call(FETCH, asked, 11)
+
+    # A transaction ends for its producer before its markers are everywhere.
+    eventually(
+        "all is stable",
+        lambda: {row.last_stable_offset for row in answer().responses[0].partition_responses} == {6},
+    )
+    warm = answer()
+    told = [row.aborted_transactions for row in warm.responses[0].partition_responses]
+    assert [[aborted.first_offset for aborted in each or []] for each in told] == [[0, 4], [0, 4]]
+    for _ in range(3):
+        evict(shared_broker)
+        assert answer() == warm
 
 
 def test_it_is_a_thread_that_waits_for_the_disk(client: Client, shared_broker: Broker) -> None:

@@ -45,72 +45,78 @@ impl Asked {
         stop: usize,
     ) -> PyResult<Vec<Bound<'py, PartitionToRead>>> {
         let stop = stop.min(self.partitions.len());
-        let mut last: Option<(&Range<usize>, Bound<'py, PyString>)> = None;
+        let mut last: Option<(&Range<usize>, Bound<'py, PyString>, Arc<str>)> = None;
         let mut piece = Vec::with_capacity(stop.saturating_sub(start));
         for asked in self.partitions.get(start..stop).unwrap_or_default() {
-            let topic = match &last {
-                Some((range, topic)) if **range == asked.topic => topic,
+            let (_, name, topic) = match &mut last {
+                Some(known) if *known.0 == asked.topic => known,
                 _ => {
-                    let topic = PyString::new(py, self.name(&asked.topic));
-                    &last.insert((&asked.topic, topic)).1
+                    let topic = self.name(&asked.topic);
+                    last.insert((&asked.topic, PyString::new(py, topic), topic.into()))
                 }
             };
-            let key = (topic, asked.partition).into_pyobject(py)?;
-            piece.push(Bound::new(py, PartitionToRead::new(key.unbind(), asked))?);
+            let key = (&*name, asked.partition).into_pyobject(py)?.unbind();
+            let one = PartitionToRead {
+                key,
+                topic: Arc::clone(topic),
+                partition: asked.partition,
+                offset: asked.fetch_offset,
+                bytes_max: asked.bytes_max,
+                leader_epoch: asked.current_leader_epoch,
+                last_fetched_epoch: asked.last_fetched_epoch,
+                log_start_offset: asked.log_start_offset,
+            };
+            piece.push(Bound::new(py, one)?);
         }
         Ok(piece)
     }
 }
 
 /// One partition of a Fetch: where it is to be read, and what the asker knows of it.
-#[pyclass(frozen, get_all, freelist = 64, module = "ottla._core")]
+#[pyclass(frozen, freelist = 64, module = "ottla._core")]
 pub struct PartitionToRead {
     /// (topic, partition)
+    #[pyo3(get)]
     key: Py<PyTuple>,
+    pub topic: Arc<str>,
+    pub partition: i32,
+    #[pyo3(get)]
     offset: i64,
+    #[pyo3(get)]
     bytes_max: i32,
+    #[pyo3(get)]
     leader_epoch: i32,
+    #[pyo3(get)]
     last_fetched_epoch: i32,
+    #[pyo3(get)]
     log_start_offset: i64,
-}
-
-impl PartitionToRead {
-    fn new(key: Py<PyTuple>, asked: &fetch::FetchPartition) -> Self {
-        Self {
-            key,
-            offset: asked.fetch_offset,
-            bytes_max: asked.bytes_max,
-            leader_epoch: asked.current_leader_epoch,
-            last_fetched_epoch: asked.last_fetched_epoch,
-            log_start_offset: asked.log_start_offset,
-        }
-    }
-
-    pub fn key<'py>(&self, py: Python<'py>) -> &Bound<'py, PyTuple> {
-        self.key.bind(py)
-    }
 }
 
 #[pymethods]
 impl PartitionToRead {
     #[new]
+    #[allow(clippy::too_many_arguments)] // they are fields, and named
     #[pyo3(signature = (key, offset, bytes_max, *, leader_epoch = -1, last_fetched_epoch = -1, log_start_offset = -1))]
     fn made(
+        py: Python<'_>,
         key: Py<PyTuple>,
         offset: i64,
         bytes_max: i32,
         leader_epoch: i32,
         last_fetched_epoch: i32,
         log_start_offset: i64,
-    ) -> Self {
-        Self {
+    ) -> PyResult<Self> {
+        let (topic, partition) = key.bind(py).extract::<(String, i32)>()?;
+        Ok(Self {
             key,
+            topic: topic.into(),
+            partition,
             offset,
             bytes_max,
             leader_epoch,
             last_fetched_epoch,
             log_start_offset,
-        }
+        })
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -1,8 +1,10 @@
 //! `FetchRow`: one partition's part of the answer to a Fetch, and the answer out of rows. Records are slices of the log, of which nothing is read here.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBytes, PyList};
 
 use super::fetch::{Asked, PartitionToRead};
 use crate::log::traffic::{self, Count};
@@ -232,7 +234,6 @@ pub fn encode(
     head: ResponseHead,
     codes: Option<&mut Vec<i16>>,
 ) -> PyResult<Vec<Piece>> {
-    let py = rows.py();
     let rows = rows
         .iter()
         .map(|row| Ok(row.cast_into::<FetchRow>()?))
@@ -243,9 +244,7 @@ pub fn encode(
             .iter()
             .map(|one| {
                 let one = one.cast::<PartitionToRead>()?.get();
-                let key = one.key(py);
-                let topic = key.get_item(0)?.cast_into::<PyString>()?;
-                Ok((topic, key.get_item(1)?.extract::<i32>()?))
+                Ok((Arc::clone(&one.topic), one.partition))
             })
             .collect::<PyResult<Vec<_>>>()?,
         Some(named) => {
@@ -253,16 +252,43 @@ pub fn encode(
             return Err(PyValueError::new_err(problem));
         }
     };
-    let mut partitions = Vec::with_capacity(rows.len());
-    for (place, row) in rows.iter().enumerate() {
-        let (topic, partition) = match named.get(place) {
-            Some((topic, partition)) => (topic.to_str()?.as_bytes(), *partition),
-            None => asked
-                .partition(place)
-                .ok_or_else(|| PyIndexError::new_err("more rows than partitions in the request"))?,
-        };
+    if rows.len() > named.len() && named.is_empty() && asked.partition(rows.len() - 1).is_none() {
+        return Err(PyIndexError::new_err(
+            "more rows than partitions in the request",
+        ));
+    }
+    let of = |place: usize| -> (&[u8], i32) {
+        match named.get(place) {
+            Some((topic, partition)) => (topic.as_bytes(), *partition),
+            None => asked.partition(place).unwrap_or_default(),
+        }
+    };
+    if let Some(codes) = codes {
+        codes.extend(rows.iter().map(|row| row.get().error_code));
+        traffic::note((0..rows.len()).map(|place| of(place).0), |place, count| {
+            let row = rows[place].get();
+            count.add(Count::FetchRequests, 1);
+            if !asked.is_replica {
+                count.add(Count::BytesOut, row.length());
+            }
+            count.add(Count::FetchConversions, row.converted_records());
+            if row.error_code != 0 && !EXPECTED.contains(&row.error_code) {
+                count.add(Count::FailedFetchRequests, 1);
+            }
+        });
+    }
+    let mut topics = Vec::new();
+    let mut start = 0;
+    for place in 1..=rows.len() {
+        if place == rows.len() || of(place).0 != of(start).0 {
+            topics.push(place - start);
+            start = place;
+        }
+    }
+    let partitions = rows.iter().enumerate().map(|(place, row)| {
         let row = row.get();
-        partitions.push(PartitionResponse {
+        let (topic, partition) = of(place);
+        PartitionResponse {
             topic,
             partition,
             error_code: row.error_code,
@@ -274,24 +300,8 @@ pub fn encode(
             records: row.data(),
             diverging_epoch: row.diverging_epoch,
             current_leader: None,
-        });
-    }
-    if let Some(codes) = codes {
-        codes.extend(partitions.iter().map(|one| one.error_code));
-        traffic::note(partitions.iter().map(|one| one.topic), |index, count| {
-            let one = &partitions[index];
-            count.add(Count::FetchRequests, 1);
-            if !asked.is_replica {
-                count.add(Count::BytesOut, one.records.length());
-            }
-            count.add(
-                Count::FetchConversions,
-                rows[index].get().converted_records(),
-            );
-            if one.error_code != 0 && !EXPECTED.contains(&one.error_code) {
-                count.add(Count::FailedFetchRequests, 1);
-            }
-        });
-    }
-    fetch::encode_response(asked.api_version, head, partitions).map_err(|error| wire_error(&error))
+        }
+    });
+    fetch::encode_rows(asked.api_version, head, &topics, partitions)
+        .map_err(|error| wire_error(&error))
 }

@@ -1,7 +1,7 @@
 //! Fetch requests, both sides.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::{
@@ -170,7 +170,7 @@ impl FetchRequest {
     /// Keeps one row for each partition, as Kafka does: at the place where the partition is named first, with what is asked of it last.
     /// `body`: what the request was decoded from.
     pub fn name_each_once(&mut self, body: &[u8]) {
-        if self.partitions.len() < 2 {
+        if !self.may_repeat(body) {
             return;
         }
         // Topics by number, so that a long name is hashed once for all partitions that follow it.
@@ -199,6 +199,19 @@ impl FetchRequest {
             }
         }
         self.partitions.truncate(kept);
+    }
+
+    /// Whether a partition may be named twice. Most clients name each topic once, and its partitions in order.
+    fn may_repeat(&self, body: &[u8]) -> bool {
+        let mut topics = HashSet::new();
+        let mut chunks = self
+            .partitions
+            .chunk_by(|one, next| one.topic == next.topic);
+        self.partitions.len() > 1
+            && chunks.any(|rows| {
+                !topics.insert(&body[rows[0].topic.clone()])
+                    || !rows.is_sorted_by(|one, next| one.partition < next.partition)
+            })
     }
 }
 

@@ -92,9 +92,24 @@ pub fn encode_response(
     head: ResponseHead,
     partitions: Vec<PartitionResponse<&[u8], RecordData>>,
 ) -> Result<Vec<Piece>, WireError> {
+    let topics: Vec<usize> = partitions
+        .chunk_by(|one, next| one.topic == next.topic)
+        .map(<[_]>::len)
+        .collect();
+    encode_rows(version, head, &topics, partitions.into_iter())
+}
+
+/// As [`encode_response`], of partitions that are made while they are written. `topics`: how many that follow each other have one topic.
+pub fn encode_rows<'a>(
+    version: i16,
+    head: ResponseHead,
+    topics: &[usize],
+    mut partitions: impl Iterator<Item = PartitionResponse<&'a [u8], RecordData>>,
+) -> Result<Vec<Piece>, WireError> {
     let flexible = known(version)?;
-    let mut pieces = Vec::with_capacity(2 * partitions.len() + 1);
-    let mut writer = Writer::with_capacity(32 + 64 * partitions.len());
+    let count: usize = topics.iter().sum();
+    let mut pieces = Vec::with_capacity(4);
+    let mut writer = Writer::with_capacity(32 + 64 * count);
     if version >= THROTTLE_SINCE {
         writer.i32(head.throttle_time_ms);
     }
@@ -102,13 +117,8 @@ pub fn encode_response(
         writer.i16(head.error_code);
         writer.i32(head.session_id);
     }
-    let topics: Vec<usize> = partitions
-        .chunk_by(|one, next| one.topic == next.topic)
-        .map(<[_]>::len)
-        .collect();
     writer.count(flexible, topics.len());
-    let mut partitions = partitions.into_iter();
-    for count in topics {
+    for &count in topics {
         for (index, partition) in partitions.by_ref().take(count).enumerate() {
             if index == 0 {
                 writer.clipped(flexible, Some(partition.topic));

@@ -47,7 +47,7 @@ class Context:
     def has_all(self, asked: PartitionToRead, row: FetchRow) -> bool:
         """Whether a client that is told `row` knows all of the partition, as far as its log was read then."""
         bound = row.last_stable_offset if self.is_committed else row.high_watermark
-        return not (row.has_more or row.error_code) and asked.offset >= bound
+        return asked.offset >= bound and not (row.has_more or row.error_code)
 
 
 def is_behind(row: FetchRow, partition: Partition) -> bool:

@@ -81,7 +81,8 @@ def serve(context: Context) -> None:
 def _serve(context: Context, session: FetchSession) -> None:
     """Serves a request whose partitions the session knows."""
     request, fetch, sessions = context.request, context.fetch, context.broker.fetch_sessions
-    session.drop(fetch.forgotten)
+    if forgotten := fetch.forgotten:
+        session.drop(forgotten)
     if not session.entries:
         sessions.remove(session.id)
         return request.reply_fetch([])
@@ -140,15 +141,17 @@ def _answer(context: Context, session: FetchSession, live: list[CachedPartition]
     told: list[FetchRow] = []
     told_of: list[PartitionToRead] = []
     partitions, rows = context.broker.replicas.partitions, result.rows
+    is_follower, is_alone = session.is_follower, len(live) == 1
 
     def tell(start: int, stop: int) -> None:
-        for entry, row in zip(live[start:stop], rows[start:stop], strict=True):
+        for place in range(start, stop):
+            entry, row = live[place], rows[place]
             if entry.takes(row):
                 told.append(row)
                 told_of.append(entry.asked)
-                if len(live) > 1:
+                if not is_alone:
                     session.told(entry)
-            if not session.is_follower and context.has_all(entry.asked, row):
+            if not is_follower and context.has_all(entry.asked, row):
                 partition = partitions.get(entry.key)
                 if partition is not None and not is_behind(row, partition):
                     session.rests(entry, partition)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla._core import FetchRow
-from ottla.broker.fetch.pieces import over
+from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.result import FetchResult, failed
 from ottla.errors import KafkaError, StorageError, UnknownTopicOrPartition, UnsupportedCompressionType
 
@@ -47,7 +47,12 @@ class Reading:
         self._is_incomplete = False
         #: The pass over the partitions, and the threads that read for it.
         self._unfinished = 1
-        over(self._context, len(self._asked), self._read, self._finished)
+        count = len(self._asked)
+        if count <= PIECE:
+            self._read(0, count)
+            self._finished()
+        else:
+            over(self._context, count, self._read, self._finished)
 
     def _finished(self) -> None:
         self._unfinished -= 1
@@ -77,7 +82,7 @@ class Reading:
         version, read, server = context.version, context.fetch.read, context.broker.server
         partitions = context.broker.replicas.partitions
         rows, size = result.rows, result.size
-        asked = self._asked if stop - start == len(self._asked) else self._asked[start:stop]
+        asked = self._asked if not start and stop == len(self._asked) else self._asked[start:stop]
         for place, one in enumerate(asked, start):
             partition = partitions.get(one.key)
             if partition is None:
