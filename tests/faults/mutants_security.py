@@ -1,0 +1,88 @@
+"""What keeps strangers out, and what strangers may cost: each promise broken once."""
+
+from tests.faults.mutants import Mutant
+
+SETTINGS = "tests/config/test_security.py"
+LOGS = "tests/test_logs.py"
+HTTP = "tests/metrics/test_http.py"
+ACCESS = "storage::access::tests"
+
+MUTANTS = (
+    Mutant(
+        "security.numbers-ask-for-nothing",
+        "python/ottla/config/security.py",
+        "return value > 0 if isinstance(value, int)",
+        "return value is True if isinstance(value, int)",
+        pytest=(f"{SETTINGS}::test_what_asks_for_protection_is_refused",),
+    ),
+    Mutant(
+        "security.one-listener-is-not-looked-at",
+        "python/ottla/config/security.py",
+        "    if base not in REFUSED or name in ignored",
+        "    if name not in REFUSED or name in ignored",
+        pytest=(f"{SETTINGS}::test_what_asks_for_protection_is_refused",),
+    ),
+    Mutant(
+        "security.stored-settings-are-taken",
+        "python/ottla/config/dynamic.py",
+        "if refused := refusal(name, text, ignored):",
+        "if refused := None:",
+        pytest=(f"{SETTINGS}::test_a_running_broker_is_not_given_them",),
+    ),
+    Mutant(
+        "security.clients-decide-the-kind-of-a-line",
+        "python/ottla/logs.py",
+        "record.msg if record.args and isinstance(record.msg, str) else record.levelno",
+        "record.getMessage()",
+        pytest=(f"{LOGS}::test_of_each_kind_only_so_many_lines_pass",),
+    ),
+    Mutant(
+        "security.lines-end-inside",
+        "python/ottla/logs.py",
+        "    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)\n",
+        "    return text\n",
+        pytest=(f"{LOGS}::test_text_is_one_line_whatever_clients_send",),
+    ),
+    Mutant(
+        "security.secrets-take-words-out-of-lines",
+        "python/ottla/logs.py",
+        'text += f" (and {unsaid:,} more like this)"\n        return _cut(text, LINE_MAX)',
+        'text += f" (and {unsaid:,} more like this)"\n        return _cut(self.secrets(text), LINE_MAX)',
+        pytest=(f"{LOGS}::test_whoever_sets_a_secret_takes_no_words_out_of_lines",),
+    ),
+    Mutant(
+        "security.each-byte-gives-a-request-more-time",
+        "python/ottla/metrics/http.py",
+        "scope.deadline = min(scope.deadline, trio.current_time() + HEAD_S)",
+        "scope.deadline = trio.current_time() + HEAD_S",
+        pytest=(f"{HTTP}::test_half_a_request_ends",),
+    ),
+    Mutant(
+        "security.a-scraper-holds-the-lock",
+        "python/ottla/metrics/http.py",
+        "        try:\n            with trio.fail_after(ANSWER_S):\n",
+        "        try:\n            async with self._pages._writing:\n",
+        pytest=(f"{HTTP}::test_a_scraper_that_does_not_read_holds_nobody_up",),
+    ),
+    Mutant(
+        "security.connections-have-no-bound",
+        "python/ottla/metrics/http.py",
+        "        if self._count >= CONNECTIONS_MAX:\n",
+        "        if False:\n",
+        pytest=(f"{HTTP}::test_connections_are_bounded",),
+    ),
+    Mutant(
+        "security.folders-are-for-everybody",
+        "rust/storage/access.rs",
+        "const OWN_FOLDER: u32 = 0o700;",
+        "const OWN_FOLDER: u32 = 0o755;",
+        cargo=(f"{ACCESS}::new_files_and_folders_follow_the_folder_around_them",),
+    ),
+    Mutant(
+        "security.what-is-left-keeps-its-mode",
+        "rust/storage/access.rs",
+        "    open_to_others(path, &file)?;\n    Ok(file)\n",
+        "    Ok(file)\n",
+        cargo=(f"{ACCESS}::what_exists_keeps_its_mode_until_it_is_replaced",),
+    ),
+)
