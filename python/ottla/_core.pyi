@@ -540,7 +540,9 @@ class LogCleaner:
 
 @final
 class Schema:
-    def __new__(cls, declaration: tuple[object, ...], versions: tuple[int, int], flexible_from: int) -> Self: ...
+    def __new__(
+        cls, declaration: tuple[object, ...], versions: tuple[int, int], flexible_from: int, items_max: int = 4_000_000
+    ) -> Self: ...
     def encode(self, version: int, message: object) -> bytes: ...
     def decode(self, version: int, buffer: Buffer, start: int = 0) -> Any: ...
 
@@ -970,5 +972,8 @@ def decode_batches(data: Buffer) -> list[tuple[BatchInfo, list[tuple[int, bytes 
     """The whole batches of a buffer, each with its records as (offset, key, value); control records too."""
 
 # --- client ---
+
+def java_hash(utf_16: Buffer) -> int:
+    """Java's `String.hashCode()` of a text in UTF-16, big-endian."""
 
 def murmur2(data: Buffer) -> int: ...

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::error::{At, WireError};
-use super::primitives::{Reader, Writer};
+use super::primitives::{REQUEST_ITEMS_MAX, Reader, Writer};
 
 pub const KEY: i16 = 0;
 pub const VERSION_MAX: i16 = 8;
@@ -58,7 +58,7 @@ fn known(version: i16) -> Result<(), WireError> {
 /// The server's side.
 pub fn decode_request(body: &[u8], version: i16) -> Result<ProduceRequest, WireError> {
     known(version)?;
-    let mut reader = Reader::new(body);
+    let mut reader = Reader::bounded(body, REQUEST_ITEMS_MAX);
     let transactional_id = if version >= TRANSACTIONAL_ID_SINCE {
         reader.name_or_null(false).at("transactional_id")?
     } else {

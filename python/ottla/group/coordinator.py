@@ -29,6 +29,7 @@ from ottla.errors import (
     NotCoordinator,
     RebalanceInProgress,
     UnknownMemberId,
+    UnknownServerError,
 )
 from ottla.group import records
 from ottla.group.append_errors import commit_error, store_error
@@ -39,6 +40,7 @@ from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
 from ottla.group.offsets import Commits
 from ottla.group.removal import Removal
 from ottla.group.state import DEAD, Group, State
+from ottla.net.guard import failed
 
 if TYPE_CHECKING:
     from ottla.replication.delayed import Deadlines
@@ -263,6 +265,8 @@ class GroupCoordinator:
             self._set_alarm(hosted)
         if error:
             return done(error)
+        # What cannot be written changes nothing.
+        new = _records(group_id, commits)
         offsets = group.offsets
         offsets.prepare(commits)
 
@@ -274,7 +278,7 @@ class GroupCoordinator:
                 offsets.appended(commits, last_offset - len(commits) + 1)
                 done(0)
 
-        return self.topic.append_in_turn(hosted.index, hosted.leader_epoch, _records(group_id, commits), appended)
+        return self.topic.append_in_turn(hosted.index, hosted.leader_epoch, new, appended)
 
     def commit_in_transaction(
         self,
@@ -296,6 +300,7 @@ class GroupCoordinator:
         error = hosted.group.transactional_commit_error(member_id, instance_id, generation)
         if error:
             return done(error)
+        new = _records(group_id, commits)
         producer_id = producer[0]
         offsets = hosted.group.offsets
         offsets.prepare_transactional(producer_id, commits)
@@ -311,7 +316,6 @@ class GroupCoordinator:
                 offsets.appended_transactional(producer_id, commits, last_offset - len(commits) + 1)
                 done(0)
 
-        new = _records(group_id, commits)
         return self.topic.append_then(hosted.index, hosted.leader_epoch, new, appended, producer)
 
     def marker_written(self, index: int, producer_id: int, is_commit: bool) -> None:
@@ -361,10 +365,16 @@ class GroupCoordinator:
         while group.effects:
             effects, group.effects = group.effects, []
             for effect in effects:
-                if isinstance(effect, Answer):
-                    effect.token(effect.result)
-                else:
-                    self._store(hosted, effect)
+                try:
+                    if isinstance(effect, Answer):
+                        effect.token(effect.result)
+                    else:
+                        self._store(hosted, effect)
+                except BaseException as error:
+                    # One member's answer, or a generation that cannot be stored: the others hear of theirs.
+                    failed(f"an effect of group {group}", error)
+                    if not isinstance(effect, Answer):
+                        group.stored(self._now_ms(), effect, UnknownServerError.code)
         if group.next_timer_ms < hosted.alarm_ms:
             self._set_alarm(hosted)
 

@@ -106,6 +106,17 @@ class _Rebalance:
     remaining_ms: int = 0
 
 
+#: Of a client's or an instance's id, what a member's id begins with at most, in bytes: with what follows, it must fit
+#: into the 32,767 bytes of a text.
+ID_BEGINNING_MAX = 32_000
+
+
+def _beginning(name: str) -> str:
+    if len(name) <= ID_BEGINNING_MAX // 4:
+        return name
+    return name.encode()[:ID_BEGINNING_MAX].decode(errors="ignore")
+
+
 class Group:
     """One group. See above; errors are Kafka's codes, 0 is none."""
 
@@ -195,7 +206,8 @@ class Group:
         if not self._supports(request.protocol_type, request.protocols):
             return self._answer(token, JoinResult("", InconsistentGroupProtocol.code))
         # The prefix is what some clients look at to tell whether they lead.
-        member_id = f"{request.client_id if request.instance_id is None else request.instance_id}-{self._new_id()}"
+        name = request.client_id if request.instance_id is None else request.instance_id
+        member_id = f"{_beginning(name)}-{self._new_id()}"
         if request.instance_id is not None and request.instance_id in self._roster.static:
             return self._replace_static(now, token, request, member_id)
         if request.must_know_its_id:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, Self
 
 import trio
@@ -19,9 +18,11 @@ import trio
 from ottla import _core
 from ottla.errors import (
     KafkaError,
+    MessageTooLarge,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
+    RecordListTooLarge,
     RequestTimedOut,
     StorageError,
     UnknownTopicOrPartition,
@@ -43,6 +44,9 @@ LOAD_BYTES_MAX = 256 * 1024
 
 #: What the appends of a turn put into one batch at most; the first may be larger.
 TURN_BYTES = 64 * 1024
+
+#: Errors of a batch for its size. Its parts may be small enough.
+_OF_SIZE = frozenset({MessageTooLarge.code, RecordListTooLarge.code})
 
 NewRecords = list[tuple[bytes, bytes | None]]
 """Key and value of each record; None is a tombstone."""
@@ -206,23 +210,36 @@ class InternalTopic:
         if self._turn is None:
             return self.append_then(index, leader_epoch, records, done)
         shared = self._shared.get(index)
-        if shared is not None and (shared.leader_epoch != leader_epoch or shared.size_bytes > TURN_BYTES):
+        size = sum(len(key) + len(value or b"") for key, value in records)
+        if shared is not None and (shared.leader_epoch != leader_epoch or shared.size_bytes + size > TURN_BYTES):
             self._write_shared(index)
             shared = None
         if shared is None:
             if not self._shared:
                 self._turn.put_off((self._write_all_shared, (), []))
             shared = self._shared[index] = _Shared(leader_epoch)
-        shared.add(records, done)
+        shared.add(records, size, done)
         return None
 
     def _write_all_shared(self, _: object) -> None:
         for index in tuple(self._shared):
-            self._write_shared(index)
+            try:
+                self._write_shared(index)
+            except BaseException as error:
+                failed(f"the append of a turn to {self.name}-{index}", error)
 
     def _write_shared(self, index: int) -> None:
         shared = self._shared.pop(index)
-        self.append_then(index, shared.leader_epoch, shared.records, shared.appended)
+
+        def appended(error: int, last_offset: int) -> None:
+            if error in _OF_SIZE and len(shared.parts) > 1:
+                # Each gets what it would have got alone.
+                for records, done in shared.parts:
+                    self.append_then(index, shared.leader_epoch, records, done)
+            else:
+                shared.appended(error, last_offset)
+
+        self.append_then(index, shared.leader_epoch, shared.records, appended)
 
     # --- reading ---
 
@@ -357,23 +374,27 @@ class SafeAppend:
 class _Shared:
     """One batch for several appends, each of which is answered with the last offset of its own records."""
 
-    __slots__ = ("_ends", "leader_epoch", "records", "size_bytes")
+    __slots__ = ("leader_epoch", "parts", "size_bytes")
 
     def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
-        self.records: NewRecords = []
         self.size_bytes = 0
-        self._ends: list[tuple[int, Callable[[int, int], None]]] = []
+        #: The records of each append, and who is told of it.
+        self.parts: list[tuple[NewRecords, Callable[[int, int], None]]] = []
 
-    def add(self, records: NewRecords, done: Callable[[int, int], None]) -> None:
-        self.records += records
-        for key, value in records:
-            self.size_bytes += len(key) + (len(value) if value is not None else 0)
-        self._ends.append((len(self.records), done))
+    @property
+    def records(self) -> NewRecords:
+        return [record for records, _ in self.parts for record in records]
+
+    def add(self, records: NewRecords, size_bytes: int, done: Callable[[int, int], None]) -> None:
+        self.size_bytes += size_bytes
+        self.parts.append((records, done))
 
     def appended(self, error: int, last_offset: int) -> None:
-        before = last_offset - len(self.records)
-        for end, done in self._ends:
+        end = 0
+        before = last_offset - sum(len(records) for records, _ in self.parts)
+        for records, done in self.parts:
+            end += len(records)
             try:
                 done(error, -1 if last_offset < 0 else before + end)
             except BaseException as mistake:
@@ -386,18 +407,6 @@ def _nobody(error: int, last_offset: int) -> None:
 
 def partition_for(key: str, partition_count: int) -> int:
     """Java's `Utils.abs(key.hashCode()) % count`: it decides who coordinates, so brokers of both kinds must agree."""
-    # Of 22 characters it takes 3.6 µs, remembered 0.1. Nobody's long keys are kept.
-    return _remembered(key, partition_count) if len(key) <= 256 else _partition_for(key, partition_count)
-
-
-def _partition_for(key: str, partition_count: int) -> int:
-    code = 0
-    units = key.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
-    if code == 1 << 31:
-        return 0  # -2**31, whose absolute value Java's int cannot hold
-    return (code if code < 1 << 31 else (1 << 32) - code) % partition_count
-
-
-_remembered = lru_cache(maxsize=4096)(_partition_for)
+    code = _core.java_hash(key.encode("utf-16-be", "surrogatepass"))
+    # The absolute value of -2**31 is more than Java's int can hold.
+    return 0 if code == -(1 << 31) else abs(code) % partition_count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
+from ottla.wire.schema import ITEMS_MAX, Api, Int16, Int32, Int64, Message, V
 
 
 class LeaderAndIsrPartitionState(Message):
@@ -56,4 +56,12 @@ class LeaderAndIsrResponse(Message):
     partition_errors: list[LeaderAndIsrPartitionError] = []
 
 
-LEADER_AND_ISR = Api(4, "LeaderAndIsr", "0-4", flexible=4, request=LeaderAndIsrRequest, response=LeaderAndIsrResponse)
+LEADER_AND_ISR = Api(
+    4,
+    "LeaderAndIsr",
+    "0-4",
+    flexible=4,
+    request=LeaderAndIsrRequest,
+    response=LeaderAndIsrResponse,
+    items_max=ITEMS_MAX,
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
+from ottla.wire.schema import ITEMS_MAX, Api, Int16, Int32, Int64, Message, V
 
 
 class StopReplicaPartitionV0(Message):
@@ -53,4 +53,6 @@ class StopReplicaResponse(Message):
     partition_errors: list[StopReplicaPartitionError] = []
 
 
-STOP_REPLICA = Api(5, "StopReplica", "0-3", flexible=2, request=StopReplicaRequest, response=StopReplicaResponse)
+STOP_REPLICA = Api(
+    5, "StopReplica", "0-3", flexible=2, request=StopReplicaRequest, response=StopReplicaResponse, items_max=ITEMS_MAX
+)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
+from ottla.wire.schema import ITEMS_MAX, Api, Int16, Int32, Int64, Message, V
 
 
 class UpdateMetadataPartitionState(Message):
@@ -56,5 +56,11 @@ class UpdateMetadataResponse(Message):
 
 
 UPDATE_METADATA = Api(
-    6, "UpdateMetadata", "0-6", flexible=6, request=UpdateMetadataRequest, response=UpdateMetadataResponse
+    6,
+    "UpdateMetadata",
+    "0-6",
+    flexible=6,
+    request=UpdateMetadataRequest,
+    response=UpdateMetadataResponse,
+    items_max=ITEMS_MAX,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+from ottla.wire.schema import ASSIGNMENT_ITEMS_MAX, Api, Int8, Int16, Int32, Message, V
 
 
 class CreatableReplicaAssignment(Message):
@@ -58,4 +58,12 @@ class CreateTopicsResponse(Message):
     topics: list[CreatableTopicResult] = []
 
 
-CREATE_TOPICS = Api(19, "CreateTopics", "0-6", flexible=5, request=CreateTopicsRequest, response=CreateTopicsResponse)
+CREATE_TOPICS = Api(
+    19,
+    "CreateTopics",
+    "0-6",
+    flexible=5,
+    request=CreateTopicsRequest,
+    response=CreateTopicsResponse,
+    items_max=ASSIGNMENT_ITEMS_MAX,
+)

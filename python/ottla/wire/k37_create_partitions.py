@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import ASSIGNMENT_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class CreatePartitionsAssignment(Message):
@@ -35,5 +35,11 @@ class CreatePartitionsResponse(Message):
 
 
 CREATE_PARTITIONS = Api(
-    37, "CreatePartitions", "0-3", flexible=2, request=CreatePartitionsRequest, response=CreatePartitionsResponse
+    37,
+    "CreatePartitions",
+    "0-3",
+    flexible=2,
+    request=CreatePartitionsRequest,
+    response=CreatePartitionsResponse,
+    items_max=ASSIGNMENT_ITEMS_MAX,
 )

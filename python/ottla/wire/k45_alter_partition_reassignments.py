@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import ASSIGNMENT_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class ReassignablePartition(Message):
@@ -47,4 +47,5 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
     flexible=0,
     request=AlterPartitionReassignmentsRequest,
     response=AlterPartitionReassignmentsResponse,
+    items_max=ASSIGNMENT_ITEMS_MAX,
 )

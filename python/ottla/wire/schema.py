@@ -152,6 +152,13 @@ def _type(hint: Any) -> Any:
     return describe(hint)
 
 
+#: The most array items of one message: a cluster's 200,000 partitions with three replicas each take 1.4 million.
+ITEMS_MAX = 4_000_000
+#: The same of a client's request, unless its API says otherwise: each of these partitions once, in a topic of its own.
+REQUEST_ITEMS_MAX = 400_000
+#: The same where each partition comes with its replicas.
+ASSIGNMENT_ITEMS_MAX = 1_500_000
+
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
@@ -161,6 +168,7 @@ class Api(Generic[Request, Response]):
 
     Encoding raises LocalProtocolError for what a version cannot say, decoding RemoteProtocolError for bytes that are no
     message, both with the field's name; either raises LocalProtocolError for a version that is not in `versions`.
+    A request has at most `items_max` items in its arrays, all together: what has more is no message.
     """
 
     #: Told the key and the message of each response that is encoded; for whoever counts them.
@@ -175,12 +183,14 @@ class Api(Generic[Request, Response]):
         flexible: int | None = None,
         request: type[Request],
         response: type[Response],
+        items_max: int = REQUEST_ITEMS_MAX,
     ) -> None:
         self.key = key
         self.name = name
         first, last = parse_versions(versions)
         self.versions = range(first, last + 1)
         self.flexible_from = _LATEST if flexible is None else flexible
+        self.items_max = items_max
         self.request = request
         self.response = response
 
@@ -189,14 +199,14 @@ class Api(Generic[Request, Response]):
 
     @cached_property
     def _request(self) -> _core.Schema:
-        return self._compile(self.request)
+        return self._compile(self.request, self.items_max)
 
     @cached_property
     def _response(self) -> _core.Schema:
-        return self._compile(self.response)
+        return self._compile(self.response, ITEMS_MAX)
 
-    def _compile(self, cls: type[Message]) -> _core.Schema:
-        return _core.Schema(describe(cls), (self.versions[0], self.versions[-1]), self.flexible_from)
+    def _compile(self, cls: type[Message], items_max: int) -> _core.Schema:
+        return _core.Schema(describe(cls), (self.versions[0], self.versions[-1]), self.flexible_from, items_max)
 
     def encode_request(self, version: int, message: Request) -> bytes:
         """The request's body."""

@@ -17,6 +17,7 @@ use take::Taken;
 use super::buffer::Input;
 use super::errors::wire_error;
 use crate::wire::WireError;
+use crate::wire::primitives::ITEMS_MAX;
 use crate::wire::schema::{self, Field, Kind, Struct, Versions};
 use crate::wire::walk::{self, Inside};
 
@@ -24,6 +25,8 @@ use crate::wire::walk::{self, Inside};
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Schema {
     schema: schema::Schema,
+    /// The most array items of one message.
+    items_max: usize,
     tables: Vec<Table>,
 }
 
@@ -50,15 +53,18 @@ impl Schema {
     /// `declaration` is the root structure: (name, class, fields); each field (name, type, versions, nullable, tag, tagged, ignorable, default), where
     /// versions are (min, max) pairs, a type is a name, ("array", type) or a structure, and a default is a value, or a class to be called.
     #[new]
+    #[pyo3(signature = (declaration, versions, flexible_from, items_max=ITEMS_MAX))]
     fn new(
         declaration: &Bound<'_, PyTuple>,
         versions: (i16, i16),
         flexible_from: i16,
+        items_max: usize,
     ) -> PyResult<Self> {
         let mut tables = Vec::new();
         let root = structure(declaration, &mut tables)?;
         Ok(Self {
             schema: schema::Schema::new(root, range(versions), flexible_from),
+            items_max,
             tables,
         })
     }
@@ -103,7 +109,7 @@ impl Schema {
             buffer,
             start,
         };
-        walk::decode(plan, bytes, &mut builder).map_err(PyWireError::into_py)
+        walk::decode(plan, bytes, self.items_max, &mut builder).map_err(PyWireError::into_py)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     RACK_SINCE, SESSION_SINCE, TOPIC_BYTES_MIN, known,
 };
 use crate::wire::error::{At, Problem, WireError};
-use crate::wire::primitives::{Reader, Writer};
+use crate::wire::primitives::{REQUEST_ITEMS_MAX, Reader, Writer};
 
 const CLUSTER_ID_TAG: u32 = 0;
 
@@ -56,7 +56,7 @@ pub struct FetchPartition {
 /// The server's side.
 pub fn decode_request(body: &[u8], version: i16) -> Result<FetchRequest, WireError> {
     let flexible = known(version)?;
-    let mut reader = Reader::new(body);
+    let mut reader = Reader::bounded(body, REQUEST_ITEMS_MAX);
     let mut request = FetchRequest {
         cluster_id: None,
         replica_id: reader.i32().at("replica_id")?,

@@ -11,6 +11,8 @@ const VARINT_BYTES_MAX: usize = 5;
 /// The most array items of one message, in all its arrays together. An item of two bytes becomes an object of fifty: without this a frame
 /// of 100 MB could ask for gigabytes. A cluster's 200,000 partitions with three replicas each take 1.4 million.
 pub const ITEMS_MAX: usize = 4_000_000;
+/// The same for a client's request: each of 200,000 partitions once, in a topic of its own.
+pub const REQUEST_ITEMS_MAX: usize = 400_000;
 
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
@@ -21,10 +23,15 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
+        Self::bounded(bytes, ITEMS_MAX)
+    }
+
+    /// A reader of a message with at most so many array items.
+    pub fn bounded(bytes: &'a [u8], items_max: usize) -> Self {
         Self {
             bytes,
             position: 0,
-            items_left: ITEMS_MAX,
+            items_left: items_max,
         }
     }
 

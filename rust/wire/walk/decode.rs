@@ -5,11 +5,17 @@ use crate::wire::error::{Fault, Problem, WireError};
 use crate::wire::primitives::Reader;
 use crate::wire::schema::{Op, Plan, Presence, Slot, StructPlan};
 
-/// Decodes one message. Bytes after its end are left alone, as Kafka does.
-pub fn decode<B: Build>(plan: &Plan, bytes: &[u8], build: &mut B) -> Result<B::Value, B::Error> {
+/// Decodes one message of at most `items_max` array items. Bytes after its end are left alone, as
+/// Kafka does.
+pub fn decode<B: Build>(
+    plan: &Plan,
+    bytes: &[u8],
+    items_max: usize,
+    build: &mut B,
+) -> Result<B::Value, B::Error> {
     let mut decoder = Decoder {
         flexible: plan.flexible,
-        reader: Reader::new(bytes),
+        reader: Reader::bounded(bytes, items_max),
         build,
         stack: Vec::new(),
     };

@@ -8,9 +8,11 @@ epochs (KIP-320). 5: OFFSET_NOT_AVAILABLE (KIP-207), which earlier versions see 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
+from ottla.broker.pace import in_pieces
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
@@ -50,11 +52,16 @@ DEBUGGING = -2
 
 
 def handle(broker: Broker, request: Request) -> None:
-    _answer(broker, request, LIST_OFFSETS.decode_request(request.api_version, request), {})
+    _begin(broker, request, LIST_OFFSETS.decode_request(request.api_version, request), {})
 
 
-def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
-    """Answers, or has the times looked up that are not known yet, and comes back."""
+def _begin(broker: Broker, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
+    rows = sum(len(topic.partitions) for topic in asked.topics)
+    in_pieces(broker, request, rows, _answer(broker, request, asked, times))
+
+
+def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: Times) -> Iterator[None]:
+    """Answers, or has the times looked up that are not known yet, and comes back. Each row is of its own moment."""
     version = request.api_version
     unknown: dict[Log, int] = {}
     counts = Counter(
@@ -64,6 +71,7 @@ def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: 
     for topic in asked.topics:
         rows = []
         for wanted in topic.partitions:
+            yield
             row = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
                 if version > 0 and counts[topic.name, wanted.partition_index] > 1:
@@ -85,13 +93,14 @@ def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: 
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     if not unknown:
-        return request.reply(LIST_OFFSETS.encode_response(version, ListOffsetsResponse(topics=topics)))
+        request.reply(LIST_OFFSETS.encode_response(version, ListOffsetsResponse(topics=topics)))
+        return
 
     def found(results: list[tuple[int, int, int] | int | None] | None, _error: BaseException | None) -> None:
         known = [StorageError.code] * len(unknown) if results is None else results
-        _answer(broker, request, asked, {**times, **dict(zip(unknown, known, strict=True))})
+        _begin(broker, request, asked, {**times, **dict(zip(unknown, known, strict=True))})
 
-    return find_times(broker.server.hub.completions, broker.server.expect(found), [*unknown.items()])
+    find_times(broker.server.hub.completions, broker.server.expect(found), [*unknown.items()])
 
 
 def _find(

@@ -7,10 +7,11 @@ operations (KIP-430). 9: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.metadata_cache import PartitionMetadata
+from ottla.broker.pace import Pace
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -50,30 +51,37 @@ async def handle(broker: Broker, request: Request) -> None:
         names = list(cache.topics)
     else:
         names = list(dict.fromkeys(topic.name for topic in asked.topics))
+    pace = Pace()
     missing = [name for name in names if name not in cache.topics]
-    errors = {}
+    errors: dict[str, int] = {}
     if missing:
         allowed = asked.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable")
         # As in Kafka, an internal topic is made for whoever asks for it, whatever the settings say.
-        errors = {
-            name: await _create(broker, name) if allowed or name in INTERNAL_TOPICS else UnknownTopicOrPartition.code
-            for name in missing
-        }
+        for name in missing:
+            await pace.turn()
+            may_be_made = allowed or name in INTERNAL_TOPICS
+            errors[name] = await _create(broker, name) if may_be_made else UnknownTopicOrPartition.code
     operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
-    topics = [
-        MetadataResponseTopic(
-            error_code=errors.get(name, 0),
-            name=name,
-            is_internal=name in INTERNAL_TOPICS,
-            partitions=[] if name in errors else _partitions(broker, request, cache.topics.get(name, {})),
-            topic_authorized_operations=operations,
+    # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
+    brokers = dict(cache.brokers)
+    snapshot = {name: {} if name in errors else dict(cache.topics.get(name, {})) for name in names}
+    reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
+    topics = []
+    for name, partitions in snapshot.items():
+        await pace.turn()
+        topics.append(
+            MetadataResponseTopic(
+                error_code=errors.get(name, 0),
+                name=name,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=_partitions(request.api_version, brokers, reachable, partitions),
+                topic_authorized_operations=operations,
+            )
         )
-        for name in names
-    ]
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=other.broker_id, host=endpoint[0], port=endpoint[1], rack=other.rack)
-            for other in cache.brokers.values()
+            for other in brokers.values()
             if (endpoint := broker.endpoint(other, request)) is not None
         ],
         cluster_id=broker.cluster_id,
@@ -85,19 +93,17 @@ async def handle(broker: Broker, request: Request) -> None:
 
 
 def _partitions(
-    broker: Broker, request: Request, partitions: dict[int, PartitionMetadata]
+    version: int, brokers: Mapping[int, object], reachable: set[int], partitions: dict[int, PartitionMetadata]
 ) -> list[MetadataResponsePartition]:
-    brokers = broker.metadata.brokers
-    reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
     return [
         MetadataResponsePartition(
-            error_code=_error(partition, brokers.keys(), reachable, request.api_version),
+            error_code=_error(partition, brokers.keys(), reachable, version),
             partition_index=index,
             leader_id=partition.leader if partition.leader in reachable else -1,
             leader_epoch=partition.leader_epoch,
             # Version 0 leaves unreachable replicas out and says so by an error; later ones list what is assigned.
-            replica_nodes=_listed(partition.replicas, reachable, request.api_version),
-            isr_nodes=_listed(partition.isr, reachable, request.api_version),
+            replica_nodes=_listed(partition.replicas, reachable, version),
+            isr_nodes=_listed(partition.isr, reachable, version),
             offline_replicas=list(partition.offline_replicas),
         )
         for index, partition in sorted(partitions.items())

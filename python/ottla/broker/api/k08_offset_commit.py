@@ -29,12 +29,17 @@ if TYPE_CHECKING:
 
 VERSIONS = range(9)
 
+#: The last millisecond that a record can name.
+TIME_MAX = 2**63 - 1
+
 
 def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(version, request)
     now_ms = time.time_ns() // 1_000_000
-    expire_ms = NO_TIMESTAMP if asked.retention_time_ms == -1 else now_ms + asked.retention_time_ms
+    # Any retention is taken; a record has 64 bits for the time at which it ends.
+    retention_ms = max(0, asked.retention_time_ms)
+    expire_ms = NO_TIMESTAMP if asked.retention_time_ms == -1 else min(now_ms + retention_ms, TIME_MAX)
     known, metadata_max = broker.metadata.topics, broker.groups.settings.offset_metadata_max
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, int] = {}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import in_pieces
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
 from ottla.group import tree_offsets
@@ -42,16 +43,21 @@ def handle(broker: Broker, request: Request) -> None:
     if error:
         return request.reply(OFFSET_FETCH.encode_response(version, _failed(asked, version, error)))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
-    wanted: dict[str, dict[int, None]] = {}
-    for topic, index in offsets.committed if asked.topics is None else _named(asked.topics):
-        wanted.setdefault(topic, {})[index] = None
-    answer = OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(topic, [_row(offsets, topic, index, asked.require_stable) for index in indexes])
-            for topic, indexes in wanted.items()
-        ]
-    )
-    return request.reply(OFFSET_FETCH.encode_response(version, answer))
+    named = list(offsets.committed) if asked.topics is None else list(_named(asked.topics))
+    return in_pieces(broker, request, len(named), _answer(request, offsets, named, asked.require_stable))
+
+
+def _answer(
+    request: Request, offsets: GroupOffsets, named: list[tuple[str, int]], require_stable: bool
+) -> Iterator[None]:
+    """Each row is of its own moment."""
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for topic, index in dict.fromkeys(named):
+        yield
+        row = _row(offsets, topic, index, require_stable)
+        topics.setdefault(topic, OffsetFetchResponseTopic(topic)).partitions.append(row)
+    answer = OffsetFetchResponse(topics=list(topics.values()))
+    request.reply(OFFSET_FETCH.encode_response(request.api_version, answer))
 
 
 def _row(offsets: GroupOffsets, topic: str, index: int, require_stable: bool) -> OffsetFetchResponsePartition:

@@ -6,8 +6,10 @@ instance ids. 5: flexible.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import AnswerSize, in_pieces
 from ottla.group.state import DEAD, STABLE
 from ottla.wire.k15_describe_groups import (
     DESCRIBE_GROUPS,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 VERSIONS = range(6)
 
+#: Lengths and numbers of a row.
+ROW_BYTES = 32
 #: What may be done where nothing is forbidden: read, delete, describe, as bits by the codes of AclOperation.
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 
@@ -30,12 +34,35 @@ GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeGroupsRequest = DESCRIBE_GROUPS.decode_request(version, request)
-    answer = DescribeGroupsResponse(groups=[_describe(broker, group_id, version) for group_id in asked.groups])
-    if asked.include_authorized_operations:
-        for row in answer.groups:
-            if not row.error_code:
+    in_pieces(broker, request, len(asked.groups), _answer(broker, request, asked))
+
+
+def _answer(broker: Broker, request: Request, asked: DescribeGroupsRequest) -> Iterator[None]:
+    """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
+    version, size = request.api_version, AnswerSize(broker)
+    known: dict[str, DescribedGroup] = {}
+    for group_id in asked.groups:
+        row = known.get(group_id)
+        if row is None:
+            row = known[group_id] = _describe(broker, group_id, version)
+            if asked.include_authorized_operations and not row.error_code:
                 row.authorized_operations = GROUP_OPERATIONS
+        size.add(_size_bytes(row))
+        yield
+    answer = DescribeGroupsResponse(groups=[known[group_id] for group_id in asked.groups])
     request.reply(DESCRIBE_GROUPS.encode_response(version, answer))
+
+
+def _size_bytes(row: DescribedGroup) -> int:
+    """About what a group takes in an answer."""
+    members = (
+        ROW_BYTES
+        + len(member.member_metadata)
+        + len(member.member_assignment)
+        + 3 * (len(member.member_id) + len(member.client_id) + len(member.client_host))
+        for member in row.members
+    )
+    return ROW_BYTES + 3 * len(row.group_id) + sum(members)
 
 
 def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:

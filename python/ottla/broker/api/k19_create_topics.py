@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin import Assignment
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
@@ -38,7 +39,9 @@ async def handle(broker: Broker, request: Request) -> None:
     results: dict[str, CreatableTopicResult] = {}
     created: dict[str, int] = {}
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
+    pace = Pace()
     for topic in asked.topics:
+        await pace.turn()
         result = results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
             if not broker.controller.is_active:

@@ -7,8 +7,10 @@ future.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import in_pieces
 from ottla.errors import KafkaError, UnknownTopicOrPartition
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
@@ -26,12 +28,18 @@ VERSIONS = range(4)
 
 
 def handle(broker: Broker, request: Request) -> None:
-    version = request.api_version
-    asked: OffsetForLeaderEpochRequest = OFFSET_FOR_LEADER_EPOCH.decode_request(version, request)
+    asked: OffsetForLeaderEpochRequest = OFFSET_FOR_LEADER_EPOCH.decode_request(request.api_version, request)
+    rows = sum(len(topic.partitions) for topic in asked.topics)
+    in_pieces(broker, request, rows, _answer(broker, request, asked))
+
+
+def _answer(broker: Broker, request: Request, asked: OffsetForLeaderEpochRequest) -> Iterator[None]:
+    """Each row is of its own moment."""
     # Of a partition that is named twice the last row counts, as in Kafka.
     named = {(topic.name, row.partition_index): row for topic in asked.topics for row in topic.partitions}
     topics: dict[str, OffsetForLeaderTopicResult] = {}
     for (name, index), wanted in named.items():
+        yield
         row = OffsetForLeaderPartitionResult(partition_index=index, end_offset=-1)
         partition = broker.replicas.partitions.get((name, index))
         if partition is None:
@@ -45,4 +53,4 @@ def handle(broker: Broker, request: Request) -> None:
                 row.error_code = refused.code
         topics.setdefault(name, OffsetForLeaderTopicResult(name=name)).partitions.append(row)
     response = OffsetForLeaderEpochResponse(topics=list(topics.values()))
-    request.reply(OFFSET_FOR_LEADER_EPOCH.encode_response(version, response))
+    request.reply(OFFSET_FOR_LEADER_EPOCH.encode_response(request.api_version, response))

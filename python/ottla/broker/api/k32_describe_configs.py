@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
+from ottla.broker.pace import AnswerSize, Pace
 from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
@@ -30,19 +31,32 @@ if TYPE_CHECKING:
 
 VERSIONS = range(4)
 
+#: Lengths and numbers of a row.
+ROW_BYTES = 16
+
 
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
     results = []
+    size, pace = AnswerSize(broker), Pace()
+    # A resource that is named twice is described twice, as in Kafka, and looked up once.
+    known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = {}
     for resource in asked.resources:
-        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
-        try:
-            entries = await _describe(broker, resource)
-            result.configs = [_entry(version, entry, asked) for entry in entries]
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
+        keys = None if resource.configuration_keys is None else tuple(resource.configuration_keys)
+        key = (resource.resource_type, resource.resource_name, keys)
+        if key not in known:
+            result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+            try:
+                entries = await _describe(broker, resource)
+                result.configs = [_entry(version, entry, asked) for entry in entries]
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, str(error)
+            known[key] = (result, _size_bytes(result))
+        result, size_bytes = known[key]
+        size.add(size_bytes)
         results.append(result)
+        await pace.turn()
     request.reply(DESCRIBE_CONFIGS.encode_response(version, DescribeConfigsResponse(results=results)))
 
 
@@ -68,6 +82,18 @@ async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterab
         ]
     raise InvalidRequest(
         f"Resource type {resource.resource_type} has no settings here; topics are {TOPIC}, brokers {BROKER}."
+    )
+
+
+def _size_bytes(result: DescribeConfigsResult) -> int:
+    """About what a resource takes in an answer."""
+    return ROW_BYTES + sum(
+        ROW_BYTES
+        + len(entry.name)
+        + len(entry.value or "")
+        + len(entry.documentation or "")
+        + sum(ROW_BYTES + len(synonym.name) + len(synonym.value or "") for synonym in entry.synonyms)
+        for entry in result.configs
     )
 
 

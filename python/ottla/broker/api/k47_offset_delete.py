@@ -39,11 +39,10 @@ def handle(broker: Broker, request: Request) -> None:
         if not error:
             for partition, code in zip(known, errors, strict=True):
                 rows[partition].error_code = code
-            names = dict.fromkeys(name for name, _ in rows)
-            answer.topics = [
-                OffsetDeleteResponseTopic(name, [row for (topic, _), row in rows.items() if topic == name])
-                for name in names
-            ]
+            topics: dict[str, OffsetDeleteResponseTopic] = {}
+            for (name, _), row in rows.items():
+                topics.setdefault(name, OffsetDeleteResponseTopic(name)).partitions.append(row)
+            answer.topics = list(topics.values())
         request.reply(OFFSET_DELETE.encode_response(version, answer))
 
     broker.groups.removal.delete_offsets(asked.group_id, known, done)

@@ -6,9 +6,11 @@ All changes of one user are made, or none.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker import scram
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import encode_name
 from ottla.controller import admin
 from ottla.errors import (
@@ -24,6 +26,8 @@ from ottla.wire.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 
 if TYPE_CHECKING:
@@ -37,13 +41,19 @@ async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: AlterUserScramCredentialsRequest = ALTER_USER_SCRAM_CREDENTIALS.decode_request(version, request)
     results = []
-    names = [row.name for row in asked.deletions] + [row.name for row in asked.upsertions]
-    for name in dict.fromkeys(names):
+    users: dict[str, _Changes] = {}
+    for deletion in asked.deletions:
+        users.setdefault(deletion.name, _Changes()).deletions.append(deletion)
+    for upsertion in asked.upsertions:
+        users.setdefault(upsertion.name, _Changes()).upsertions.append(upsertion)
+    pace = Pace()
+    for name, changes in users.items():
+        await pace.turn()
         result = AlterUserScramCredentialsResult(user=name)
         try:
             if not broker.controller.is_active:
                 raise NotController
-            await _alter(broker, name, asked)
+            await _alter(broker, name, changes.deletions, changes.upsertions)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
@@ -51,11 +61,21 @@ async def handle(broker: Broker, request: Request) -> None:
     request.reply(ALTER_USER_SCRAM_CREDENTIALS.encode_response(version, response))
 
 
-async def _alter(broker: Broker, name: str, asked: AlterUserScramCredentialsRequest) -> None:
-    deletions = [row for row in asked.deletions if row.name == name]
-    upsertions = [row for row in asked.upsertions if row.name == name]
+@dataclass(slots=True)
+class _Changes:
+    """What a request says about one user."""
+
+    deletions: list[ScramCredentialDeletion] = field(default_factory=list)
+    upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)
+
+
+async def _alter(
+    broker: Broker, name: str, deletions: list[ScramCredentialDeletion], upsertions: list[ScramCredentialUpsertion]
+) -> None:
     if not name:
         raise UnacceptableCredential("Username must not be empty")
+    if name in (".", ".."):
+        raise UnacceptableCredential(f"The name {name!r} has no place in the coordination tree: choose another one")
     for row in upsertions:
         _mechanism(row.mechanism)
         if row.iterations < scram.ITERATIONS_MIN:
