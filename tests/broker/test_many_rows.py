@@ -83,11 +83,11 @@ class Honest(threading.Thread):
 def beside(broker: Broker) -> Iterator[None]:
     honest = Honest(broker)
     honest.start()
+    eventually("a first answer", lambda: honest.count)
     try:
         yield
     finally:
         honest.stop()
-    assert honest.count
     assert honest.longest_s < PATIENCE_S
 
 
