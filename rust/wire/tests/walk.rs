@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::names_field_and_position;
 use crate::wire::WireError;
+use crate::wire::primitives::ITEMS_MAX;
 use crate::wire::schema::{Field, Kind, Schema, Struct, Versions};
 use crate::wire::walk::{Build, Take, decode, encode};
 
@@ -257,16 +258,16 @@ proptest! {
         let schema = schema();
         let plan = schema.plan(version).unwrap();
         let bytes = encode(plan, &&message).unwrap();
-        prop_assert_eq!(decode(plan, &bytes, &mut Plain).unwrap(), message);
+        prop_assert_eq!(decode(plan, &bytes, ITEMS_MAX, &mut Plain).unwrap(), message);
         for length in 0..bytes.len() {
-            names_field_and_position(&decode(plan, &bytes[..length], &mut Plain).unwrap_err(), length);
+            names_field_and_position(&decode(plan, &bytes[..length], ITEMS_MAX, &mut Plain).unwrap_err(), length);
         }
     }
 
     #[test]
     fn arbitrary_bytes_are_an_error_or_a_message(version in 0..=VERSION_MAX, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let schema = schema();
-        if let Err(error) = decode(schema.plan(version).unwrap(), &bytes, &mut Plain) {
+        if let Err(error) = decode(schema.plan(version).unwrap(), &bytes, ITEMS_MAX, &mut Plain) {
             names_field_and_position(&error, bytes.len());
         }
     }
@@ -278,7 +279,7 @@ proptest! {
         let mut bytes = encode(plan, &&message).unwrap();
         let at = at % bytes.len();
         bytes[at] = to;
-        if let Err(error) = decode(plan, &bytes, &mut Plain) {
+        if let Err(error) = decode(plan, &bytes, ITEMS_MAX, &mut Plain) {
             names_field_and_position(&error, bytes.len());
         }
     }
@@ -296,7 +297,7 @@ fn an_error_says_where() {
     let inner = Value::Struct(vec![Value::Int(7), Value::Int(8)]);
     fields[7] = Value::List(vec![inner.clone(), inner]);
     let bytes = encode(plan, &&Value::Struct(fields)).unwrap();
-    let error = decode(plan, &bytes[..bytes.len() - 1], &mut Plain).unwrap_err();
+    let error = decode(plan, &bytes[..bytes.len() - 1], ITEMS_MAX, &mut Plain).unwrap_err();
     // The number of inners does not fit any more: that is found before the first is read.
     let start = bytes.len() - 2 * 12 - 4;
     assert_eq!(
@@ -323,7 +324,7 @@ fn what_a_version_lacks_must_be_default_unless_it_may_be_dropped() {
     // An inner's `later` may be dropped.
     fields[7] = Value::List(vec![Value::Struct(vec![Value::Int(7), Value::Int(8)])]);
     let bytes = encode(plan, &&Value::Struct(fields.clone())).unwrap();
-    let Value::Struct(back) = decode(plan, &bytes, &mut Plain).unwrap() else {
+    let Value::Struct(back) = decode(plan, &bytes, ITEMS_MAX, &mut Plain).unwrap() else {
         panic!("a structure");
     };
     assert_eq!(
@@ -344,7 +345,7 @@ fn null_only_where_the_version_has_it() {
     let message = Value::Struct(fields);
     let bytes = encode(schema.plan(1).unwrap(), &&message).unwrap();
     assert_eq!(
-        decode(schema.plan(1).unwrap(), &bytes, &mut Plain).unwrap(),
+        decode(schema.plan(1).unwrap(), &bytes, ITEMS_MAX, &mut Plain).unwrap(),
         message
     );
     let error = encode(schema.plan(0).unwrap(), &&message).unwrap_err();
@@ -352,7 +353,7 @@ fn null_only_where_the_version_has_it() {
     // bool, int8, float and uuid, then the text's length.
     let mut bytes = vec![0; 1 + 1 + 8 + 16];
     bytes.extend_from_slice(&[0xFF, 0xFF]);
-    let error = decode(schema.plan(0).unwrap(), &bytes, &mut Plain).unwrap_err();
+    let error = decode(schema.plan(0).unwrap(), &bytes, ITEMS_MAX, &mut Plain).unwrap_err();
     assert_eq!(
         error.to_string(),
         "text at byte 26: null is not allowed here"
@@ -372,15 +373,18 @@ fn unknown_tags_are_skipped_and_a_known_one_must_fill_its_size() {
         &[2, 1, 1, 0, 9, 2, 0xAA, 0xBB][..],
     ] {
         let with_tags = [&bytes[..], tags].concat();
-        assert_eq!(decode(plan, &with_tags, &mut Plain).unwrap(), message);
+        assert_eq!(
+            decode(plan, &with_tags, ITEMS_MAX, &mut Plain).unwrap(),
+            message
+        );
     }
     let with_known = [&bytes[..], &[2], &known, &[9, 0]].concat();
-    let Value::Struct(fields) = decode(plan, &with_known, &mut Plain).unwrap() else {
+    let Value::Struct(fields) = decode(plan, &with_known, ITEMS_MAX, &mut Plain).unwrap() else {
         panic!("a structure");
     };
     assert_eq!(fields[8], Value::List(vec![Value::Int(5)]));
     let too_large = [&bytes[..], &[1, 3, 4, 2, 0, 5, 0]].concat();
-    let error = decode(plan, &too_large, &mut Plain).unwrap_err();
+    let error = decode(plan, &too_large, ITEMS_MAX, &mut Plain).unwrap_err();
     assert!(
         error
             .to_string()
@@ -411,7 +415,9 @@ fn a_message_of_very_many_small_items_is_refused() {
     let mut bytes = (ITEMS_MAX as i32 + 1).to_be_bytes().to_vec();
     bytes.resize(bytes.len() + ITEMS_MAX + 1, 1);
     assert_eq!(
-        decode(plan, &bytes, &mut Plain).unwrap_err().to_string(),
+        decode(plan, &bytes, ITEMS_MAX, &mut Plain)
+            .unwrap_err()
+            .to_string(),
         "items at byte 0: a message may not have so many items"
     );
 }
@@ -434,12 +440,12 @@ fn records_are_a_range_of_the_message() {
         let plan = schema.plan(version).unwrap();
         let message = |records| Value::Struct(vec![Value::Int(7), records]);
         let bytes = encode(plan, &&message(Value::Bytes(b"abc".to_vec()))).unwrap();
-        let back = decode(plan, &bytes, &mut Plain).unwrap();
+        let back = decode(plan, &bytes, ITEMS_MAX, &mut Plain).unwrap();
         assert_eq!(back, message(Value::Range(start..start + 3)));
         assert_eq!(&bytes[start..start + 3], b"abc");
         let bytes = encode(plan, &&message(Value::Null)).unwrap();
         assert_eq!(
-            decode(plan, &bytes, &mut Plain).unwrap(),
+            decode(plan, &bytes, ITEMS_MAX, &mut Plain).unwrap(),
             message(Value::Null)
         );
     }
