@@ -212,7 +212,7 @@ MUTANTS = (
         cargo=("direct::tests::fetches_wait_for_records_for_their_time_and_for_the_end_of_the_lease",),
     ),
     Mutant(
-        "broker.fetch-waits-for-more-than-it-may-have",
+        "broker.lease-waits-for-more-than-a-fetch-may-have",
         "rust/direct/fetch.rs",
         "unwrap_or(0).min(bytes_max)",
         "unwrap_or(0)",
