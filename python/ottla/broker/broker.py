@@ -121,13 +121,16 @@ class Broker:
     @classmethod
     @asynccontextmanager
     async def start(
-        cls, config: BrokerConfig, waits: trio.CancelScope, at: Callable[[str], None] = lambda _: None
+        cls, config: BrokerConfig, waits: trio.CancelScope | None = None, at: Callable[[str], None] = lambda _: None
     ) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end. `at` is told what the
         start has come to; `waits` may be cancelled to end the wait for ZooKeeper (see `identity.open_tree`).
         """
         at("opening the log directories and the coordination tree")
-        async with LogManager.open(config) as logs, identity.open_tree(config, logs, waits) as tree:
+        async with (
+            LogManager.open(config) as logs,
+            identity.open_tree(config, logs, waits or trio.CancelScope()) as tree,
+        ):
             known = logs.directories.identity()
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
             broker_id = await identity.broker_id(tree, config, known.get("broker.id"))
