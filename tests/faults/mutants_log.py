@@ -18,6 +18,13 @@ MUTANTS = (
         cargo=("log::faults::refused::what_the_disk_refuses_stays_as_it_came",),
     ),
     Mutant(
+        "log.aborted-transactions-are-read-on-the-loop",
+        "rust/log/read.rs",
+        "Some(self.aborted_within(reach, offset, &read)?)",
+        "Some(self.aborted_within(Reach::Disk, offset, &read)?)",
+        cargo=("log::transactions::tests::aborted_transactions_that_are_not_in_memory_are_read_by_a_thread",),
+    ),
+    Mutant(
         "log.segments-start-on-the-loop",
         "rust/log/append.rs",
         "When::Quick | When::InTurn => Self::Refuse",
