@@ -317,6 +317,20 @@ async def test_a_failed_log_directory_moves_the_leader(cluster: TestCluster) -> 
     assert await state_of(cluster.admin, "t", 1) == PartitionState(1, 1, (1,), 1)
 
 
+async def test_a_replica_that_works_again_leads_where_nobody_else_can(cluster: TestCluster) -> None:
+    """Its log could not be made at first, for want of descriptors."""
+    one = await cluster.broker(1)
+    cluster.controller(one)
+    one.errors["t", 0] = 56
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (1,)}))
+    await one.until(lambda: bool(one.metadata("t")) and one.metadata("t")[0].leader == -1)
+    del one.errors["t", 0]
+    await cluster.admin.create(znodes.LOG_DIR_EVENT_PREFIX, znodes.encode_log_dir_event(1), sequential=True)
+    await one.until(lambda: one.metadata("t")[0].leader == 1)
+    assert one.metadata("t")[0].offline_replicas == []
+    assert (await state_of(cluster.admin, "t", 0)).leader == 1
+
+
 async def test_existing_states_are_taken_over(cluster: TestCluster) -> None:
     """A directory that another controller, or Kafka, has served before."""
     await create_topic_by_hand(cluster)

@@ -4,6 +4,9 @@ Its partitions are offline already when this hears of it (`Replicas.check_direct
 given back, so that it can be repaired; the controller is told, which then asks for every replica's state and moves what
 it can to other brokers. A broker whose last directory failed ends; so does one that kept the coordination tree there.
 The directory is used again after a restart.
+
+A log that could not be made for want of descriptors or space is another matter: its directory works. The controller is
+told as well, a little later and as often as it takes, so that the replica is there once there is room for it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from ottla.replication.data_directory import DataDirectory
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 
+#: How long after a log could not be made it is tried again.
+RETRY_SECONDS = 5.0
+
 
 class FailingDirectories:
     def __init__(self, tree: Tree, broker_id: int, replicas: Replicas, logs: LogManager) -> None:
@@ -26,11 +32,14 @@ class FailingDirectories:
         self._broker_id = broker_id
         self._logs = logs
         self._tell, self._failed = trio.open_memory_channel[DataDirectory](math.inf)
+        self._has_run_out = trio.Event()
         replicas.directory_failed = self._tell.send_nowait
+        replicas.has_run_out = lambda: self._has_run_out.set()
 
     async def run(self) -> None:
         """Until cancelled. Raises StorageError when the broker cannot go on."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._try_again)
             async for directory in self._failed:
                 reason = self._logs.directories.cannot_go_on
                 if reason is not None:
@@ -38,6 +47,13 @@ class FailingDirectories:
                 # A disk that hangs must not keep anybody from hearing of it.
                 nursery.start_soon(self._logs.directories.close_failed, directory)
                 await self._notify()
+
+    async def _try_again(self) -> None:
+        while True:
+            await self._has_run_out.wait()
+            await trio.sleep(RETRY_SECONDS)
+            self._has_run_out = trio.Event()
+            await self._notify()
 
     async def _notify(self) -> None:
         while True:

@@ -413,9 +413,10 @@ class _Term:
             self._channels.pop(broker).close()
             for deletion in self._deletions.values():
                 deletion.broker_left(broker)
-        await self._replicas_left(self.cluster.on_brokers(left))
+        await self._availability_changed(self.cluster.on_brokers(left))
 
-    async def _replicas_left(self, names: list[TopicPartition]) -> None:
+    async def _availability_changed(self, names: list[TopicPartition]) -> None:
+        """Replicas of these partitions can be used no longer, or again: leaders and metadata follow."""
         changed = await self._settle(names)
         batch = self._batch()
         async for name in in_turns(names):
@@ -577,7 +578,7 @@ class _Term:
         logger.info("topic %s is deleted", deletion.topic)
 
     async def _on_unclean_elections(self, topic: str | None) -> None:
-        await self._replicas_left(
+        await self._availability_changed(
             [
                 name
                 for name, partition in self.cluster.partitions()
@@ -649,12 +650,16 @@ class _Term:
             elif answer.error_code == 0:
                 after.discard(name)
         self.cluster.failed_replicas[broker] = after
-        failed = sorted(after - before)
+        # One that works again, since its log could be made after all, may lead: nobody else may be there to do so.
+        restored, failed = sorted(before - after), sorted(after - before)
+        if restored:
+            logger.info("broker %d has %d replicas that it had not before", broker, len(restored))
+            await self._availability_changed(restored)
         if failed:
             logger.warning("broker %d has no working log directory for %d replicas", broker, len(failed))
             for deletion in self._deletions.values():
                 deletion.failed(broker, [name.partition for name in failed if name.topic == deletion.topic])
-            await self._replicas_left(failed)
+            await self._availability_changed(failed)
 
     async def _on_replicas_stopped(self, broker: int, request: ControlRequest, response: Any) -> None:
         failed = {

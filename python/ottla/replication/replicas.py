@@ -39,6 +39,9 @@ class Replicas:
         self.role_listeners: dict[str, RoleListener] = {}
         #: Told of every log directory that went out of use, after its partitions went offline.
         self.directory_failed: Callable[[DataDirectory], None] = lambda _: None
+        #: Told when logs could not be made, or become a leader's, though their directory works: for want of descriptors
+        #: or space. The controller has to ask again.
+        self.has_run_out: Callable[[], None] = lambda: None
         self._broker_id = broker_id
         self._logs = logs
         self._server = server
@@ -88,6 +91,8 @@ class Replicas:
         if self._logs.directories.offline:
             for index in errors:
                 self.mark_offline(topic, index)
+        elif errors:
+            self.has_run_out()
         return errors
 
     def _is_newer(self, topic: str, index: int, state: PartitionState) -> bool:
