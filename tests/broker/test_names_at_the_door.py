@@ -178,3 +178,12 @@ def test_a_name_in_the_way_fails_one_request(tmp_path: Path) -> None:
         directory.create(long, [1_234_567_890], LogConfig())
     assert directory.failure is None
     assert directory.create("u", [0], LogConfig())
+
+
+def test_a_name_that_is_too_long_with_its_number_fails_alone(brokers: Brokers) -> None:
+    """A topic's name may have 249 characters, and a folder's 255: partition 100,000 of such a topic has no folder."""
+    broker, topic = brokers(), "x" * 249
+    with connect(broker) as client:
+        errors = lead(client, broker, (topic, 100_000), (topic, 99_999))
+        assert errors == {(topic, 100_000): InvalidTopic.code, (topic, 99_999): 0}
+        assert client.produce(topic, batch(b"v"), partition=99_999).responses[0].partitions[0].error_code == 0

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.broker import Broker
 
+#: Characters of a name in a file system.
+FOLDER_NAME_MAX = 255
+
 
 def is_heard(broker: Broker, request: Request) -> bool:
     """Whether a request of a controller came to a listener for brokers. Any other connection is closed.
@@ -39,5 +42,8 @@ def is_partition(broker: Broker, topic: str, index: int) -> bool:
         broker.log.warning(
             "a controller names a partition that cannot be: %s has none with the number %d", topic, index
         )
+        return False
+    if len(f"{topic}-{index}") > FOLDER_NAME_MAX:
+        broker.log.warning("a controller names a partition that cannot be: the folder %s-%d is too long", topic, index)
         return False
     return True

@@ -79,6 +79,11 @@ class Replicas:
             partition = self.partitions.get((topic, index))
             if index in errors or index not in places.logs:
                 continue
+            failure = self._logs.failures.get((topic, index))
+            if failure is not None:
+                # Its directory failed since the log was found.
+                errors[index] = StorageError(f"{topic}-{index} is offline: {failure}")
+                continue
             if partition is None:
                 log = places.logs[index]
                 partition = self.partitions[topic, index] = Partition(topic, index, self._broker_id, log)
