@@ -1,10 +1,14 @@
 """`ottla log` and `ottla tree` at paths that are not what they should be: one line, and never a success."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from ottla.coordination.embedded import TREE_FILE
 from ottla.log import Log
+from tests.peers.disks import small_tmpfs
+from tests.peers.ottla import Brokers
 from tests.support.message_sets import message_set
 
 from .conftest import Ottla
@@ -86,3 +90,21 @@ def test_a_wrong_checksum_of_an_old_message_is_shown(ottla: Ottla, tmp_path: Pat
     assert "DAMAGED" not in ottla("log", "dump", str(file)).out
     file.write_bytes(whole[:-1] + b"!")
     assert "DAMAGED" in ottla("log", "dump", str(file)).out
+
+
+def test_a_folder_without_a_tree(ottla: Ottla, tmp_path: Path) -> None:
+    for command in ("dump", "export"):
+        to = ("--zookeeper", "127.0.0.1:1") if command == "export" else ()
+        error = one_line(ottla("tree", command, "--data-dir", str(tmp_path), *to, code=1).err)
+        assert f"there is no tree {tmp_path / TREE_FILE}" in error
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tree_on_a_file_system_that_nobody_may_write(ottla: Ottla, brokers: Brokers, tmp_path: Path) -> None:
+    with small_tmpfs(tmp_path / "disk", 40) as disk:
+        broker = brokers(data=disk / "data")
+        ottla("topic", "create", "kept", "-b", broker.bootstrap)
+        broker.kill()  # so that the last changes stand in the write-ahead log only
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        out = ottla("tree", "dump", "/brokers/topics", "--data-dir", str(disk / "data")).out
+        assert "/brokers/topics/kept" in out

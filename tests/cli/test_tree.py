@@ -151,7 +151,7 @@ def test_dump_of_zookeeper_is_the_same(ottla: Ottla, data: Path, zookeeper: str)
 def test_mistakes_are_explained(ottla: Ottla, data: Path, tmp_path: Path) -> None:
     assert "no node /nothing" in ottla("tree", "dump", "/nothing", "--data-dir", str(data), code=1).err
     assert "not a path" in ottla("tree", "dump", "nothing", "--data-dir", str(data), code=2).err
-    assert "cannot read" in ottla("tree", "dump", "--data-dir", str(tmp_path / "none"), code=1).err
+    assert "there is no tree" in ottla("tree", "dump", "--data-dir", str(tmp_path / "none"), code=1).err
     missing = ottla("tree", "export", "--data-dir", str(tmp_path / "none"), "--zookeeper", "127.0.0.1:1", code=1)
     assert "there is no tree" in missing.err
     assert not (tmp_path / "none").exists()

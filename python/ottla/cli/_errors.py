@@ -10,6 +10,7 @@ import click
 
 # What to do about errors that brokers answer without saying so.
 _ADVICE = {
+    "CORRUPT_MESSAGE": "`ottla log verify` finds damage in the files of the partition's leader",
     "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 letters, digits, dots, underlines and hyphens",
     "MESSAGE_TOO_LARGE": "`ottla topic alter --set max.message.bytes=N` admits larger ones",
     "NON_EMPTY_GROUP": "it has members: stop them first",

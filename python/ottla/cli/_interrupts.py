@@ -8,6 +8,7 @@ that nobody reads.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -50,7 +51,8 @@ def _at_first_interrupt(call: Callable[[], object]) -> Iterator[None]:
     import trio
 
     before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, None):  # in the background of a shell, or under nohup
+    # Ignored: in the background of a shell, or under nohup. Python runs handlers in the main thread only.
+    if before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread():
         yield
         return
     token = trio.lowlevel.current_trio_token()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import click
 
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import explained
+from ottla.cli._interrupts import end_interrupted
+from ottla.cli._output import counted
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -90,8 +93,19 @@ def command(
         )
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    _generate(settings, topic, file, answers, partitions, compression, bootstrap, timeout_ms)
-    click.echo(f"generated {events:,} events into {topic or file}", err=True)
+    done = _Done()
+    try:
+        _generate(settings, topic, file, answers, partitions, compression, bootstrap, timeout_ms, done)
+    except (click.Abort, KeyboardInterrupt):
+        raise end_interrupted(f"generated {done.events:,} of {counted(events, 'event')} into {topic or file}") from None
+    click.echo(f"generated {counted(events, 'event')} into {topic or file}", err=True)
+
+
+@dataclass
+class _Done:
+    """How many events were written, or given to the producer."""
+
+    events: int = 0
 
 
 def _generate(
@@ -103,6 +117,7 @@ def _generate(
     compression: str,
     bootstrap: str,
     timeout_ms: int,
+    done: _Done,
 ) -> None:
     from ottla.cli._progress import progress
 
@@ -115,6 +130,7 @@ def _generate(
     with progress(f"generating {topic or file}", settings.events, unit="records") as advance:
 
         def advanced(count: int) -> None:
+            done.events += count
             advance(count, count)
 
         if file is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._interrupts import end_interrupted, until_interrupted
+from ottla.cli._output import counted
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -32,7 +35,16 @@ def command(
     ottla scrape server-metrics http://127.0.0.1:9404/metrics --every 10
     """
 
-    async def work(cluster: Cluster) -> int:
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise click.BadParameter(f"{url!r} is no address of http:// or https://", param_hint="URL")
+    count = 0
+
+    def produced(records: int) -> None:
+        nonlocal count
+        count = records
+
+    async def work(cluster: Cluster) -> bool:
         from contextlib import suppress
 
         from ottla.client import Admin
@@ -41,13 +53,22 @@ def command(
 
         with suppress(TopicAlreadyExists):
             await Admin(cluster).create_topic(topic, partitions)
-        return await feed(cluster, topic, urls, every_s=every, times=times, failed=say)
+        scraped = partial(feed, cluster, topic, urls, every_s=every, times=times, failed=_say, produced=produced)
+        return await until_interrupted(scraped)
 
-    def say(url: str, problem: OSError) -> None:
-        click.echo(f"{url} does not answer: {problem}", err=True)
+    interrupted = with_cluster(f"cannot produce to {topic!r}", bootstrap, timeout_ms, work)
+    done = f"produced {counted(count, 'record')} to {topic}"
+    if interrupted:
+        raise end_interrupted(done)
+    if not count:
+        raise click.ClickException(f"{done}: no address gave metrics")
+    click.echo(done, err=True)
 
-    for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise click.BadParameter(f"{url!r} is no address of http:// or https://", param_hint="URL")
-    count = with_cluster(f"cannot produce to {topic!r}", bootstrap, timeout_ms, work)
-    click.echo(f"produced {count} record{'' if count == 1 else 's'} to {topic}", err=True)
+
+def _say(url: str, problem: OSError) -> None:
+    from urllib.error import HTTPError
+
+    if isinstance(problem, HTTPError):
+        click.echo(f"{url} has no metrics: it answers {problem.code} {problem.reason}", err=True)
+    else:
+        click.echo(f"{url} does not answer: {getattr(problem, 'reason', problem)}", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli._output import counted
 from ottla.cli._settings import at_most_one, on_command_line
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def export(data_dir: str, zookeeper: str, replace: bool) -> None:
     id and all else that outlives brokers are copied; the embedded tree stays as it is.
     """
     file = _tree_file(data_dir)
-    if not os.path.exists(file):
-        raise click.ClickException(f"there is no tree {file}")
+    _must_exist(file)
 
     async def work() -> Moved:
         from ottla.coordination.embedded import EmbeddedTree
@@ -106,23 +106,30 @@ def _tree_file(data_dir: str) -> str:
     return data_dir if os.path.isfile(data_dir) else os.path.join(data_dir, TREE_FILE)
 
 
-def _run(doing: str, work: Callable[[], Awaitable[Moved]]) -> Moved:
-    import trio
+def _must_exist(file: str) -> None:
+    if not os.path.exists(file):
+        raise click.ClickException(
+            f"there is no tree {file}; --data-dir names the data directory of a broker that keeps its tree itself, "
+            "--zookeeper a tree elsewhere"
+        )
 
+
+def _run(doing: str, work: Callable[[], Awaitable[Moved]]) -> Moved:
     from ottla.cli._errors import explained
+    from ottla.cli._interrupts import run
     from ottla.coordination.tree import TreeError
 
     with explained(doing):
         try:
-            return trio.run(work)
+            return run(work)
         except TreeError as error:
             raise click.ClickException(f"{doing}: {error}") from None
 
 
 def _report(moved: Moved, to: str) -> None:
     click.echo(
-        f"copied cluster {moved.cluster_id or '(without an id)'} to {to}: {moved.topics} topics, "
-        f"{moved.partitions} partitions, {moved.nodes} nodes"
+        f"copied cluster {moved.cluster_id or '(without an id)'} to {to}: {counted(moved.topics, 'topic')}, "
+        f"{counted(moved.partitions, 'partition')}, {counted(moved.nodes, 'node')}"
     )
 
 
@@ -132,15 +139,15 @@ def _from_file(file: str, path: str) -> list[tuple[str, Node]]:
     from ottla.coordination.database import read_nodes
     from ottla.coordination.tree import TreeError
 
+    _must_exist(file)
     try:
         return read_nodes(file, path)
-    except (sqlite3.Error, TreeError) as error:
+    except (sqlite3.Error, OSError, TreeError) as error:
         raise click.ClickException(f"cannot read {file}: {error}") from None
 
 
 def _from_zookeeper(servers: str, path: str) -> list[tuple[str, Node]]:
-    import trio
-
+    from ottla.cli._interrupts import run
     from ottla.coordination.transfer import walk
     from ottla.coordination.tree import TreeError
     from ottla.coordination.zookeeper import ZooKeeperTree
@@ -150,7 +157,7 @@ def _from_zookeeper(servers: str, path: str) -> list[tuple[str, Node]]:
             return sorted(await walk(tree, path))
 
     try:
-        return trio.run(work)
+        return run(work)
     except TreeError as error:
         raise click.ClickException(f"cannot read {servers}: {error}") from None
 

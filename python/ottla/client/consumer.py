@@ -4,6 +4,7 @@ Each `poll` asks every leader once for all partitions it leads, without fetch se
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,12 +15,13 @@ from ottla import _core
 from ottla.client.cluster import Address, Cluster, TopicPartition
 from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
-from ottla.errors import KafkaError, RemoteProtocolError, error
+from ottla.errors import CorruptMessage, KafkaError, RemoteProtocolError, UnknownTopicOrPartition, error
 
 WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024
 PARTITION_BYTES = 1024 * 1024
 RETRY_MS = 100
+GONE_MS = 3_000
 ABORT = 0
 
 
@@ -60,16 +62,19 @@ class Consumer:
         wait_ms: int = WAIT_MS,
         fetch_bytes: int = FETCH_BYTES,
         partition_bytes: int = PARTITION_BYTES,
+        gone_ms: int = GONE_MS,
     ) -> None:
         """A poll waits for the first record at most `wait_ms`; sizes are those of one answer and of one partition in
-        it.
+        it. A partition that brokers have not known for `gone_ms` is gone; one that starts may not know it yet.
         """
         self.cluster = cluster
         self.read_committed = read_committed
         self.wait_ms = wait_ms
         self.fetch_bytes = fetch_bytes
         self.partition_bytes = partition_bytes
+        self.gone_ms = gone_ms
         self.positions: dict[TopicPartition, int] = {}
+        self._unknown_since: float | None = None
 
     async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Reads these partitions from now on, and no others.
@@ -106,6 +111,8 @@ class Consumer:
 
         Raises:
             OffsetOutOfRange: a position is not (or no longer) in its partition; set another one.
+            UnknownTopicOrPartition: a partition is gone.
+            CorruptMessage: the batch at the position of a partition is damaged. What is whole before it was given.
             KafkaError: what else a broker answers and is not worth a retry.
         """
         answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
@@ -114,8 +121,11 @@ class Consumer:
         except (KafkaError, OSError, RemoteProtocolError) as problem:
             if isinstance(problem, KafkaError) and not problem.retriable:
                 raise
+            if isinstance(problem, UnknownTopicOrPartition) and self._is_gone():
+                raise
             await trio.sleep(RETRY_MS / 1000)
             return []
+        self._unknown_since = None
         refusals: list[KafkaError] = []
         async with trio.open_nursery() as nursery:
             for leader, partitions in groups.items():
@@ -130,11 +140,11 @@ class Consumer:
                 if not failure.retriable:
                     raise failure
                 stale.add(partition.topic)
+        whole = [
+            (partition, answer, _batches(partition, answer)) for partition, answer in answers if not answer.error_code
+        ]
         records = [
-            record
-            for partition, answer in answers
-            if not answer.error_code
-            for record in self._records(partition, answer)
+            record for partition, answer, batches in whole for record in self._records(partition, answer, batches)
         ]
         if stale:
             self.cluster.forget(stale)
@@ -180,17 +190,49 @@ class Consumer:
             return
         answers += [(TopicPartition(each.topic, each.partition), each) for each in answer.partitions]
 
-    def _records(self, partition: TopicPartition, answer: _core.FetchedPartition) -> Iterator[Record]:
+    def _is_gone(self) -> bool:
+        """Whether a partition has been unknown for so long that it is gone."""
+        now = trio.current_time()
+        if self._unknown_since is None:
+            self._unknown_since = now
+        return now - self._unknown_since >= self.gone_ms / 1000
+
+    def _records(
+        self, partition: TopicPartition, answer: _core.FetchedPartition, batches: list[_core.BatchInfo]
+    ) -> Iterator[Record]:
         """The answer's records from the position on; moves it."""
         data = answer.records or memoryview(b"")
         aborted = _Aborted(answer.aborted_transactions or []) if self.read_committed else None
-        for batch in _core.read_batches(data):
+        for batch in batches:
             start, self.positions[partition] = self.positions[partition], batch.last_offset + 1
             whole = data[batch.position : batch.position + batch.size_bytes]
             if aborted is not None and aborted.drops(batch, whole):
                 continue
             for each in _core.RecordReader(whole, start_offset=start, check_crc=False):
                 yield Record(*partition, each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+
+
+def _batches(partition: TopicPartition, answer: _core.FetchedPartition) -> list[_core.BatchInfo]:
+    """The batches of an answer up to the first that is damaged. Raises CorruptMessage if that is the first of all."""
+    data = answer.records or memoryview(b"")
+    try:
+        return _core.read_batches(data)
+    except CorruptMessage as problem:
+        whole: list[_core.BatchInfo] = []
+        offset: int | str = "unknown"
+        why = str(problem)
+        with suppress(CorruptMessage):
+            for batch in _core.read_batches(data, check_crc=False):
+                offset = batch.base_offset
+                try:
+                    _core.read_batches(data[batch.position : batch.position + batch.size_bytes])
+                except CorruptMessage as found:
+                    why = str(found)
+                    break
+                whole.append(batch)
+        if whole:
+            return whole
+        raise CorruptMessage(f"{partition}: the batch at offset {offset} is damaged: {why}") from None
 
 
 class _Aborted:

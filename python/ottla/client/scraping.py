@@ -5,6 +5,7 @@ The key is where it was scraped, the value the text as it came (Prometheus' text
 Counters only grow, so that an answer that is lost, or one too many, changes no sum.
 """
 
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 
@@ -17,10 +18,14 @@ SECONDS_MAX = 10.0
 
 
 def scrape(url: str) -> bytes:
-    """The text of one address. Raises OSError: there is no answer."""
-    with urllib.request.urlopen(url, timeout=SECONDS_MAX) as answer:
-        found: bytes = answer.read()
-        return found
+    """The text of one address. Raises OSError: there is no answer, or (HTTPError) another than the text."""
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS_MAX) as answer:
+            found: bytes = answer.read()
+            return found
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        raise
 
 
 async def feed(
@@ -31,9 +36,11 @@ async def feed(
     every_s: float,
     times: int | None = None,
     failed: Callable[[str, OSError], object] = lambda url, problem: None,
+    produced: Callable[[int], object] = lambda records: None,
 ) -> int:
     """Scrapes all addresses every so many seconds, for ever or so many `times`, and produces what they say; gives the
     number of records. `failed` is told of an address that does not answer; its silence is what `ops_monitoring` tells.
+    `produced` is told after each round how many records there are in all.
 
     Raises:
         KafkaError, OSError: the records could not be produced.
@@ -59,5 +66,6 @@ async def feed(
                 for url in urls:
                     nursery.start_soon(one, url)
             await producer.flush()
+            produced(producer.acknowledged)
             rounds += 1
     return records

@@ -17,9 +17,12 @@ checksum, and opening reads the whole file: a replica or a name that is not what
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
 import zlib
 from collections import Counter
@@ -373,6 +376,24 @@ def read_nodes(path: str, root: str = "/") -> list[tuple[str, Node]]:
 
     Raises Unavailable or sqlite3.Error if the file is not there or is no tree.
     """
+    with contextlib.ExitStack() as stack:
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            path = _copied(path, stack.enter_context(tempfile.TemporaryDirectory()))
+        return _read_nodes(path, root)
+
+
+def _copied(path: str, folder: str) -> str:
+    """A copy of a tree that nothing can write to: SQLite reads a file with a write-ahead log only where it may make
+    its index.
+    """
+    copy = os.path.join(folder, os.path.basename(path))
+    for suffix in ("", "-wal"):
+        if os.path.exists(path + suffix):
+            shutil.copyfile(path + suffix, copy + suffix)
+    return copy
+
+
+def _read_nodes(path: str, root: str) -> list[tuple[str, Node]]:
     sql = connect(path, read_only=True)
     try:
         rows = _without_checksums(sql) if check_layout(sql, path) == 1 else _checked(sql, path)
