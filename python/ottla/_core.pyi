@@ -705,6 +705,9 @@ class Hub:
     def limit_listener(
         self, name: str, connections_max: int, per_second_max: int | None, *, samples: int, window_ms: int
     ) -> None: ...
+    # Listeners that clients do not use: their connections have a reserve of memory, and only there a connection is
+    # taken for a broker's because it says so. With none it is taken for one everywhere, but has no reserve.
+    def reserve_for(self, listeners: list[str]) -> None: ...
     def mark_broker(self, connection_id: int) -> None: ...
     def limit_connections(
         self, connections_max: int, connections_per_ip_max: int, connections_per_ip_overrides: dict[str, int]

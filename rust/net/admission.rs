@@ -136,14 +136,15 @@ mod tests {
 
     use super::*;
     use crate::io::Wake;
+    use crate::net::budget::{Account, Bounds, Budget};
     use crate::net::frames::Pool;
-    use crate::net::limits::Budget;
     use crate::wire::headers::request_frame;
 
     fn admit(frame: &[u8]) -> Admission {
         let wake = Arc::new(Wake::new().unwrap());
-        let pool = Arc::new(Pool::new(Arc::new(Budget::new(1 << 20, wake))));
-        let mut buffer = pool.take(frame.len());
+        let bounds = Bounds::new(1 << 20, 1 << 10);
+        let pool = Arc::new(Pool::new(Arc::new(Budget::new(bounds, wake))));
+        let mut buffer = pool.take(frame.len(), Account::Frames).unwrap();
         buffer.copy_from_slice(frame);
         Supported::new(&HashMap::from([(0, (0, 8)), (3, (0, 9)), (18, (0, 3))])).admit(buffer)
     }

@@ -108,8 +108,23 @@ fn probe(descriptor: &OwnedFd, position: u64) -> Probe {
 
 /// How many of the pages that hold `slice` are in the page cache; None if the kernel does not tell.
 fn cached_pages(descriptor: &OwnedFd, slice: &FileSlice) -> Option<u64> {
-    /// The same on all architectures, as every system call since number 424.
-    const CACHESTAT: libc::c_long = 451;
+    /// System calls since number 424 have the same number on all architectures, but for those whose numbers begin elsewhere. libc has no name
+    /// for this one on most.
+    const CACHESTAT: Option<libc::c_long> = if cfg!(any(
+        target_arch = "x86_64",
+        target_arch = "x86",
+        target_arch = "aarch64",
+        target_arch = "arm",
+        target_arch = "riscv64",
+        target_arch = "s390x",
+        target_arch = "powerpc64",
+        target_arch = "loongarch64"
+    )) && cfg!(not(target_abi = "x32"))
+    {
+        Some(451)
+    } else {
+        None
+    };
     #[repr(C)]
     struct Range {
         start: u64,
@@ -125,6 +140,7 @@ fn cached_pages(descriptor: &OwnedFd, slice: &FileSlice) -> Option<u64> {
         evicted: u64,
         recently_evicted: u64,
     }
+    let number = CACHESTAT?;
     let range = Range {
         start: slice.position,
         length: slice.length,
@@ -133,13 +149,7 @@ fn cached_pages(descriptor: &OwnedFd, slice: &FileSlice) -> Option<u64> {
     // SAFETY: `cachestat(2)` reads the first structure and writes the second, both are laid out as it wants them and live until it returns.
     let result = unsafe {
         let flags: libc::c_uint = 0;
-        libc::syscall(
-            CACHESTAT,
-            descriptor.as_raw_fd(),
-            &range,
-            &mut cached,
-            flags,
-        )
+        libc::syscall(number, descriptor.as_raw_fd(), &range, &mut cached, flags)
     };
     (result == 0).then_some(cached.all)
 }

@@ -5,9 +5,12 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use super::budget::Moves;
 use super::input::{Fresh, Input, Next};
 use super::limits::{Limits, RECEIVED_BYTES_MAX, SENT_BYTES_MAX, SMALL_FRAME_BYTES};
 use super::listeners::Origin;
@@ -15,6 +18,10 @@ use super::reply::{Output, Sent};
 use super::slots::{Slots, Value};
 use super::times::Times;
 use crate::wire::piece::{FileSlice, Piece};
+
+/// What epoll is asked for while a connection is read. The end of a connection (RDHUP) is asked for always: a client that leaves while its
+/// connection is not read should not be kept.
+pub const READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 
 /// An answer that waits in a slot for those before it.
 pub struct Reply {
@@ -47,16 +54,24 @@ pub struct Connection {
     pub gone: bool,
     /// Its listener was closed: nothing more is read, and it ends when it is owed nothing.
     pub leaving: bool,
-    /// A connection of another broker, which may use the reserve of the memory budget.
+    /// It says that it is another broker's, on a listener where that is believed.
     pub is_broker: bool,
+    /// It came to a listener that is not for clients: memory is reserved for it.
+    pub is_reserved: bool,
     /// The socket had something to read when it was last asked.
     pub readable: bool,
     /// Nothing is read before the memory budget has room.
     pub starved: bool,
+    /// Its next request is not started before unsent answers take less memory.
+    pub deferred: bool,
+    /// How answers leave that the socket does not take at once.
+    pub sending: Option<Moves>,
     /// An I/O thread brings in a part of the front slice.
     pub cold: bool,
-    /// The interest registered with epoll: to read, to write.
-    pub interest: (bool, bool),
+    /// The client sends no more, but what it sent is not all read, and a whole frame may be in it.
+    pub half_closed: bool,
+    /// The interest registered with epoll.
+    pub interest: EventFlags,
     /// Whether epoll watches it.
     pub watched: bool,
     /// Whether it is in the hub's queue of connections to visit, in that of connections to flush, and among those that have more to send.
@@ -99,10 +114,14 @@ impl Connection {
             state: State::Open,
             gone: false,
             is_broker: false,
+            is_reserved: false,
             readable: false,
             starved: false,
+            deferred: false,
+            sending: None,
             cold: false,
-            interest: (true, false),
+            half_closed: false,
+            interest: READING,
             watched: true,
             in_ready: false,
             in_dirty: false,
@@ -121,6 +140,7 @@ impl Connection {
     pub fn may_serve(&self, limits: &Limits) -> bool {
         self.state == State::Open
             && self.muted_until_ms.is_none()
+            && !self.deferred
             && self.output.bytes() + self.slot_bytes as u64 <= limits.output_bytes_max as u64
             && self.slots.waiting() < limits.waiting_requests_max
             && self.slots.waiting_bytes() < limits.waiting_bytes_max
@@ -152,37 +172,58 @@ impl Connection {
         }
     }
 
-    /// Whether the client owes nothing and is owed nothing: then it may be closed for being idle, and may use the memory reserve.
-    pub fn holds_nothing(&self) -> bool {
-        self.slots.is_empty() && self.output.is_empty() && self.input.is_empty()
+    /// The length of the frame that the socket has next, 0 while it is not there, if the connection holds little with it: less than a small
+    /// frame. Costs a system call; asked only when memory is short.
+    pub fn next_small(&self) -> Option<usize> {
+        let mut bytes = [0u8; 4];
+        let head = self.input.head();
+        bytes[..head.len()].copy_from_slice(head);
+        let rest = &mut bytes[head.len()..];
+        let missing = rest.len();
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let length = match rustix::net::recv(&self.socket, rest, flags) {
+            Ok((_, count)) if count == missing => {
+                usize::try_from(i32::from_be_bytes(bytes)).unwrap_or(0)
+            }
+            // The end, an error, or too little: reading it costs no memory.
+            _ => 0,
+        };
+        let held = self.input.held() + self.slots.waiting_bytes();
+        (held + length < SMALL_FRAME_BYTES).then_some(length)
     }
 
-    /// Whether the length of the frame that the socket has next is known, and small. Costs a system call; asked only when memory is short.
-    pub fn next_is_small(&self) -> bool {
-        let mut length = [0u8; 4];
-        match rustix::net::recv(
-            &self.socket,
-            &mut length,
-            RecvFlags::PEEK | RecvFlags::DONTWAIT,
-        ) {
-            Ok((_, 4)) => usize::try_from(i32::from_be_bytes(length))
-                .is_ok_and(|length| length < SMALL_FRAME_BYTES),
-            // The end, an error, or too little: reading it costs no memory.
-            _ => true,
+    /// Bytes that the socket has and nobody read.
+    pub fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.socket).unwrap_or(0)
+    }
+
+    /// Whether the socket takes more.
+    pub fn is_writable(&self) -> bool {
+        let mut poll = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let now = Timespec::default();
+        matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(count) if count > 0)
+    }
+
+    /// Whether what the client sent before it left can still make a whole frame. Asked when it left while it was not read.
+    pub fn may_complete_a_frame(&self) -> bool {
+        let unread = self.unread();
+        match self.input.missing() {
+            Some(missing) => missing as u64 <= unread,
+            None => self.input.has_parked() || unread > 0,
         }
     }
 
     /// Reads once what the socket has: first into a large frame that has begun, then into `shared`.
     ///
     /// One read is enough: it asks for more than the socket is likely to hold, and what it leaves is reported again.
-    pub fn receive(&mut self, shared: &mut [u8]) -> io::Result<Received> {
+    pub fn receive(&mut self, shared: &mut [u8], now_ms: u64) -> io::Result<Received> {
         let head = self.input.take_head(shared);
         let (direct, is_rest) = self.input.direct().unwrap_or_default();
         let wanted = direct.len().min(RECEIVED_BYTES_MAX);
         let received = if wanted == 0 {
             rustix::net::recv(&self.socket, &mut shared[head..], RecvFlags::DONTWAIT)
                 .map(|(count, _)| count)
-        } else if wanted < direct.len() || !is_rest {
+        } else if wanted < direct.len() || !is_rest || shared.is_empty() {
             rustix::net::recv(&self.socket, &mut direct[..wanted], RecvFlags::DONTWAIT)
                 .map(|(count, _)| count)
         } else {
@@ -193,7 +234,7 @@ impl Connection {
             Ok(0) => Ok(Received::End),
             Ok(count) => {
                 let into_frame = count.min(wanted);
-                self.input.advance(into_frame);
+                self.input.advance(into_frame, now_ms);
                 Ok(Received::Bytes {
                     shared: head + count - into_frame,
                     total: count,

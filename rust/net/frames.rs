@@ -4,12 +4,15 @@
 //! is received into a buffer of its size class, the log appends from that same memory, and the buffer returns to the pool when its last
 //! user drops it, on whichever thread that is. Classes are a quarter of a power of two apart: at most a quarter of a buffer is waste.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::limits::{Budget, POOL_KEPT_BYTES_MAX};
+use super::budget::{Account, Budget};
+use super::limits::{POOL_KEPT_BYTES_MAX, SMALL_FRAME_BYTES};
 
 const SMALLEST: usize = 256;
 /// Four classes for each power of two from 256 B to 2 GiB.
@@ -35,7 +38,7 @@ struct Kept {
 
 /// Free buffers by size class. What is handed out is charged to the budget until it returns.
 ///
-/// A frame that comes in several reads is charged as it fills: what a client announces costs nothing, what it sends does.
+/// A frame that comes in several reads takes more as it fills: what a client announces costs nothing, what it sends does.
 pub struct Pool {
     kept: Mutex<Kept>,
     budget: Arc<Budget>,
@@ -52,15 +55,8 @@ impl Pool {
         }
     }
 
-    /// A buffer of exactly `length` bytes; their content is left from an earlier use.
-    pub fn take(self: &Arc<Self>, length: usize) -> Buffer {
-        let mut buffer = self.take_uncharged(length);
-        buffer.charge(buffer.memory.len());
-        buffer
-    }
-
-    /// As `take`, to be charged by `charge` as it fills.
-    pub fn take_uncharged(self: &Arc<Self>, length: usize) -> Buffer {
+    /// A buffer of exactly `length` bytes, charged to `account`; their content is left from an earlier use.
+    pub fn take(self: &Arc<Self>, length: usize, account: Account) -> Result<Buffer, NoMemory> {
         let (class, size) = class_of(length);
         let reused = {
             let mut kept = self.kept.lock();
@@ -70,13 +66,21 @@ impl Pool {
             }
             reused
         };
-        Buffer {
-            // Zeroed memory of this size comes from the kernel untouched: only the pages that are received into become resident.
-            memory: reused.unwrap_or_else(|| vec![0; size].into_boxed_slice()),
+        let memory = reused.or_else(|| zeroed(size)).ok_or(NoMemory(size))?;
+        // Of a large buffer the kernel gives no page before it is written to.
+        let charged = if length < SMALL_FRAME_BYTES {
+            size
+        } else {
+            length
+        };
+        self.budget.charge(account, charged);
+        Ok(Buffer {
+            memory,
             length,
-            charged: 0,
+            account,
+            charged,
             pool: Arc::clone(self),
-        }
+        })
     }
 
     /// Bytes kept for reuse.
@@ -85,28 +89,52 @@ impl Pool {
     }
 }
 
+/// The system has no memory for so many bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("the system has no memory for {0} bytes")]
+pub struct NoMemory(usize);
+
+/// Zeroed memory of this size comes from the kernel untouched: only the pages that are received into become resident. `vec!` would give the
+/// same, and end the process where there is none.
+fn zeroed(size: usize) -> Option<Box<[u8]>> {
+    let layout = Layout::array::<u8>(size).ok().filter(|_| size > 0)?;
+    // SAFETY: the layout is not empty, and is that of the slice that is made of the memory, whose bytes are all set.
+    unsafe {
+        let memory = NonNull::new(alloc_zeroed(layout))?;
+        let slice = NonNull::slice_from_raw_parts(memory, size);
+        Some(Box::from_raw(slice.as_ptr()))
+    }
+}
+
 /// Bytes of one frame (or of several that are parked), owned by one user at a time; returns to its pool when dropped.
 pub struct Buffer {
     memory: Box<[u8]>,
     length: usize,
+    account: Account,
     charged: usize,
     pool: Arc<Pool>,
 }
 
 impl Buffer {
-    /// Charges the budget so that it holds `bytes` for this buffer.
-    pub fn charge(&mut self, bytes: usize) {
-        let more = bytes.saturating_sub(self.charged);
-        self.pool.budget.charge(more);
-        self.charged += more;
+    /// Takes the memory out; `give_memory` gives it back.
+    pub fn take_memory(&mut self) -> Box<[u8]> {
+        std::mem::take(&mut self.memory)
     }
 
-    /// Moves the first `filled` bytes to a buffer of `length` bytes.
-    pub fn grow(&mut self, length: usize, filled: usize) {
-        let mut grown = self.pool.take_uncharged(length);
+    pub fn give_memory(&mut self, memory: Box<[u8]>) {
+        self.memory = memory;
+    }
+
+    /// Moves the first `filled` bytes to a buffer of `length` bytes, charged to `account`.
+    pub fn grow(&mut self, length: usize, filled: usize, account: Account) -> Result<(), NoMemory> {
+        let mut grown = self.pool.take(length, account)?;
         grown[..filled].copy_from_slice(&self[..filled]);
-        grown.charge(self.charged);
         *self = grown;
+        Ok(())
+    }
+
+    pub fn account(&self) -> Account {
+        self.account
     }
 }
 
@@ -135,7 +163,7 @@ impl Drop for Buffer {
                 kept.free[class_of(size).0].push(memory);
             }
         }
-        self.pool.budget.release(self.charged);
+        self.pool.budget.release(self.account, self.charged);
     }
 }
 
@@ -143,10 +171,19 @@ impl Drop for Buffer {
 mod tests {
     use super::*;
     use crate::io::Wake;
+    use crate::net::budget::Bounds;
 
-    fn pool(limit: usize) -> (Arc<Pool>, Arc<Budget>) {
-        let budget = Arc::new(Budget::new(limit, Arc::new(Wake::new().unwrap())));
+    fn pool() -> (Arc<Pool>, Arc<Budget>) {
+        let budget = Budget::new(
+            Bounds::new(1 << 30, 1 << 20),
+            Arc::new(Wake::new().unwrap()),
+        );
+        let budget = Arc::new(budget);
         (Arc::new(Pool::new(Arc::clone(&budget))), budget)
+    }
+
+    fn take(pool: &Arc<Pool>, length: usize) -> Buffer {
+        pool.take(length, Account::Frames).unwrap()
     }
 
     #[test]
@@ -165,36 +202,41 @@ mod tests {
 
     #[test]
     fn memory_is_reused_and_charged() {
-        let (pool, budget) = pool(1 << 30);
-        let buffer = pool.take(1_000_000);
+        let (pool, budget) = pool();
+        let buffer = take(&pool, 1_000_000);
         let address = buffer.as_ptr();
         assert_eq!(buffer.len(), 1_000_000);
         assert!(budget.used() >= 1_000_000);
         drop(buffer);
         assert_eq!(budget.used(), 0);
-        assert_eq!(pool.take(990_000).as_ptr(), address);
+        assert_eq!(take(&pool, 990_000).as_ptr(), address);
     }
 
     #[test]
-    fn growing_keeps_content_and_charge() {
-        let (pool, budget) = pool(1 << 30);
-        let mut buffer = pool.take_uncharged(1000);
-        assert_eq!(budget.used(), 0);
+    fn growing_keeps_the_content_and_may_change_the_account() {
+        let (pool, budget) = pool();
+        let mut buffer = take(&pool, 1000);
         buffer[..500].fill(7);
-        buffer.charge(500);
-        buffer.grow(100_000, 500);
-        assert_eq!((buffer.len(), budget.used()), (100_000, 500));
+        buffer.grow(100_000, 500, Account::Lane).unwrap();
+        assert_eq!((buffer.len(), budget.frames()), (100_000, 0));
+        assert_eq!((buffer.account(), budget.used()), (Account::Lane, 100_000));
         assert_eq!(buffer[..500], [7; 500]);
-        buffer.charge(100_000);
-        assert_eq!(budget.used(), 100_000);
         drop(buffer);
+        assert!(budget.is_lane_empty());
+    }
+
+    #[test]
+    fn memory_that_is_not_to_be_had_is_an_error() {
+        let (pool, budget) = pool();
+        assert!(zeroed(usize::MAX / 2).is_none() && zeroed(usize::MAX).is_none());
+        assert!(pool.take(0, Account::Frames).is_ok());
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let (pool, _) = pool(1 << 30);
-        drop((0..20).map(|_| pool.take(3 << 20)).collect::<Vec<_>>());
+        let (pool, _) = pool();
+        drop((0..20).map(|_| take(&pool, 3 << 20)).collect::<Vec<_>>());
         assert!(pool.kept_bytes() <= POOL_KEPT_BYTES_MAX);
         assert!(pool.kept_bytes() > 0);
     }

@@ -10,8 +10,9 @@
 
 use std::sync::Arc;
 
-use super::frames::{Buffer, Pool};
-use super::limits::FIRST_BYTES_MAX;
+use super::budget::{Account, Moves};
+use super::frames::{Buffer, NoMemory, Pool};
+use super::limits::{FIRST_BYTES_MAX, SECOND_BYTES_MAX};
 
 /// Bytes of the length before each frame.
 const LENGTH_BYTES: usize = 4;
@@ -21,6 +22,14 @@ struct Partial {
     buffer: Buffer,
     filled: usize,
     length: usize,
+    moves: Moves,
+}
+
+impl Partial {
+    /// What its memory grows to next.
+    fn next_length(&self) -> usize {
+        self.length.min((4 * self.filled).max(SECOND_BYTES_MAX))
+    }
 }
 
 struct Parked {
@@ -101,23 +110,67 @@ impl Input {
         (partial.filled < partial.length).then_some(partial.length)
     }
 
+    /// How much of the frame that has begun is to come.
+    pub fn missing(&self) -> Option<usize> {
+        let partial = self.partial.as_ref()?;
+        Some(partial.length - partial.filled)
+    }
+
+    /// Bytes of frames that are kept here.
+    pub fn held(&self) -> usize {
+        let partial = self.partial.as_ref().map(|partial| partial.buffer.len());
+        let parked = self.parked.as_ref().map(|parked| parked.buffer.len());
+        partial.unwrap_or(0) + parked.unwrap_or(0)
+    }
+
+    /// How the frame that has begun comes in.
+    pub fn moves(&mut self) -> Option<&mut Moves> {
+        let partial = self.partial.as_mut()?;
+        (partial.filled < partial.length).then_some(&mut partial.moves)
+    }
+
+    /// By how much the memory of the frame that has begun must grow before more of it is received.
+    pub fn growth(&self) -> usize {
+        match &self.partial {
+            Some(partial)
+                if partial.filled == partial.buffer.len() && partial.filled < partial.length =>
+            {
+                partial.next_length() - partial.buffer.len()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Lets it grow by that, at the cost of `account`. In the lane there is room for all of it.
+    pub fn grow(&mut self, account: Account) -> Result<(), NoMemory> {
+        if let Some(partial) = &mut self.partial {
+            let length = match account {
+                Account::Frames => partial.next_length(),
+                Account::Lane => partial.length,
+            };
+            partial.buffer.grow(length, partial.filled, account)?;
+        }
+        Ok(())
+    }
+
     /// Where the next bytes go before any others: the rest of a frame that has begun, or a part of it; and whether it is all of the rest.
     pub fn direct(&mut self) -> Option<(&mut [u8], bool)> {
         let partial = self.partial.as_mut()?;
-        if partial.filled == partial.buffer.len() && partial.filled < partial.length {
-            let length = partial.length.min(4 * partial.filled);
-            partial.buffer.grow(length, partial.filled);
-        }
         let is_rest = partial.buffer.len() == partial.length;
         Some((&mut partial.buffer[partial.filled..], is_rest))
     }
 
     /// `count` bytes came into `direct()`.
-    pub fn advance(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize, now_ms: u64) {
         if let Some(partial) = &mut self.partial {
             partial.filled += count;
-            partial.buffer.charge(partial.filled);
+            partial.moves.add(count as u64, now_ms);
         }
+    }
+
+    /// The bytes of an incomplete length.
+    pub fn head(&self) -> &[u8] {
+        &self.head[..self.head_length]
     }
 
     /// Takes the bytes of an incomplete length, to be put in front of what is read next.
@@ -144,13 +197,18 @@ impl Input {
     }
 
     /// Takes the frame that `peek` saw, `length` bytes long, without its length field.
-    pub fn take(&mut self, length: usize, fresh: &mut Fresh<'_>, pool: &Arc<Pool>) -> Buffer {
+    pub fn take(
+        &mut self,
+        length: usize,
+        fresh: &mut Fresh<'_>,
+        pool: &Arc<Pool>,
+    ) -> Result<Buffer, NoMemory> {
         if self.is_complete()
             && let Some(partial) = self.partial.take()
         {
-            return partial.buffer;
+            return Ok(partial.buffer);
         }
-        let mut buffer = pool.take(length);
+        let mut buffer = pool.take(length, Account::Frames)?;
         match &mut self.parked {
             Some(parked) => {
                 let start = parked.start + LENGTH_BYTES;
@@ -163,57 +221,71 @@ impl Input {
                 *fresh.start = start + length;
             }
         }
-        buffer
+        Ok(buffer)
     }
 
     /// Keeps what a visit left. A bad length stays where `peek` finds it.
-    pub fn keep(&mut self, fresh: &mut Fresh<'_>, frame_bytes_max: usize, pool: &Arc<Pool>) {
+    pub fn keep(
+        &mut self,
+        fresh: &mut Fresh<'_>,
+        frame_bytes_max: usize,
+        pool: &Arc<Pool>,
+        now_ms: u64,
+    ) -> Result<(), NoMemory> {
         let rest = &fresh.bytes[*fresh.start..];
         *fresh.start = fresh.bytes.len();
         if self.is_complete() {
             // The large frame may not start yet; what came with it waits behind it.
-            self.park(rest, pool);
+            self.park(rest, pool)?;
         } else if let Some(parked) = self.parked.take() {
             let left = &parked.buffer[parked.start..];
             if look(left, frame_bytes_max) == Next::Nothing {
-                self.keep_incomplete(left, pool);
+                self.keep_incomplete(left, pool, now_ms)?;
             } else {
                 self.parked = Some(parked);
             }
         } else if look(rest, frame_bytes_max) == Next::Nothing {
             if self.partial.is_none() {
-                self.keep_incomplete(rest, pool);
+                self.keep_incomplete(rest, pool, now_ms)?;
             }
         } else {
-            self.park(rest, pool);
+            self.park(rest, pool)?;
         }
+        Ok(())
     }
 
-    fn park(&mut self, bytes: &[u8], pool: &Arc<Pool>) {
+    fn park(&mut self, bytes: &[u8], pool: &Arc<Pool>) -> Result<(), NoMemory> {
         if bytes.is_empty() || self.parked.is_some() {
-            return;
+            return Ok(());
         }
-        let mut buffer = pool.take(bytes.len());
+        let mut buffer = pool.take(bytes.len(), Account::Frames)?;
         buffer.copy_from_slice(bytes);
         self.parked = Some(Parked { buffer, start: 0 });
+        Ok(())
     }
 
     /// `bytes` begin a frame of permitted length and do not end it.
-    fn keep_incomplete(&mut self, bytes: &[u8], pool: &Arc<Pool>) {
+    fn keep_incomplete(
+        &mut self,
+        bytes: &[u8],
+        pool: &Arc<Pool>,
+        now_ms: u64,
+    ) -> Result<(), NoMemory> {
         let Some((length, begun)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
             self.head[..bytes.len()].copy_from_slice(bytes);
             self.head_length = bytes.len();
-            return;
+            return Ok(());
         };
         let length = i32::from_be_bytes(*length).max(0) as usize;
-        let mut buffer = pool.take_uncharged(length.min(FIRST_BYTES_MAX));
+        let mut buffer = pool.take(length.min(FIRST_BYTES_MAX), Account::Frames)?;
         buffer[..begun.len()].copy_from_slice(begun);
-        buffer.charge(begun.len());
         self.partial = Some(Partial {
             buffer,
             filled: begun.len(),
             length,
+            moves: Moves::begin(now_ms),
         });
+        Ok(())
     }
 }
 
@@ -221,14 +293,15 @@ impl Input {
 mod tests {
     use super::*;
     use crate::io::Wake;
-    use crate::net::limits::Budget;
+    use crate::net::budget::{Bounds, Budget};
     use proptest::prelude::*;
 
     const MAX: usize = 1000;
 
     fn pool() -> Arc<Pool> {
         let wake = Arc::new(Wake::new().unwrap());
-        Arc::new(Pool::new(Arc::new(Budget::new(1 << 30, wake))))
+        let bounds = Bounds::new(1 << 30, 1 << 20);
+        Arc::new(Pool::new(Arc::new(Budget::new(bounds, wake))))
     }
 
     /// Feeds `bytes` as a socket would, `chunk` at a time, starting at most `per_visit` frames a visit.
@@ -248,7 +321,7 @@ mod tests {
                     assert!(is_rest);
                     let count = left.min(space.len());
                     space[..count].copy_from_slice(&rest[..count]);
-                    input.advance(count);
+                    input.advance(count, 0);
                     (rest, left) = (&rest[count..], left - count);
                 }
                 shared[end..end + left].copy_from_slice(&rest[..left]);
@@ -262,12 +335,12 @@ mod tests {
                 match input.peek(&fresh, MAX) {
                     Next::Nothing => break,
                     Next::Frame { length, .. } => {
-                        frames.push(input.take(length, &mut fresh, &pool).to_vec());
+                        frames.push(input.take(length, &mut fresh, &pool).unwrap().to_vec());
                     }
                     Next::Bad(length) => return (frames, Some(length)),
                 }
             }
-            input.keep(&mut fresh, MAX, &pool);
+            input.keep(&mut fresh, MAX, &pool, 0).unwrap();
         }
     }
 
@@ -308,7 +381,7 @@ mod tests {
     #[test]
     fn a_huge_frame_takes_memory_as_it_comes() {
         let (pool, mut input) = (pool(), Input::default());
-        let length = 10 * FIRST_BYTES_MAX + 5;
+        let length = 10 * SECOND_BYTES_MAX + 5;
         let mut begun = (length as i32).to_be_bytes().to_vec();
         begun.push(9);
         let mut start = 0;
@@ -316,26 +389,34 @@ mod tests {
             bytes: &begun,
             start: &mut start,
         };
-        input.keep(&mut fresh, length, &pool);
+        input.keep(&mut fresh, length, &pool, 0).unwrap();
         let (mut received, mut sizes) = (1, Vec::new());
         while !input.is_complete() {
+            if input.growth() > 0 {
+                input.grow(Account::Frames).unwrap();
+            }
             let (space, is_rest) = input.direct().unwrap();
             assert_eq!(is_rest, received + space.len() == length);
             space.fill((received >> 20) as u8);
             let count = space.len();
             sizes.push(received + count);
-            input.advance(count);
+            input.advance(count, 0);
             received += count;
         }
-        assert_eq!(sizes, [FIRST_BYTES_MAX, 4 * FIRST_BYTES_MAX, length]);
+        let second = SECOND_BYTES_MAX;
+        assert_eq!(
+            sizes,
+            [FIRST_BYTES_MAX, second, 4 * second, length],
+            "by four at most, once it is more than a usual batch"
+        );
         let mut start = 0;
         let mut none = Fresh {
             bytes: &[],
             start: &mut start,
         };
-        let frame = input.take(length, &mut none, &pool);
+        let frame = input.take(length, &mut none, &pool).unwrap();
         assert_eq!((frame.len(), frame[0]), (length, 9));
-        assert_eq!(frame[FIRST_BYTES_MAX], (FIRST_BYTES_MAX >> 20) as u8);
+        assert_eq!(frame[4 * second], 4);
     }
 
     proptest! {

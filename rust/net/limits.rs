@@ -1,11 +1,7 @@
-//! Every bound of the hub, with its reason beside it, and the one sum of queued bytes.
+//! Every bound of the hub, with its reason beside it. How the bounds on memory are divided is in `budget`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use crate::io::Wake;
 
 /// Frames handed to Python between two looks at the sockets: at 7 us each about 2 ms, which is what another task of the loop may have to wait.
 pub const TURN_FRAMES_MAX: usize = 256;
@@ -24,12 +20,12 @@ pub const SHARED_READ_BYTES: usize = 64 << 10;
 /// Connections accepted per listener in one turn; an accept costs about 10 us.
 pub const TURN_ACCEPTS_MAX: usize = 64;
 /// Memory for a frame is taken at once up to this size, and beyond it as the frame comes in: an announced length is not yet a need.
-pub const FIRST_BYTES_MAX: usize = 4 << 20;
-/// How long one connection may go on receiving a frame while memory is short, without receiving anything, before another may.
-pub const PRIVILEGE_MS: u64 = 1000;
+pub const FIRST_BYTES_MAX: usize = 64 << 10;
+/// What is taken next, unless the frame is shorter: batches of the usual size are copied once, when a sixteenth has come.
+pub const SECOND_BYTES_MAX: usize = 1 << 20;
 /// A reply larger than this is not joined with its neighbours: copying it would cost more than one more entry in a writev.
 pub const JOINED_BYTES_MAX: usize = 16 << 10;
-/// Frames up to this size may use the reserve of the memory budget (architecture.md, rule 9).
+/// Frames below this size may use the reserve of the memory budget, on connections that hold no more than this.
 pub const SMALL_FRAME_BYTES: usize = 64 << 10;
 /// Memory kept in the pool for the next frames: sixteen batches of 1 MB, beyond which memory goes back to the allocator.
 pub const POOL_KEPT_BYTES_MAX: usize = 16 << 20;
@@ -43,7 +39,7 @@ pub const LIGHT_READ_BYTES: usize = 16 << 10;
 pub struct Limits {
     /// `socket.request.max.bytes`
     pub frame_bytes_max: usize,
-    /// `queued.max.request.bytes`, and the bytes of queued replies: one sum over all connections.
+    /// `queued.max.request.bytes`: what frames hold over all connections, and four times what unsent answers may (`budget::Bounds`).
     pub queued_bytes_max: usize,
     /// Unsent reply bytes (memory and slices) past which a connection is neither read nor served.
     pub output_bytes_max: usize,
@@ -51,7 +47,7 @@ pub struct Limits {
     pub waiting_requests_max: usize,
     /// Bytes of those requests.
     pub waiting_bytes_max: usize,
-    /// `max.connections`
+    /// `max.connections`, and no more than `connections_of_descriptors`
     pub connections_max: usize,
     /// `max.connections.per.ip`
     pub connections_per_ip_max: usize,
@@ -83,86 +79,11 @@ impl Default for Limits {
     }
 }
 
-/// The one sum of bytes queued for all connections: frames being received, held or handled, and replies not yet sent.
-///
-/// As Kafka's memory pool it is not strict: whatever a read brings is admitted if there was any room before it. While the sum is at the
-/// limit nothing is read but the rest of one frame that has begun, and that only if hardly anything of the sum is being handled: else frames
-/// that are all half received would wait for each other. The sum therefore stays below `limit * 11 / 10 + frame_bytes_max` and a read.
-pub struct Budget {
-    used: AtomicUsize,
-    limit: usize,
-    wanted: AtomicBool,
-    wake: Arc<Wake>,
-}
-
-impl Budget {
-    pub fn new(limit: usize, wake: Arc<Wake>) -> Self {
-        Self {
-            used: AtomicUsize::new(0),
-            limit,
-            wanted: AtomicBool::new(false),
-            wake,
-        }
-    }
-
-    pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Whether anybody may be read: the last tenth is a reserve.
-    pub fn has_room(&self) -> bool {
-        self.used() < self.limit - self.limit / 10
-    }
-
-    /// Whether the reserve has room: for brokers, and for small frames on connections that hold nothing. Without it, frames held
-    /// for an answer that comes in on another connection would keep that answer from being read.
-    pub fn has_reserve(&self) -> bool {
-        self.used() < self.limit
-    }
-
-    /// Whether requests that are being handled hold so little that answering them would not end a shortage.
-    pub fn is_mostly_unhandled(&self, handled_bytes: usize) -> bool {
-        handled_bytes < self.limit / 10
-    }
-
-    pub fn charge(&self, bytes: usize) {
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// May be called on any thread; wakes the hub if it waits for room.
-    pub fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::AcqRel);
-        if self.wanted.load(Ordering::Acquire)
-            && self.has_room()
-            && self.wanted.swap(false, Ordering::AcqRel)
-        {
-            self.wake.signal();
-        }
-    }
-
-    /// The hub stopped reading somebody: signal once there is room again.
-    pub fn want(&self) {
-        self.wanted.store(true, Ordering::Release);
-        if self.has_room() && self.wanted.swap(false, Ordering::AcqRel) {
-            self.wake.signal();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tenth_is_a_reserve() {
-        let budget = Budget::new(1000, Arc::new(Wake::new().unwrap()));
-        budget.charge(899);
-        assert!(budget.has_room() && budget.has_reserve());
-        budget.charge(1);
-        assert!(!budget.has_room() && budget.has_reserve());
-        budget.charge(100);
-        assert!(!budget.has_reserve());
-        budget.release(200);
-        assert!(budget.has_room());
-    }
+/// How many connections the process may have, so that idle ones leave descriptors for files: of RLIMIT_NOFILE the log files have one half, and
+/// connections the other, less what all else needs.
+pub fn connections_of_descriptors() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let half = usize::try_from(limit).unwrap_or(usize::MAX) / 2;
+    half - (half / 4).min(64)
 }

@@ -9,9 +9,11 @@
 //! * `slots`: the order of answers, and who may pass whom.
 //! * `reply`: unsent output, memory and file slices; `cold`: slices that are not in the page cache.
 //! * `meter`: what requests cost, for metrics; `times`: which part of a request's time went where.
-//! * `limits`: every bound, with its reason, and the memory budget.
+//! * `limits`: every bound, with its reason.
+//! * `budget`: the accounts of memory, and who holds it without need while it is short.
 
 pub mod admission;
+pub mod budget;
 pub mod cold;
 pub mod connection;
 pub mod frames;

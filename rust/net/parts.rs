@@ -4,8 +4,8 @@
 //! several partitions may have one append on an I/O thread (waiting for a disk) while the loop does another. A lock over the frame would make
 //! the loop wait for the disk. So each partition's records are a part of their own, given to one user at a time.
 
-use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,14 +19,14 @@ struct Slot {
 
 /// A frame divided into parts that do not overlap. Its memory returns to the pool when neither it nor any part is in use.
 pub struct Parts {
-    /// The beginning of `buffer`, which never moves; parts are made from it, so that no reference to the whole exists beside them.
-    memory: *mut u8,
+    /// The frame without its memory, which it gets back at the end: it knows where that is charged and belongs.
+    frame: Buffer,
+    /// The frame's memory as a raw pointer, of which parts are made. A box, when it is moved, claims to be the only way to its memory.
+    memory: NonNull<[u8]>,
     slots: Box<[Slot]>,
-    /// Owns the memory. Not touched before it is dropped.
-    _buffer: UnsafeCell<Buffer>,
 }
 
-// SAFETY: `memory` points into `_buffer`, which is owned and is itself Send; what is reached through it is handed out once at a time (`take`).
+// SAFETY: the memory is owned, as by the box that it was; what is reached through `memory` is handed out once at a time (`take`).
 unsafe impl Send for Parts {}
 // SAFETY: as above; the flags that guard the parts are atomic.
 unsafe impl Sync for Parts {}
@@ -34,10 +34,10 @@ unsafe impl Sync for Parts {}
 impl Parts {
     /// One part for each range; None if the ranges are not in order, overlap, or leave the frame.
     pub fn new(
-        mut buffer: Buffer,
+        mut frame: Buffer,
         ranges: impl IntoIterator<Item = Option<Range<usize>>>,
     ) -> Option<Self> {
-        let (mut end, length) = (0, buffer.len());
+        let (mut end, length) = (0, frame.len());
         let slots = ranges
             .into_iter()
             .map(|range| {
@@ -53,10 +53,11 @@ impl Parts {
                 })
             })
             .collect::<Option<_>>()?;
+        let memory = NonNull::from(Box::leak(frame.take_memory()));
         Some(Self {
-            memory: buffer.as_mut_ptr(),
+            frame,
+            memory,
             slots,
-            _buffer: UnsafeCell::new(buffer),
         })
     }
 
@@ -86,6 +87,14 @@ impl Parts {
     }
 }
 
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // SAFETY: the pointer comes from a box and is given back once; no part is in use, since each keeps its `Parts` alive.
+        let memory = unsafe { Box::from_raw(self.memory.as_ptr()) };
+        self.frame.give_memory(memory);
+    }
+}
+
 /// Exclusive use of one part, on any thread; given back when dropped.
 pub struct Part {
     parts: Arc<Parts>,
@@ -106,7 +115,12 @@ impl Deref for Part {
         let range = self.range();
         // SAFETY: the range lies in the frame and overlaps no other part (`Parts::new`), this is the only user of the part (`taken`), and the memory
         // lives and stays in place as long as `parts`.
-        unsafe { std::slice::from_raw_parts(self.parts.memory.add(range.start), range.len()) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.parts.memory.cast::<u8>().as_ptr().add(range.start),
+                range.len(),
+            )
+        }
     }
 }
 
@@ -114,7 +128,12 @@ impl DerefMut for Part {
     fn deref_mut(&mut self) -> &mut [u8] {
         let range = self.range();
         // SAFETY: as in `deref`; the borrow of `self` is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.parts.memory.add(range.start), range.len()) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.parts.memory.cast::<u8>().as_ptr().add(range.start),
+                range.len(),
+            )
+        }
     }
 }
 
@@ -130,12 +149,14 @@ impl Drop for Part {
 mod tests {
     use super::*;
     use crate::io::Wake;
+    use crate::net::budget::{Account, Bounds, Budget};
     use crate::net::frames::Pool;
-    use crate::net::limits::Budget;
 
     fn frame(length: usize) -> (Buffer, Arc<Budget>) {
-        let budget = Arc::new(Budget::new(1 << 20, Arc::new(Wake::new().unwrap())));
-        let mut buffer = Arc::new(Pool::new(Arc::clone(&budget))).take(length);
+        let wake = Arc::new(Wake::new().unwrap());
+        let budget = Arc::new(Budget::new(Bounds::new(1 << 20, 1 << 10), wake));
+        let pool = Arc::new(Pool::new(Arc::clone(&budget)));
+        let mut buffer = pool.take(length, Account::Frames).unwrap();
         for (at, byte) in buffer.iter_mut().enumerate() {
             *byte = at as u8;
         }

@@ -1,5 +1,6 @@
 //! The hub over real sockets and real files, driven as its task drives it.
 
+mod memory;
 mod waiting;
 
 use std::collections::HashMap;
@@ -25,6 +26,8 @@ const PRODUCE: i16 = 0;
 struct Rig {
     hub: Hub<u32>,
     port: u16,
+    /// Of a listener that is not for clients.
+    brokers_port: Option<u16>,
     ended: Vec<Disconnected>,
 }
 
@@ -35,13 +38,23 @@ fn rig(limits: Limits) -> Rig {
     Rig {
         hub,
         port,
+        brokers_port: None,
         ended: Vec::new(),
     }
 }
 
 impl Rig {
     fn connect(&self) -> TcpStream {
-        let socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        self.connect_at(self.port)
+    }
+
+    /// As a broker does, where they have a listener of their own.
+    fn connect_as_broker(&self) -> TcpStream {
+        self.connect_at(self.brokers_port.unwrap_or(self.port))
+    }
+
+    fn connect_at(&self, port: u16) -> TcpStream {
+        let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -427,38 +440,45 @@ fn a_full_budget_stops_reading() {
     }
 }
 
-/// Whether a request of `bytes` on a new connection starts, while a held one takes 95 of 100 parts of the budget.
-fn passes_the_reserve(bytes: usize, is_broker: bool) -> bool {
+/// Whether a request of `bytes` on a new connection starts, while held ones take the common part of the budget and the lane.
+fn passes_the_reserve(bytes: usize, is_reserved: bool) -> bool {
     let mut rig = rig(Limits {
         queued_bytes_max: 1_000_000,
         ..Limits::default()
     });
-    let (mut holder, mut other) = (rig.connect(), rig.connect());
+    if is_reserved {
+        let port = rig.hub.listen("127.0.0.1", 0, "BROKERS").unwrap();
+        rig.hub.reserve_for(vec!["BROKERS".into()]);
+        rig.brokers_port = Some(port);
+    }
+    let holders = [rig.connect(), rig.connect()];
+    let mut other = rig.connect_as_broker();
     let met = std::cell::Cell::new(false);
     other.write_all(&request(METADATA, 1, b"")).unwrap();
     rig.serve(
         &mut |hub, incoming| {
-            if is_broker {
-                hub.mark_broker(incoming.ticket.connection);
-            }
             hub.reply(incoming.ticket, |_| (), Vec::new());
             met.set(true);
         },
         &mut |_| met.get(),
     );
     let mut frames = Vec::new();
-    let sender = std::thread::spawn(move || {
-        holder
-            .write_all(&request(METADATA, 2, &vec![0; 950_000]))
-            .unwrap();
-        holder
-    });
-    while frames.is_empty() {
-        rig.turn(5, &mut |_, incoming| frames.push(incoming));
+    let mut senders = Vec::new();
+    for (mut holder, length) in holders.into_iter().zip([480_000, 300_000]) {
+        senders.push(std::thread::spawn(move || {
+            let frame = request(METADATA, 2, &vec![0; length]);
+            holder.write_all(&frame).unwrap();
+            holder
+        }));
+        let (start, before) = (Instant::now(), frames.len());
+        while frames.len() == before {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            rig.turn(5, &mut |_, incoming| frames.push(incoming));
+        }
     }
     let used = rig.hub.figures().queued_bytes;
-    assert!((900_000..1_000_000).contains(&used), "{used}");
-    let sender = (sender, {
+    assert!((780_000..800_000).contains(&used), "{used}");
+    senders.push({
         let frame = request(METADATA, 3, &vec![0; bytes]);
         std::thread::spawn(move || {
             other.write_all(&frame).unwrap();
@@ -466,10 +486,10 @@ fn passes_the_reserve(bytes: usize, is_broker: bool) -> bool {
         })
     });
     let start = Instant::now();
-    while frames.len() == 1 && start.elapsed() < Duration::from_millis(300) {
+    while frames.len() == 2 && start.elapsed() < Duration::from_millis(300) {
         rig.turn(5, &mut |_, incoming| frames.push(incoming));
     }
-    let passed = frames.len() == 2;
+    let passed = frames.len() == 3;
     for incoming in frames.drain(..) {
         rig.hub.reply(incoming.ticket, |_| (), Vec::new());
     }
@@ -480,8 +500,9 @@ fn passes_the_reserve(bytes: usize, is_broker: bool) -> bool {
         assert!(start.elapsed() < Duration::from_secs(20));
         rig.turn(5, &mut |_, _| started = true);
     }
-    sender.0.join().unwrap();
-    sender.1.join().unwrap();
+    for sender in senders {
+        sender.join().unwrap();
+    }
     passed
 }
 

@@ -22,6 +22,11 @@ use super::primitives::{Reader, Writer};
 pub const CONTROLLED_SHUTDOWN: i16 = 7;
 pub const API_VERSIONS: i16 = 18;
 
+/// Tagged fields that a request header may have, and their bytes in all. No release of Kafka has defined one; without a bound a frame of the
+/// largest size has 50 million of them, which the loop would walk through.
+const TAGGED_FIELDS_MAX: u32 = 32;
+const TAGGED_BYTES_MAX: usize = 4096;
+
 /// The first flexible version of each API, by key; later keys than 2.7's included where they may come next.
 const NEVER: i16 = i16::MAX;
 #[rustfmt::skip]
@@ -96,7 +101,7 @@ pub fn parse_request_header(frame: &[u8]) -> Result<RequestHeader, WireError> {
     };
     if header_version >= 2 {
         reader
-            .skip_tagged()
+            .skip_few_tagged(TAGGED_FIELDS_MAX, TAGGED_BYTES_MAX)
             .map_err(|error| error.inside("request_header", None))?;
     }
     Ok(RequestHeader {
@@ -199,6 +204,30 @@ mod tests {
         let header = parse_request_header(&bytes).unwrap();
         assert_eq!(header.client_id, None);
         assert_eq!(&bytes[header.body_start..], b"!");
+    }
+
+    #[test]
+    fn a_header_has_few_tagged_fields() {
+        let with = |fields: &[u8]| {
+            let mut bytes = frame(18, 3, None, b"");
+            bytes.pop();
+            bytes.extend_from_slice(fields);
+            bytes
+        };
+        let fields = |count: u8| {
+            let each = (0..count).flat_map(|tag| [tag, 0]);
+            with(&[count].into_iter().chain(each).collect::<Vec<_>>())
+        };
+        assert!(parse_request_header(&fields(32)).is_ok());
+        let error = parse_request_header(&fields(33)).unwrap_err();
+        assert!(error.to_string().contains("more of them than"), "{error}");
+        let one_of = |bytes: usize| {
+            let size = [(bytes & 127) as u8 | 128, (bytes >> 7) as u8];
+            with(&[&[1, 0][..], &size, &vec![0; bytes]].concat())
+        };
+        assert!(parse_request_header(&one_of(4092)).is_ok());
+        let error = parse_request_header(&one_of(4093)).unwrap_err();
+        assert!(error.to_string().contains("larger than"), "{error}");
     }
 
     #[test]

@@ -29,12 +29,20 @@ def apply(broker: Broker) -> None:
     listeners = config.listeners
     samples, window_ms = config.get_int("quota.window.num"), config.get_int("quota.window.size.seconds") * 1000
     protected = config.inter_broker_listener if len(listeners) > 1 else None
+    hub.reserve_for(_not_for_clients(config))
     hub.limit_connection_rate(_rate(config, RATE), samples=samples, window_ms=window_ms, protected=protected)
     for listener in listeners:
         count, rate = (_own(config, listener.name, name) for name in (COUNT, RATE))
         hub.limit_listener(
             listener.name, config.get_int(count), _rate(config, rate), samples=samples, window_ms=window_ms
         )
+
+
+def _not_for_clients(config: BrokerConfig) -> list[str]:
+    """The listeners of brokers and of the controller, where clients have another one."""
+    own = {config.inter_broker_listener, (config.get_str("control.plane.listener.name") or "").upper()}
+    names = [one.name for one in config.listeners]
+    return [name for name in names if name in own] if any(name not in own for name in names) else []
 
 
 def _prefix(listener: str) -> str:

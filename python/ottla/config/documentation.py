@@ -134,8 +134,8 @@ _BROKER = {
     ),
     "connections.max.idle.ms": "A connection on which nothing happened for this long is closed. Negative is never.",
     "control.plane.listener.name": (
-        "The listener that is kept for what the controller sends to brokers. Without it they use the inter-broker "
-        "listener."
+        "The listener that is kept for what the controller sends to brokers: memory is reserved for its requests. "
+        "Without it they use the inter-broker listener."
     ),
     "host.name": (
         "Only without listeners: the address to listen on; empty is every address of the machine. Use listeners."
@@ -154,7 +154,10 @@ _BROKER = {
     "max.connection.creation.rate": (
         "How many connections a second the broker (or, with a listener's prefix, one listener) accepts."
     ),
-    "max.connections": "How many connections the broker (or, with a listener's prefix, one listener) has at once.",
+    "max.connections": (
+        "How many connections the broker (or, with a listener's prefix, one listener) has at once. All listeners"
+        " together accept at most half of RLIMIT_NOFILE, less a quarter of that (64 at most): files need descriptors."
+    ),
     "max.connections.per.ip": "How many connections one client address may have at once.",
     "max.connections.per.ip.overrides": "Other limits for some addresses, as ADDRESS:COUNT pairs.",
     "port": "Only without listeners: the port to listen on. Use listeners.",
@@ -187,7 +190,9 @@ _BROKER = {
         "After how many requests Kafka drops finished ones from the produce requests that wait for replicas."
     ),
     "queued.max.request.bytes": (
-        "How many bytes of requests are held at once before no more are read; -1 is without limit."
+        "How many bytes of requests are held at once before no more are read; -1 is without limit. While they are"
+        " short, connections that hold some and do nothing with them are closed. Unsent answers may hold a quarter as"
+        " much."
     ),
     "queued.max.requests": "How many requests are held at once before no more are read.",
     "request.timeout.ms": "How long a request from this broker to another waits for its answer.",

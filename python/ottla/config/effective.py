@@ -18,6 +18,7 @@ _READ: Final = frozenset(
         "broker.id.generation.enable",
         "broker.rack",
         "connections.max.idle.ms",
+        "control.plane.listener.name",
         "controller.quota.window.num",
         "controller.quota.window.size.seconds",
         "default.replication.factor",

@@ -11,6 +11,7 @@ impl<T> Hub<T> {
     }
 
     /// Fills a slot with an answer: a body that `write` appends, followed by `rest`. Without effect if the slot is filled or the client gone.
+    /// An answer that is too large to be sent closes the connection.
     pub fn reply(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>), rest: Vec<Piece>) {
         let Some(connection) = self.connections.get(ticket.connection) else {
             return;
@@ -19,9 +20,13 @@ impl<T> Hub<T> {
             && !matches!(connection.state, State::Ending(_))
         {
             // The usual case: what is written goes where it is sent from.
+            let mut written = Ok(());
             connection
                 .output
-                .append(|to| write_answer(to, ticket, write, &rest));
+                .append(|to| written = write_answer(to, ticket, write, &rest));
+            if let Err(reason) = written {
+                return self.close_after(ticket, Some(&reason));
+            }
             for piece in rest {
                 connection.output.push(piece);
             }
@@ -31,7 +36,9 @@ impl<T> Hub<T> {
             self.filled(ticket, filled);
         } else if connection.slots.is_waiting(ticket.sequence) {
             let mut bytes = Vec::new();
-            write_answer(&mut bytes, ticket, write, &rest);
+            if let Err(reason) = write_answer(&mut bytes, ticket, write, &rest) {
+                return self.close_after(ticket, Some(&reason));
+            }
             connection.slot_bytes += bytes.len();
             let answer = Value::Answer(Reply { bytes, rest });
             let filled = connection.slots.fill(ticket.sequence, answer);
@@ -64,7 +71,12 @@ impl<T> Hub<T> {
 
     /// A slot got its value, if it had none: `bytes` is what the request's frame holds.
     fn filled(&mut self, ticket: Ticket, bytes: Option<usize>) {
-        self.waiting_bytes -= bytes.unwrap_or(0);
+        if let Some(connection) = self.connections.get(ticket.connection)
+            && connection.starved
+        {
+            // It holds less now, and may need no more than a reserve.
+            connection.starved = false;
+        }
         if ticket.started_us != 0
             && let (Some(bytes), Some(meter)) = (bytes, &mut self.meter)
             && let Some(connection) = self.connections.get(ticket.connection)
@@ -121,13 +133,13 @@ impl<T> Hub<T> {
     }
 }
 
-/// Size, response header, body.
+/// Appends size, response header and body; or nothing, if the size is more than the protocol can say.
 fn write_answer(
     to: &mut Vec<u8>,
     ticket: Ticket,
     write: impl FnOnce(&mut Vec<u8>),
     rest: &[Piece],
-) {
+) -> Result<(), String> {
     let start = to.len();
     to.extend_from_slice(&[0; 4]);
     to.extend_from_slice(&ticket.correlation_id.to_be_bytes());
@@ -137,7 +149,15 @@ fn write_answer(
     write(to);
     let rest: u64 = rest.iter().map(Piece::length).sum();
     let length = (to.len() - start - 4) as u64 + rest;
-    to[start..start + 4].copy_from_slice(&(length as u32).to_be_bytes());
+    let Ok(size) = i32::try_from(length) else {
+        to.truncate(start);
+        return Err(format!(
+            "an answer of {length} bytes, at most {} can be sent",
+            i32::MAX
+        ));
+    };
+    to[start..start + 4].copy_from_slice(&size.to_be_bytes());
+    Ok(())
 }
 
 impl Connection {
@@ -147,7 +167,6 @@ impl Connection {
         if id != self.client_id.as_deref().map(str::as_bytes) {
             self.client_id = client_id(&header, &frame).map(Arc::from);
         }
-        self.is_broker |= BETWEEN_BROKERS.contains(&header.api_key);
         let sequence = self.slots.start(header.api_key == PRODUCE, frame.len());
         Incoming {
             ticket: Ticket {

@@ -118,12 +118,16 @@ impl<T> Hub<T> {
             return;
         }
         let id = self.connections.reserve();
-        let connection = Box::new(Connection::new(id, socket, origin, self.now_ms));
+        let mut connection = Box::new(Connection::new(id, socket, origin, self.now_ms));
+        connection.is_reserved = self
+            .reserved
+            .iter()
+            .any(|name| **name == *connection.origin.listener);
         let added = epoll::add(
             &self.epoll,
             &connection.socket,
             EventData::new_u64(id),
-            EventFlags::IN,
+            READING,
         );
         if let Err(error) = added {
             self.end(connection, Some(error.to_string()));
@@ -168,6 +172,7 @@ impl<T> Hub<T> {
         }
         self.watch_listeners();
         self.unmute();
+        self.relieve();
         let idle_ms = self.limits.idle_ms.unwrap_or(0);
         while let Some(&Reverse((deadline, id))) = self.deadlines.peek()
             && deadline <= self.now_ms
@@ -199,15 +204,14 @@ impl<T> Hub<T> {
             .deadlines
             .peek()
             .map(|Reverse((deadline, _))| *deadline);
-        let privilege = self.privileged.filter(|_| !self.starved.is_empty());
-        let privilege = privilege.map(|(_, active_ms)| active_ms + PRIVILEGE_MS);
+        let tick = self.short.has_waiters().then_some(self.short.tick_ms);
         let muted = self.mutes.peek().map(|Reverse((until_ms, _))| *until_ms);
         let resting = self
             .listeners
             .iter()
             .filter_map(|listener| listener.rest_until_ms)
             .min();
-        let Some(at_ms) = [idle, self.rest_until_ms, privilege, muted, resting]
+        let Some(at_ms) = [idle, self.rest_until_ms, tick, muted, resting]
             .into_iter()
             .flatten()
             .min()

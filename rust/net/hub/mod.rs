@@ -15,9 +15,11 @@
 
 mod answers;
 mod arrivals;
+mod shortage;
 mod turns;
 mod waiting;
 
+use shortage::Short;
 pub use waiting::wait;
 
 use std::cmp::Reverse;
@@ -35,14 +37,14 @@ use rustix::time::{
 };
 
 use super::admission::{Admission, Supported, client_id, describe};
+use super::budget::{Account, Bounds, Budget, Moves};
 use super::cold::{COLD_BYTES_MAX, Cold, is_warm};
-use super::connection::{Connection, Received, Reply, State};
+use super::connection::{Connection, READING, Received, Reply, State};
 use super::frames::{Buffer, Pool};
 use super::input::{Fresh, Next};
 use super::limits::{
-    ACCEPT_REST_MS, Budget, LIGHT_READ_BYTES, Limits, PRIVILEGE_MS, SENT_BYTES_MAX,
-    SHARED_READ_BYTES, SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX,
-    VISIT_FRAMES_MAX,
+    ACCEPT_REST_MS, FIRST_BYTES_MAX, LIGHT_READ_BYTES, Limits, SENT_BYTES_MAX, SHARED_READ_BYTES,
+    SMALL_FRAME_BYTES, TURN_ACCEPTS_MAX, TURN_FRAMES_MAX, TURN_ROUNDS_MAX, VISIT_FRAMES_MAX,
 };
 use super::listeners::{Accepted, Listener, Origin, PerIp};
 use super::meter::Meter;
@@ -154,11 +156,10 @@ pub struct Hub<T> {
     /// so are they, as many in each round as together get what one may.
     resumed: VecDeque<u64>,
     sent_bytes: u64,
-    starved: Vec<u64>,
-    /// Bytes of the frames of requests that were started and are not answered, over all connections.
-    waiting_bytes: usize,
-    /// The connection that may go on receiving a frame although memory is short, and when it last did.
-    privileged: Option<(u64, u64)>,
+    /// Who waits for memory.
+    short: Short,
+    /// Listeners that clients do not use.
+    reserved: Vec<String>,
     visit: Option<Visit>,
     in_turn: bool,
     /// Requests were handed out since the last `Served`.
@@ -197,7 +198,8 @@ impl<T> Hub<T> {
         )?;
         epoll::add(&epoll, wake.fd(), EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        let budget = Arc::new(Budget::new(limits.queued_bytes_max, Arc::clone(&wake)));
+        let bounds = Bounds::new(limits.queued_bytes_max, limits.frame_bytes_max);
+        let budget = Arc::new(Budget::new(bounds, Arc::clone(&wake)));
         Ok(Self {
             epoll,
             timer,
@@ -219,9 +221,8 @@ impl<T> Hub<T> {
             unfinished: Vec::new(),
             resumed: VecDeque::new(),
             sent_bytes: 0,
-            starved: Vec::new(),
-            waiting_bytes: 0,
-            privileged: None,
+            short: Short::default(),
+            reserved: Vec::new(),
             visit: None,
             in_turn: false,
             serving: false,
@@ -350,10 +351,21 @@ impl<T> Hub<T> {
         self.watch_listeners();
     }
 
-    /// A connection of another broker: it may use the reserve of the memory budget.
+    /// A connection that says it is another broker's.
     pub fn mark_broker(&mut self, connection: u64) {
-        if let Some(connection) = self.connections.get(connection) {
-            connection.is_broker = true;
+        if let Some(mut connection) = self.connections.take(connection) {
+            connection.is_broker |= self.believes(&connection);
+            self.connections.put(connection);
         }
+    }
+
+    /// Listeners that clients do not use: connections that come to them from now on have a reserve of memory, and only there a connection
+    /// is taken for a broker's because it says so. Without any it is taken for one everywhere, but for what concerns memory.
+    pub fn reserve_for(&mut self, listeners: Vec<String>) {
+        self.reserved = listeners;
+    }
+
+    fn believes(&self, connection: &Connection) -> bool {
+        connection.is_reserved || self.reserved.is_empty()
     }
 }

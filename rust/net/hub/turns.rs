@@ -147,40 +147,15 @@ impl<T> Hub<T> {
                 id => self.became_ready(id, flags),
             }
         }
-        if !self.starved.is_empty() {
-            self.feed_starved();
-        }
         Ok(())
-    }
-
-    /// Lets connections be read again that were stopped for want of memory, if it is worth a try.
-    pub(super) fn feed_starved(&mut self) {
-        if let Some((id, active_ms)) = self.privileged {
-            let receives = self
-                .connections
-                .get(id)
-                .is_some_and(|connection| connection.input.receiving().is_some());
-            if !receives || active_ms + PRIVILEGE_MS <= self.now_ms {
-                self.privileged = None;
-            }
-        }
-        let another =
-            self.privileged.is_none() && self.budget.is_mostly_unhandled(self.waiting_bytes);
-        if self.budget.has_room() || another {
-            for id in mem::take(&mut self.starved) {
-                if let Some(connection) = self.connections.get(id) {
-                    connection.starved = false;
-                    self.mark_dirty(id);
-                }
-            }
-        } else {
-            self.set_timer();
-        }
     }
 
     pub(super) fn woken(&mut self) {
         self.events
             .extend(self.completions.drain().into_iter().map(Event::Completion));
+        if self.short.has_waiters() {
+            self.feed();
+        }
         for warmed in self.cold.drain() {
             if let Some(connection) = self.connections.get(warmed.connection) {
                 connection.cold = false;
@@ -199,8 +174,14 @@ impl<T> Hub<T> {
         let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
         if broken || flags.contains(EventFlags::IN) {
             connection.readable = true;
-            // Reported whatever the interest is: a connection that may not be read now is looked at all the same, and found gone.
-            connection.gone |= broken && !connection.interest.0;
+            if broken && !connection.interest.contains(EventFlags::IN) {
+                // Its client left while it was not read: it ends, unless a frame that is not read yet came whole.
+                let is_over = flags.intersects(EventFlags::ERR | EventFlags::HUP)
+                    || connection.muted_until_ms.is_some()
+                    || !connection.may_complete_a_frame();
+                connection.gone |= is_over;
+                connection.half_closed = true;
+            }
             if !mem::replace(&mut connection.in_ready, true) {
                 connection.ready_us = self.meter.as_ref().map_or(0, |meter| meter.last_us());
                 self.ready.push_back(id);
@@ -211,33 +192,6 @@ impl<T> Hub<T> {
         }
     }
 
-    /// Whether a connection is read although memory is short.
-    pub(super) fn may_read_all_the_same(&mut self, id: u64) -> bool {
-        let has_reserve = self.budget.has_reserve();
-        let Some(connection) = self.connections.get(id) else {
-            return false;
-        };
-        let Some(length) = connection.input.receiving() else {
-            return has_reserve
-                && (connection.is_broker
-                    || (connection.holds_nothing() && connection.next_is_small()));
-        };
-        if has_reserve || connection.is_broker || length < SMALL_FRAME_BYTES {
-            return true;
-        }
-        // Half received frames must not all wait for each other: one goes on even at the limit.
-        if self.privileged.is_none() && self.budget.is_mostly_unhandled(self.waiting_bytes) {
-            self.privileged = Some((id, self.now_ms));
-        }
-        match &mut self.privileged {
-            Some((privileged, active_ms)) if *privileged == id => {
-                *active_ms = self.now_ms;
-                true
-            }
-            _ => false,
-        }
-    }
-
     pub(super) fn begin_visit(&mut self, id: u64) {
         let Some(connection) = self.connections.get(id) else {
             return;
@@ -245,7 +199,7 @@ impl<T> Hub<T> {
         connection.in_ready = false;
         let readable = mem::take(&mut connection.readable);
         let reads = readable && !self.draining && connection.may_read(&self.limits);
-        let room = !reads || self.budget.has_room() || self.may_read_all_the_same(id);
+        let permit = if reads { self.permit(id) } else { 0 };
         let mut visit = Visit {
             connection: id,
             start: 0,
@@ -254,27 +208,23 @@ impl<T> Hub<T> {
         };
         if let Some(connection) = self.connections.get(id)
             && reads
+            && !connection.starved
+            && connection.state == State::Open
         {
-            if !room {
-                connection.starved = true;
-                self.starved.push(id);
-                self.budget.want();
-            } else {
-                match connection.receive(&mut self.shared) {
-                    Ok(Received::Bytes { shared, total }) => {
-                        visit.end = shared;
-                        if let Some(meter) = &mut self.meter
-                            && total > LIGHT_READ_BYTES
-                        {
-                            meter.stale();
-                        }
-                        if total > 0 {
-                            connection.last_active_ms = self.now_ms;
-                        }
+            match connection.receive(&mut self.shared[..permit], self.now_ms) {
+                Ok(Received::Bytes { shared, total }) => {
+                    visit.end = shared;
+                    if let Some(meter) = &mut self.meter
+                        && total > LIGHT_READ_BYTES
+                    {
+                        meter.stale();
                     }
-                    // A reset is how many clients say good-bye.
-                    Ok(Received::End) | Err(_) => connection.gone = true,
+                    if total > 0 {
+                        connection.last_active_ms = self.now_ms;
+                    }
                 }
+                // A reset is how many clients say good-bye.
+                Ok(Received::End) | Err(_) => connection.gone = true,
             }
         }
         self.visit = Some(visit);
@@ -287,11 +237,13 @@ impl<T> Hub<T> {
             bytes: &self.shared[..visit.end],
             start: &mut visit.start,
         };
+        let mut is_deferred = false;
         while connection.may_serve(&self.limits)
             && self.frames_left > 0
             && visit.frames < VISIT_FRAMES_MAX
         {
-            let length = match connection.input.peek(&fresh, self.limits.frame_bytes_max) {
+            let (api_key, length) = match connection.input.peek(&fresh, self.limits.frame_bytes_max)
+            {
                 Next::Nothing => break,
                 Next::Bad(length) => {
                     let reason = format!(
@@ -306,15 +258,29 @@ impl<T> Hub<T> {
                     if !connection.slots.may_start(api_key == PRODUCE) {
                         break;
                     }
-                    length
+                    (api_key, length)
                 }
             };
-            let frame = connection.input.take(length, &mut fresh, &self.pool);
+            if self.waits_for_answers(&connection, api_key, length) {
+                is_deferred = true;
+                break;
+            }
+            let frame = match connection.input.take(length, &mut fresh, &self.pool) {
+                Ok(frame) => frame,
+                Err(error) => {
+                    connection.refuse(error.to_string());
+                    break;
+                }
+            };
+            if frame.account() == Account::Lane {
+                self.short.lane = None;
+            }
             visit.frames += 1;
             self.frames_left -= 1;
             match self.supported.admit(frame) {
                 Admission::Start(header, frame) => {
-                    self.waiting_bytes += frame.len();
+                    connection.is_broker |=
+                        BETWEEN_BROKERS.contains(&header.api_key) && self.believes(&connection);
                     let mut incoming = connection.start(header, frame);
                     if let Some(meter) = &mut self.meter {
                         let (key, sequence) = (incoming.ticket.api_key, incoming.ticket.sequence);
@@ -345,11 +311,19 @@ impl<T> Hub<T> {
             }
         }
         if connection.state == State::Open {
-            connection
+            let (bytes_max, now_ms) = (self.limits.frame_bytes_max, self.now_ms);
+            let kept = connection
                 .input
-                .keep(&mut fresh, self.limits.frame_bytes_max, &self.pool);
-        } else {
+                .keep(&mut fresh, bytes_max, &self.pool, now_ms);
+            if let Err(error) = kept {
+                connection.refuse(error.to_string());
+            }
+        }
+        if connection.state != State::Open {
             connection.input = Default::default();
+        }
+        if is_deferred {
+            self.defer(&mut connection);
         }
         self.finish(connection);
         None
@@ -391,9 +365,17 @@ impl<T> Hub<T> {
                     return;
                 }
             }
-            if connection.output.bytes() < before {
+            let sent = before.saturating_sub(connection.output.bytes());
+            connection.sending = if connection.output.is_empty() {
+                None
+            } else {
+                let mut moves = connection.sending.unwrap_or(Moves::begin(self.now_ms));
+                moves.add(sent, self.now_ms);
+                Some(moves)
+            };
+            if sent > 0 {
                 connection.last_active_ms = self.now_ms;
-                self.sent_bytes += before - connection.output.bytes();
+                self.sent_bytes += sent;
             }
         }
         self.time(&mut connection);
@@ -425,12 +407,18 @@ impl<T> Hub<T> {
         }
         let reads = if connection.in_ready {
             // It is visited soon whatever epoll says; leave that as it is.
-            connection.interest.0
+            connection.interest.contains(EventFlags::IN)
         } else {
             !self.draining && connection.may_read(&self.limits)
         };
-        let interest = (reads, blocked);
-        self.set_interest(&mut connection, interest);
+        if let Some(moves) = connection.input.moves() {
+            if reads {
+                moves.go_on(self.now_ms);
+            } else {
+                moves.stop(self.now_ms);
+            }
+        }
+        self.set_interest(&mut connection, reads, blocked);
         self.connections.put(connection);
     }
 
@@ -447,20 +435,20 @@ impl<T> Hub<T> {
         }
     }
 
-    pub(super) fn set_interest(&mut self, connection: &mut Connection, interest: (bool, bool)) {
+    fn set_interest(&mut self, connection: &mut Connection, reads: bool, blocked: bool) {
         if connection.gone && connection.watched {
             // A broken connection would be reported for ever.
             let _ = epoll::delete(&self.epoll, &connection.socket);
             connection.watched = false;
         }
-        if connection.interest == interest || !connection.watched {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, reads);
+        flags.set(EventFlags::OUT, blocked);
+        // What is known of a connection would be reported for ever.
+        flags.set(EventFlags::RDHUP, !connection.half_closed);
+        if connection.interest == flags || !connection.watched {
             return;
         }
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, interest.0);
-        flags.set(EventFlags::OUT, interest.1);
-        // Whoever leaves while it is muted should not be kept until its time is over.
-        flags.set(EventFlags::RDHUP, connection.muted_until_ms.is_some());
         // Fails only for a descriptor that is not registered, and all of ours are.
         let _ = epoll::modify(
             &self.epoll,
@@ -468,26 +456,26 @@ impl<T> Hub<T> {
             EventData::new_u64(connection.id),
             flags,
         );
-        connection.interest = interest;
+        connection.interest = flags;
     }
 
     /// Brings the budget up to date with the connection's unsent answers.
     pub(super) fn account(&self, connection: &mut Connection) {
         let bytes = connection.output.memory_bytes() + connection.slot_bytes;
-        if bytes > connection.charged {
-            self.budget.charge(bytes - connection.charged);
-        } else if bytes < connection.charged {
-            self.budget.release(connection.charged - bytes);
+        if bytes != connection.charged {
+            self.budget.answers_changed(connection.charged, bytes);
+            if bytes < connection.charged && self.short.has_waiters() {
+                self.wake.signal();
+            }
+            connection.charged = bytes;
         }
-        connection.charged = bytes;
     }
 
     /// Closes a connection that was taken from the table.
     pub(super) fn end(&mut self, mut connection: Box<Connection>, reason: Option<String>) {
         connection.output.clear();
         self.time(&mut connection);
-        self.budget.release(connection.charged);
-        self.waiting_bytes -= connection.slots.waiting_bytes();
+        self.budget.answers_changed(connection.charged, 0);
         self.per_ip.leave(connection.origin.peer.ip());
         self.connections.remove(connection.id);
         self.left(&connection.origin);

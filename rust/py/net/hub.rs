@@ -15,7 +15,7 @@ use super::direct::{self, Direct, Lease, Written};
 use super::request::Request;
 use crate::direct::{Lost, Terms};
 use crate::net::hub::{self, Event};
-use crate::net::limits::Limits;
+use crate::net::limits::{Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
 use crate::net::meter::Histogram;
 use crate::net::rate::Window;
@@ -106,7 +106,7 @@ impl Hub {
             output_bytes_max,
             waiting_requests_max,
             waiting_bytes_max,
-            connections_max,
+            connections_max: connections_max.min(connections_of_descriptors()),
             connections_per_ip_max,
             connections_per_ip_overrides: overrides,
             idle_ms,
@@ -216,6 +216,7 @@ impl Hub {
         connections_per_ip_overrides: HashMap<String, usize>,
     ) -> PyResult<()> {
         let overrides = by_address(connections_per_ip_overrides)?;
+        let connections_max = connections_max.min(connections_of_descriptors());
         let mut hub = self.hub.lock();
         hub.limit_connections(connections_max, connections_per_ip_max, overrides);
         Ok(())
@@ -246,6 +247,10 @@ impl Hub {
         let window = window(samples, window_ms);
         let mut hub = self.hub.lock();
         hub.limit_listener(name, connections_max, window, per_second_max);
+    }
+
+    fn reserve_for(&self, listeners: Vec<String>) {
+        self.hub.lock().reserve_for(listeners);
     }
 
     fn mark_broker(&self, connection_id: u64) {

@@ -281,6 +281,30 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Skips tagged fields of which none is known, if they are no more than `fields_max` and `bytes_max`.
+    pub fn skip_few_tagged(&mut self, fields_max: u32, bytes_max: usize) -> Result<(), WireError> {
+        let named = |position, reason| {
+            let problem = Problem::Other(reason);
+            Fault { position, problem }.named("tagged fields")
+        };
+        let start = self.position;
+        let mut counting = self.clone();
+        let count = counting
+            .uvarint()
+            .map_err(|fault| fault.named("tagged fields"))?;
+        if count > fields_max {
+            return Err(named(
+                start,
+                "there are more of them than a header may have",
+            ));
+        }
+        self.skip_tagged()?;
+        if self.position - start > bytes_max {
+            return Err(named(start, "they are larger than a header may have them"));
+        }
+        Ok(())
+    }
+
     /// Skips tagged fields of which none is known.
     pub fn skip_tagged(&mut self) -> Result<(), WireError> {
         self.tagged(|_, _| Ok(false))

@@ -1,0 +1,178 @@
+//! Accounts of the hub's memory: what frames and answers may hold, derived from the settings.
+//!
+//! | account | bound | who |
+//! |---|---|---|
+//! | frames | `common` | any frame, from its first bytes until nobody uses it |
+//! | | `common + small` | frames below 64 KiB of connections that hold little |
+//! | | `common + small + brokers` | frames on the listeners of brokers and of the controller |
+//! | lane | `lane` | the one frame that goes on when `common` is full: a frame of the largest size always completes |
+//! | answers | `answers` | answers that are not sent |
+//!
+//! A frame is charged when its memory is taken, at first 64 KiB and more as it comes in; an announced length alone costs nothing. The lane
+//! lies inside `queued.max.request.bytes`, so the frames of both accounts stay below that setting and one read, or, where the setting is
+//! less than two frames of the largest size, below 6/10 of it and one such frame. An answer is charged when it is made, since nobody knows its size before: no request whose
+//! answer may be large starts while `answers` is reached, so that the account exceeds its bound by what was being made at that moment.
+//!
+//! Values and atomic numbers only: the hub asks, and does what follows. `shortage` says who holds memory without need.
+
+mod shortage;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+pub use shortage::{
+    Holder, Moves, Relief, STALL_MS, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
+};
+
+use super::limits::SMALL_FRAME_BYTES;
+use crate::io::Wake;
+
+/// The parts of the memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub common: usize,
+    pub small: usize,
+    pub brokers: usize,
+    pub lane: usize,
+    pub answers: usize,
+}
+
+impl Bounds {
+    /// `queued_bytes_max`: `queued.max.request.bytes`; `frame_bytes_max`: `socket.request.max.bytes`.
+    pub fn new(queued_bytes_max: usize, frame_bytes_max: usize) -> Self {
+        let reserve = queued_bytes_max / 20;
+        let beside_lane = queued_bytes_max.saturating_sub(frame_bytes_max + 2 * reserve);
+        Self {
+            common: beside_lane.max(queued_bytes_max / 2),
+            small: reserve,
+            brokers: reserve,
+            lane: frame_bytes_max,
+            answers: queued_bytes_max / 4,
+        }
+    }
+
+    /// What a frame of this kind may have the account of frames come to.
+    fn of(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Large => self.common,
+            Kind::Small => self.common + self.small,
+            Kind::Broker => self.common + self.small + self.brokers,
+        }
+    }
+}
+
+/// Whose frame it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Large,
+    Small,
+    Broker,
+}
+
+/// What a frame's memory is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    Frames,
+    Lane,
+}
+
+/// The accounts. Frames return their memory on any thread; all else is for the hub's.
+pub struct Budget {
+    bounds: Bounds,
+    frames: AtomicUsize,
+    lane: AtomicUsize,
+    answers: AtomicUsize,
+    /// The hub waits for memory.
+    wanted: AtomicBool,
+    wake: Arc<Wake>,
+}
+
+impl Budget {
+    pub fn new(bounds: Bounds, wake: Arc<Wake>) -> Self {
+        Self {
+            bounds,
+            frames: AtomicUsize::new(0),
+            lane: AtomicUsize::new(0),
+            answers: AtomicUsize::new(0),
+            wanted: AtomicBool::new(false),
+            wake,
+        }
+    }
+
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    fn account(&self, account: Account) -> &AtomicUsize {
+        match account {
+            Account::Frames => &self.frames,
+            Account::Lane => &self.lane,
+        }
+    }
+
+    /// All accounts together.
+    pub fn used(&self) -> usize {
+        self.frames() + self.lane.load(Ordering::Relaxed) + self.answers()
+    }
+
+    pub fn answers(&self) -> usize {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    pub fn frames(&self) -> usize {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody needs to ask further before `bytes` more are taken: the plain path.
+    pub fn is_plentiful(&self, bytes: usize) -> bool {
+        self.frames() + bytes <= self.bounds.common / 2
+    }
+
+    /// Whether a frame of this kind may take so much more. The first frame of all may whatever the bounds are.
+    pub fn has_room(&self, kind: Kind, bytes: usize) -> bool {
+        let frames = self.frames();
+        frames + bytes <= self.bounds.of(kind) || frames == 0 && bytes <= SMALL_FRAME_BYTES
+    }
+
+    /// Whether no memory is charged to the lane.
+    pub fn is_lane_empty(&self) -> bool {
+        self.lane.load(Ordering::Acquire) == 0
+    }
+
+    pub fn charge(&self, account: Account, bytes: usize) {
+        let before = self.account(account).fetch_add(bytes, Ordering::Relaxed);
+        debug_assert!(
+            account == Account::Frames || before == 0 || before + bytes <= 2 * self.bounds.lane,
+            "one frame uses the lane, which is in two places only while it grows"
+        );
+    }
+
+    /// May be called on any thread; wakes the hub if it waits for memory.
+    pub fn release(&self, account: Account, bytes: usize) {
+        let before = self.account(account).fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(bytes <= before, "{bytes} of {before} bytes released");
+        if self.wanted.load(Ordering::Acquire) && self.wanted.swap(false, Ordering::AcqRel) {
+            self.wake.signal();
+        }
+    }
+
+    /// The hub stopped reading somebody: signal when memory is released.
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+    }
+
+    /// A connection's unsent answers come to `now` bytes, after `before`.
+    pub fn answers_changed(&self, before: usize, now: usize) {
+        let sum = self.answers.load(Ordering::Relaxed);
+        debug_assert!(before <= sum, "{before} of {sum} bytes");
+        self.answers.store(sum - before + now, Ordering::Relaxed);
+    }
+
+    /// Whether a request may start whose answer may be large.
+    pub fn has_room_for_answers(&self) -> bool {
+        self.answers.load(Ordering::Relaxed) < self.bounds.answers.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests;
