@@ -304,7 +304,7 @@ async def test_a_commit_that_is_not_safe_is_not_visible(tmp_path: Path) -> None:
     async with hosting(tmp_path) as host:
         index = await host.lead("g")
         assert await host.commit("g", 1) == 0
-        host.here.replicas.partitions[NAME, index].min_insync_replicas = 2
+        host.here.replicas.partitions[NAME, index].change(min_insync_replicas=2)
         assert await host.commit("g", 2) == CoordinatorNotAvailable.code
         assert host.offset("g") == 1
         assert not host.groups.groups["g"].group.offsets.is_unstable(T0)

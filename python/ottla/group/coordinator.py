@@ -24,6 +24,7 @@ from ottla.errors import (
     CoordinatorLoadInProgress,
     IllegalGeneration,
     InvalidGroupId,
+    InvalidRequest,
     InvalidSessionTimeout,
     KafkaError,
     NotCoordinator,
@@ -39,7 +40,7 @@ from ottla.group.loading import LoadedGroup, Replay, restore, to_store
 from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
 from ottla.group.offsets import Commits
 from ottla.group.removal import Removal
-from ottla.group.state import DEAD, Group, State
+from ottla.group.state import DEAD, METADATA_BYTES_MAX, Group, State
 from ottla.net.guard import failed
 
 if TYPE_CHECKING:
@@ -192,6 +193,17 @@ class GroupCoordinator:
         settings = self.settings
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             return done(JoinResult(request.member_id, InvalidSessionTimeout.code))
+        size_bytes = sum(len(name) + len(metadata) for name, metadata in request.protocols)
+        if size_bytes > METADATA_BYTES_MAX:
+            logger.warning(
+                "group %s: a join of %s is refused, its metadata of %d bytes is larger than %d",
+                group_id,
+                request.client_host,
+                size_bytes,
+                METADATA_BYTES_MAX,
+                extra={"group": group_id},
+            )
+            return done(JoinResult(request.member_id, InvalidRequest.code))
         if hosted is None:
             if request.member_id:
                 return done(JoinResult(request.member_id, UnknownMemberId.code))

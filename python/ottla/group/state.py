@@ -106,9 +106,17 @@ class _Rebalance:
     remaining_ms: int = 0
 
 
-#: Of a client's or an instance's id, what a member's id begins with at most, in bytes: with what follows, it must fit
-#: into the 32,767 bytes of a text.
-ID_BEGINNING_MAX = 32_000
+#: Of a client's or an instance's id, what a member's id begins with at most, in bytes. Ids are kept for every member
+#: and every pending one, and stand in many answers: those of honest clients are a tenth of this.
+ID_BEGINNING_MAX = 1_000
+
+#: Ids of a group that were given out and not used yet. They live as long as a session, and a client asks for one per
+#: request. Honest clients use theirs at once, so more than a few wait only when very many start together.
+PENDING_MEMBERS_MAX = 10_000
+
+#: Names and metadata of all protocols that a member offers. What one of them says is stored with that of all other
+#: members in one record of the group, which by default has 1 MiB.
+METADATA_BYTES_MAX = 8 * 1024 * 1024
 
 
 def _beginning(name: str) -> str:
@@ -211,6 +219,9 @@ class Group:
         if request.instance_id is not None and request.instance_id in self._roster.static:
             return self._replace_static(now, token, request, member_id)
         if request.must_know_its_id:
+            if len(self.pending_members) >= PENDING_MEMBERS_MAX:
+                # Clients try that again.
+                return self._answer(token, JoinResult("", CoordinatorNotAvailable.code))
             pending = self.pending_members[member_id] = _PendingMember(member_id, now + request.session_timeout_ms)
             self._timers.start(pending.deadline_ms, pending)
             return self._answer(token, JoinResult(member_id, MemberIdRequired.code))
