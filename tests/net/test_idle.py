@@ -123,7 +123,7 @@ async def test_other_sockets_are_served_beside_a_busy_hub() -> None:
         def again(value: object, error: BaseException | None) -> None:
             """The hub never runs dry."""
             if not done:
-                one.hub.completions.push(one.server.expect(again), None)
+                one.server.submit(lambda token: one.hub.completions.push(token, None), again)
 
         again(None, None)
         nursery.start_soon(echo_bytes)
@@ -158,7 +158,7 @@ async def test_the_last_connection_to_end_ends_a_stopped_server() -> None:
     port = server.listen("127.0.0.1", 0)
 
     def handler(request: Request) -> None:
-        server.expect(lambda value, error: request.reply(b"later"))
+        server.expect(1, lambda value, error: request.reply(b"later"))
         server.stop(grace_s=60)
         asked.set()
 

@@ -157,9 +157,16 @@ async def test_listeners_rest_when_descriptors_run_out() -> None:
 async def test_completions_come_back_by_token() -> None:
     results: list[tuple[Any, BaseException | None]] = []
     async with serving(echo) as one:
-        tokens = [one.server.expect(lambda value, error: results.append((value, error))) for _ in range(3)]
+        tokens: list[int] = []
+        for is_done_at_once in (False, True, False):
+
+            def start(token: int, is_done_at_once: bool = is_done_at_once) -> str | None:
+                tokens.append(token)
+                return "done" if is_done_at_once else None
+
+            done = one.server.submit(start, lambda value, error: results.append((value, error)))
+            assert done == ("done" if is_done_at_once else None)
         assert len(set(tokens)) == 3
-        one.server.forget(tokens[1])
         thread = threading.Thread(target=lambda: [one.hub.completions.push(token, token * 10) for token in tokens])
         thread.start()
         await one.until(lambda: len(results) == 2)

@@ -10,9 +10,10 @@ and answers later (from a task, or from the callback of a completion). What take
 waited for by a Rust thread, whose result comes back as a completion.
 """
 
+import itertools
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -22,6 +23,8 @@ from ottla.net.guard import failed
 from ottla.net.idle import Event, Turns, is_taken
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: What is said to have failed.
 _PLACES: dict[type, str] = {
@@ -74,8 +77,8 @@ class Server:
         self.served = served
         self._disconnected = disconnected
         self._callbacks: dict[int, Callback] = {}
-        #: The token that the next `expect` returns, for work that may be done at once and then needs none.
-        self.next_token = 1
+        #: Gives the next token: a number that no other work has. One that is not used costs nothing.
+        self.token = itertools.count(1).__next__
         self._stopping = False
         self._closings = Repeated(log)
         self._scope = trio.CancelScope()
@@ -93,16 +96,21 @@ class Server:
         """Closes the listeners of this name; their connections end when their requests are answered."""
         self.hub.stop_listening(name)
 
-    def expect(self, callback: Callback) -> int:
-        """A token for work on a Rust thread; `callback` gets its result, on the loop, once."""
-        token = self.next_token
-        self.next_token += 1
-        self._callbacks[token] = callback
-        return token
+    def submit(self, start: Callable[[int], T | None], callback: Callback) -> T | None:
+        """Starts work that a Rust thread may do. `start` gets the token under which the thread would report.
 
-    def forget(self, token: int) -> None:
-        """Takes a token back for which no completion will come."""
-        self._callbacks.pop(token, None)
+        Returns what `start` returns. If that is None the work is under way, and `callback` gets its result, on the
+        loop, once.
+        """
+        token = self.token()
+        done = start(token)
+        if done is None:
+            self._callbacks[token] = callback
+        return done
+
+    def expect(self, token: int, callback: Callback) -> None:
+        """The work of a `token` is under way on a Rust thread; `callback` gets its result, on the loop, once."""
+        self._callbacks[token] = callback
 
     async def run(self, handler: Handler) -> None:
         """Serves until `stop`, or until cancelled; in the end all connections are closed."""

@@ -172,7 +172,7 @@ class Cleaner:
             results.append((report, error))
             done.set()
 
-        start(self._server.expect(finished))
+        self._server.submit(start, finished)
         await done.wait()
         report, error = results[0]
         if error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,7 @@ class DataDirectories:
         for directory in self.online:
             native = directory.open_native
             native.report_to(server.hub.completions)
-            native.report_failure_to(server.hub.completions, server.expect(failed))
+            server.submit(partial(native.report_failure_to, server.hub.completions), failed)
 
     def in_each(self, work: Callable[[LogDirectory], object]) -> None:
         """In every directory that works; one that fails does not keep the others from it."""

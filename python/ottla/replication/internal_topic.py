@@ -183,19 +183,20 @@ class InternalTopic:
         append = SafeAppend(self._replicas, partition, done, self._is_safe_at_once)
         producer_id, producer_epoch = producer or (-1, -1)
         try:
-            info = partition.log.append_records(
-                records,
-                leader_epoch,
-                self._server.next_token,
-                compression=self.compression,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
+            info = self._server.submit(
+                lambda token: partition.log.append_records(
+                    records,
+                    leader_epoch,
+                    token,
+                    compression=self.compression,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                ),
+                append.reported,
             )
         except KafkaError as refused:
             return append.refused(refused)
-        if info is None:
-            self._server.expect(append.reported)
-        else:
+        if info is not None:
             append.appended(info)
         if not append.done:
             self._deadlines.add(self.append_timeout_ms, append)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -232,7 +233,7 @@ class Replicas:
                     self.flush(partition)
             return
 
-        partition.log.flush_async(self._completions, self._server.expect(flushed))
+        self._server.submit(partial(partition.log.flush_async, self._completions), flushed)
 
     def storage_error(self, partition: Partition, error: BaseException) -> None:
         """An operation on a partition's log failed at the disk.

@@ -84,8 +84,9 @@ def handle(broker: Broker, request: Request) -> None:
                 results.append((code, -1, -1, start, (), words) if words else (code, -1, -1, start))
                 continue
             guard = verified.guards.get(index, 0)
+        token = broker.server.token()
         try:
-            info = partition.log.append(produce, index, partition.leader_epoch, broker.server.next_token, guard)
+            info = partition.log.append(produce, index, partition.leader_epoch, token, guard)
         except KafkaError as refused:
             results.append(_refused(broker, partition, refused))
             continue
@@ -103,7 +104,7 @@ def handle(broker: Broker, request: Request) -> None:
         if waiting is None:
             waiting = _Waiting(broker, request, acks, results, produce.timeout_ms)
         if info is None:
-            waiting.append_later(index, partition)
+            waiting.append_later(index, partition, token)
         else:
             waiting.appended_in_turn(index, partition)
     if waiting is not None:
@@ -139,8 +140,8 @@ class _Waiting(WaitingProduce):
         #: Appends that are not done.
         self.appends = 0
 
-    def append_later(self, index: int, partition: Partition) -> None:
-        """The append of partition `index` runs on an I/O thread."""
+    def append_later(self, index: int, partition: Partition, token: int) -> None:
+        """The append of partition `index` runs on an I/O thread, which reports under `token`."""
         self.wait_for(index)
         self.appends += 1
 
@@ -155,7 +156,7 @@ class _Waiting(WaitingProduce):
                 assert isinstance(error, KafkaError), error
                 self.settled(index, _refused(self._broker, partition, error))
 
-        self._broker.server.expect(appended)
+        self._broker.server.expect(token, appended)
 
     def appended_in_turn(self, index: int, partition: Partition) -> None:
         """Partition `index` has its offsets, and is written when the turn ends."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
@@ -100,7 +101,7 @@ def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: 
         known = [StorageError.code] * len(unknown) if results is None else results
         _begin(broker, request, asked, {**times, **dict(zip(unknown, known, strict=True))})
 
-    find_times(broker.server.hub.completions, broker.server.expect(found), [*unknown.items()])
+    broker.server.submit(partial(find_times, broker.server.hub.completions, wanted=[*unknown.items()]), found)
 
 
 def _find(

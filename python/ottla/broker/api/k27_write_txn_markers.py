@@ -26,7 +26,7 @@ from ottla.wire.k27_write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from ottla._core import Request
+    from ottla._core import AppendInfo, Request
     from ottla.broker.broker import Broker
 
 VERSIONS = range(2)
@@ -69,21 +69,21 @@ class _Answer:
         return self._append(partition, marker, SafeAppend(self._broker.replicas, partition, done))
 
     def _append(self, partition: Partition, marker: WritableTxnMarker, append: SafeAppend) -> None:
-        server = self._broker.server
-        try:
-            info = partition.log.append_marker(
+        def start(token: int) -> AppendInfo | None:
+            return partition.log.append_marker(
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.transaction_result,
                 marker.coordinator_epoch,
                 partition.leader_epoch,
-                server.next_token,
+                token,
             )
+
+        try:
+            info = self._broker.server.submit(start, append.reported)
         except KafkaError as refused:
             return append.refused(refused)
-        if info is None:
-            server.expect(append.reported)
-        else:
+        if info is not None:
             append.appended(info)
         if not append.done:
             self._broker.deadlines.add(self._broker.config.get_int("request.timeout.ms"), append)

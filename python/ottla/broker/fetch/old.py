@@ -54,7 +54,9 @@ def answer(
         return request.reply_fetch(rows)
 
     magic = 0 if context.version < V1_SINCE else 1
-    return convert_fetched(broker.server.hub.completions, broker.server.expect(converted), jobs, magic)
+    return broker.server.submit(
+        lambda token: convert_fetched(broker.server.hub.completions, token, jobs, magic), converted
+    )
 
 
 def _replaced(row: FetchRow, made: ConvertedRecords | bool | int | None) -> FetchRow:

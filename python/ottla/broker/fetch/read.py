@@ -65,8 +65,8 @@ class Reading:
             self._result.is_due |= self._left == 0
             self._then(self._result)
 
-    def _wait(self, place: int) -> None:
-        """A thread reads for the partition at `place`. It reports under the token that is the next one."""
+    def _wait(self, place: int, token: int) -> None:
+        """A thread reads for the partition at `place`, and reports under `token`."""
 
         def done(row: FetchRow | None, error: BaseException | None) -> None:
             self._found[place] = row if row is not None else _as_kafka_error(error)
@@ -74,12 +74,12 @@ class Reading:
 
         self._is_incomplete = True
         self._unfinished += 1
-        self._context.broker.server.expect(done)
+        self._context.broker.server.expect(token, done)
 
     def _read(self, start: int, stop: int) -> None:
         """Reads the partitions from place `start` to before `stop`."""
         context, result, found, left = self._context, self._result, self._found, self._left
-        version, read, server = context.version, context.fetch.read, context.broker.server
+        version, read, next_token = context.version, context.fetch.read, context.broker.server.token
         partitions = context.broker.replicas.partitions
         rows, size = result.rows, result.size
         asked = self._asked if not start and stop == len(self._asked) else self._asked[start:stop]
@@ -104,9 +104,10 @@ class Reading:
                 known = found.get(place) if found else None
                 if known is None:
                     # The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
-                    fetched = read(partition.log, one, left, size == 0, server.next_token)
+                    token = next_token()
+                    fetched = read(partition.log, one, left, size == 0, token)
                     if fetched is None:
-                        self._wait(place)
+                        self._wait(place, token)
                         # As much as it may have: no more places are looked for than there is room for their records.
                         room = min(one.bytes_max, left)
                         size += max(1, room)
