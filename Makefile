@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-flames bench-guard bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -169,6 +169,9 @@ bench-flames: $(STAMPS)/bench-tools $(STAMPS)/inferno ## where the broker's time
 # Needs valgrind. The baseline is benches/guard.json; ARGS=--save writes it anew.
 bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (10 %), CPU of requests (35 %): fails where one costs so much more than it did
 	$(BIN)/python benches/guard.py $(ARGS)
+
+bench-hostile: $(STAMPS)/bench-tools ## an honest client beside hostile ones: fails where it waits long or memory grows; ARGS="--only TEXT --seconds N"
+	$(BIN)/python benches/hostile.py $(ARGS)
 
 bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's source alone, on this machine
 	cargo bench --quiet --no-default-features --bench records
