@@ -73,6 +73,11 @@ def test_a_wildcard_is_advertised_as_one_unless_it_is_said_otherwise() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no address that a client could connect to"),
         ({"advertised.listeners": "SSL://a:9092"}, "SSL is not one of the listeners PLAINTEXT"),
         ({"inter.broker.listener.name": "INSIDE"}, "set inter.broker.listener.name"),
+        (
+            {"control.plane.listener.name": "CONTROL"},
+            "CONTROL is not one of the advertised listeners PLAINTEXT besides",
+        ),
+        ({"control.plane.listener.name": "PLAINTEXT"}, "besides the inter-broker listener PLAINTEXT"),
         ({"security.inter.broker.protocol": "TLS"}, "one of PLAINTEXT, SSL"),
         ({"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"}, "only one of"),
         ({"listeners": "PLAINTEXT://:1,SSL://:2"}, "asks for SSL, which Ottla does not serve yet"),

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.config import ConfigError
 from ottla.errors import KafkaError
+from ottla.replication import log_manager
 from ottla.replication.log_manager import LogManager
 from tests.support.client import batch
 from tests.support.log_manager import Settings, append, config, folders, paths
@@ -80,6 +81,25 @@ async def test_a_directory_that_cannot_be_opened_is_left_out(tmp_path: Path) -> 
     with pytest.raises(OSError, match="exists"):
         async with LogManager.open(config(a)):
             raise AssertionError("opened")
+
+
+async def test_places_of_partitions_that_never_come_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest are kept: a partition that comes is made where it was wanted last."""
+    monkeypatch.setattr(log_manager, "PREFERRED_MAX", 3)
+    a, b = paths(tmp_path)
+    settings = Settings(config(a, b))
+    async with LogManager.open(settings.config) as logs:
+        await logs.load(settings)
+        logs.directories.claim(1, "c")
+        for number in range(10):
+            logs.prefer("never", number, logs.directories.at(str(a)))
+        for index in (0, 1, 0):
+            logs.prefer("t", index, logs.directories.at(str(b)))
+        assert len(logs._preferred) == 3
+        await logs.open_or_create("t", [0, 1])
+        assert (folders(a), folders(b)) == ([], ["t-0", "t-1"])
 
 
 async def test_the_tree_stays_in_its_directory(tmp_path: Path) -> None:

@@ -105,6 +105,14 @@ def _check_listeners(config: BrokerConfig) -> None:
     protocol = config.get_str("security.inter.broker.protocol")
     _need(protocol in PROTOCOLS, "security.inter.broker.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
     check_advertised(config.advertised_listeners, config.listeners, config.inter_broker_listener)
+    if control := config.get_str("control.plane.listener.name"):
+        names = [endpoint.name for endpoint in config.advertised_listeners]
+        _need(
+            control.upper() in names and control.upper() != config.inter_broker_listener,
+            "control.plane.listener.name",
+            f"{control} is not one of the advertised listeners {', '.join(names)} besides the inter-broker listener "
+            f"{config.inter_broker_listener}",
+        )
     if config.is_set("advertised.listeners"):
         for endpoint in config.advertised_listeners:
             _need(

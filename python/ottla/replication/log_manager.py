@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.log_manager")
 
+#: So many partitions that are not here yet have a place of their own. Anybody may name one that never comes: the oldest
+#: goes.
+PREFERRED_MAX = 10_000
+
 
 class Places:
     """What opening logs came to: the logs, and why others could not be opened."""
@@ -195,6 +199,9 @@ class LogManager:
     def prefer(self, topic: str, index: int, directory: DataDirectory) -> None:
         """A partition that is not here yet will be made in this directory."""
         if directory not in (self._homes.get((topic, index)), self._future_homes.get((topic, index))):
+            self._preferred.pop((topic, index), None)
+            if len(self._preferred) >= PREFERRED_MAX:
+                del self._preferred[next(iter(self._preferred))]
             self._preferred[topic, index] = directory
 
     async def create_future(self, topic: str, index: int, directory: DataDirectory) -> None:
