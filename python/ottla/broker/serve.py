@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 
 import trio
 
+from ottla._core import __version__
 from ottla.broker.broker import Broker
 from ottla.broker.identity import StoppedBeforeStart
 from ottla.broker.watching.watch import watched
@@ -28,6 +31,8 @@ def serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
 
 
 async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
+    began = trio.current_time()
+    logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     # A start that has begun to open logs is finished before it is undone; only waiting for others ends at once.
     waits, serves = trio.CancelScope(), trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -37,11 +42,13 @@ async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
                 async with watched(config) as readiness, Broker.start(config, waits, readiness.at) as broker:
                     readiness.serves(broker)
                     ready(broker)
+                    logger.info("serving, %d ms after the start", 1000 * (trio.current_time() - began))
                     with serves:
                         await trio.sleep_forever()
                     readiness.stopping()
                     logger.info("stopping")
             nursery.cancel_scope.cancel()
+    logger.info("stopped")
 
 
 async def _first_signal(signals: AsyncIterator[int], scopes: Iterable[trio.CancelScope]) -> None:
