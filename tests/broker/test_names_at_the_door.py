@@ -148,6 +148,25 @@ def test_controllers_are_heard_where_brokers_are(brokers: Brokers) -> None:
         assert values(client.fetch("honest")) == [b"x"]
 
 
+def test_controllers_are_heard_on_the_control_planes_listener(brokers: Brokers) -> None:
+    ports = {"CLIENTS": free_port(), "INSIDE": free_port(), "CONTROL": free_port()}
+    broker = brokers(
+        port=ports["CLIENTS"],
+        settings={
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*ports, "PLAINTEXT"]),
+            "inter.broker.listener.name": "INSIDE",
+            "control.plane.listener.name": "CONTROL",
+        },
+    )
+    for name in ("CONTROL", "INSIDE"):
+        with Client.connect("127.0.0.1", ports[name], "controller") as client:
+            assert lead(client, broker, (name, 0)) == {(name, 0): 0}
+    with connect(broker) as client, pytest.raises((ConnectionLost, OSError)):
+        lead(client, broker, ("x", 0))
+    assert "taken on CONTROL and INSIDE only" in broker.output()
+
+
 @pytest.mark.parametrize(("topic", "partition"), [("a/b", 0), ("..", 0), ("", 0), ("x" * 250, 0), ("a", -1)])
 def test_the_log_directory_refuses_them_too(tmp_path: Path, topic: str, partition: int) -> None:
     """Below the door there is nothing that would let a name out of the directory."""
