@@ -178,12 +178,16 @@ def test_a_record_that_is_too_large_says_how_large(ottla: Ottla, broker: Broker)
     assert "max.message.bytes" in error
 
 
-def test_the_command_config_names_the_cluster(ottla: Ottla, broker: Broker, tmp_path: Path, free_port: int) -> None:
+def test_the_command_config_names_the_cluster(
+    ottla: Ottla, broker: Broker, tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "client.properties"
     config.write_text(f"bootstrap.servers={broker.bootstrap}\nacks=all\n")
     ottla("topic", "create", "there", "--command-config", str(config))
     assert ottla("topic", "list", "--command-config", str(config)).out == "there\n"
     assert ottla("topic", "list", "-b", f"127.0.0.1:{free_port}", "--command-config", str(config), code=1).err
+    monkeypatch.setenv("OTTLA_COMMAND_CONFIG", str(config))
+    assert ottla("topic", "list").out == "there\n"
 
 
 @pytest.mark.parametrize(
