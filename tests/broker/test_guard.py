@@ -197,7 +197,7 @@ async def test_a_fetch_that_is_woken(tmp_path: Path, error: type[BaseException])
 
     async with started(tmp_path) as here:
         partition = here.broker.replicas.partitions["t", 0]
-        partition.fetches[Waiter()] = None
+        partition.park(Waiter())
         answers: list[Any] = []
 
         async def fetch() -> None:

@@ -95,7 +95,7 @@ def test_a_fetch_is_woken_by_the_high_watermark_and_by_a_role_change(partition: 
             woken.append(-1)
 
     partition.apply(state(0))
-    partition.fetches[Fetch()] = None
+    partition.park(Fetch())
     append(partition)
     assert woken == []
     partition.advance_high_watermark()

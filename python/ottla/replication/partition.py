@@ -65,21 +65,6 @@ class _Durable:
     done: Callable[[int], None]
 
 
-class Waiters(dict[Waiter, None]):
-    """Requests that wait for a partition to move on, as keys, in the order of their arrival."""
-
-    __slots__ = ("lease",)
-
-    def __init__(self) -> None:
-        #: Hears of the first request that comes: the hub must not move the high watermark unseen.
-        self.lease: Lease | None = None
-
-    def __setitem__(self, waiter: Waiter, value: None) -> None:
-        super().__setitem__(waiter, value)
-        if self.lease is not None:
-            self.lease.watch(True)
-
-
 #: What `Partition.terms` depends on: only `Partition.change` assigns it.
 GUARDED = frozenset(
     {"flush_on_acks_all", "is_leader", "is_offline", "leader_epoch", "log", "min_insync_replicas", "state", "topic"}
@@ -166,8 +151,8 @@ class Partition:
         #: Flushes that run or wait, and whether one more is wanted after them.
         self.flushes = 0
         self.flush_again = False
-        #: Parked fetches, in the order of their arrival.
-        self.fetches = Waiters()
+        #: Parked fetches, in the order of their arrival; `park` adds them. The collector does not watch an empty dict.
+        self.fetches: dict[Waiter, None] = {}
         #: What those who wait in `fetches` have last heard of.
         self.log_start_told = log.start_offset
         #: Deletions of records that wait for other replicas.
@@ -217,13 +202,13 @@ class Partition:
     def leased(self, lease: Lease) -> None:
         """The hub may serve the partition until the terms change."""
         self.end_lease()
-        self.lease = self.fetches.lease = lease
+        self.lease = lease
         lease.watch(bool(self.fetches))
 
     def end_lease(self) -> None:
         """From now on every Produce and Fetch is decided upon one by one."""
         if self.lease is not None:
-            lease, self.lease, self.fetches.lease = self.lease, None, None
+            lease, self.lease = self.lease, None
             lease.end()
 
     # --- roles ---
@@ -249,6 +234,13 @@ class Partition:
         """
         self.change(is_leader=False)
         self._fail_waiting()
+
+    def park(self, fetch: Waiter) -> None:
+        """A Fetch waits for the partition from now on, until it is taken out of `fetches`."""
+        self.fetches[fetch] = None
+        if self.lease is not None:
+            # The hub must not move the high watermark unseen.
+            self.lease.watch(True)
 
     def release_fetches(self) -> None:
         """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for

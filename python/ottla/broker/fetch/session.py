@@ -79,7 +79,7 @@ class CachedPartition:
         if self.partition is not partition:
             self.forget()
             self.partition = partition
-            partition.fetches[self] = None
+            partition.park(self)
 
     def forget(self) -> None:
         """Nothing is heard any more."""

@@ -48,7 +48,7 @@ class WaitingFetch:
                 partition = self._noted(one, row)
                 if partition is not None:
                     self._asked[partition] = one
-                    partition.fetches[self] = None
+                    partition.park(self)
                     if is_behind(row, partition):
                         self.moved(partition, one)
 
