@@ -541,7 +541,7 @@ class LogCleaner:
 @final
 class Schema:
     def __new__(
-        cls, declaration: tuple[object, ...], versions: tuple[int, int], flexible_from: int, items_max: int = 4_000_000
+        cls, declaration: tuple[object, ...], versions: tuple[int, int], flexible_from: int, items_max: int = ...
     ) -> Self: ...
     def encode(self, version: int, message: object) -> bytes: ...
     def decode(self, version: int, buffer: Buffer, start: int = 0) -> Any: ...
@@ -870,9 +870,9 @@ class PartitionToRead:
         offset: int,
         bytes_max: int,
         *,
-        leader_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
+        leader_epoch: int = ...,
+        last_fetched_epoch: int = ...,
+        log_start_offset: int = ...,
     ) -> PartitionToRead: ...
     @property
     def key(self) -> tuple[str, int]: ...  # (topic, partition)
@@ -895,9 +895,9 @@ class FetchRow:
         cls,
         error_code: int = 0,
         *,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
+        high_watermark: int = ...,
+        last_stable_offset: int = ...,
+        log_start_offset: int = ...,
         aborted_transactions: list[tuple[int, int]] | None = None,
         records: ReadInfo | FileSlice | bytes | None = None,
         diverging_epoch: tuple[int, int] | None = None,

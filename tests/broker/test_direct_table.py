@@ -68,7 +68,14 @@ FETCH_ERRORS = {
 }
 
 #: What `Requests` asks before a handler is called.
-DISPATCH_ASKS = {"quotas": "no quotas", "EXEMPT": "no quotas", "key": "no quotas", "is_task": None}
+DISPATCH_ASKS: dict[str, str | None] = {
+    "quotas": "no quotas",
+    "EXEMPT": "no quotas",
+    "key": "no quotas",
+    "is_task": None,
+}
+#: A log that is told of all requests is told of those without a lease.
+DISPATCH_ASKS |= dict.fromkeys(("log", "isEnabledFor", "logging", "DEBUG"))
 
 
 def rows() -> dict[tuple[str, str], set[str]]:
