@@ -1,7 +1,6 @@
 """A Fetch of many partitions is served in pieces: what it gets is the same, and others do not wait for it."""
 
 import select
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -89,8 +88,9 @@ async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
     await others()
     pieces = [range(PIECE), range(PIECE, 2 * PIECE), range(2 * PIECE, 2 * PIECE + 5)]
     assert [one for one in seen if one != "others"] == [*pieces, "end"]
-    places = [seen.index(piece) for piece in pieces]
-    assert all("others" in seen[first:second] for first, second in pairwise(places))
+    # trio runs every task once before one runs again, in any order.
+    for turns, piece in enumerate(pieces):
+        assert seen[: seen.index(piece)].count("others") >= turns
     seen.clear()
     over(context, PIECE, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
     assert seen == [range(PIECE), "end"], "few are served at once"
