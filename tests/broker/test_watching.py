@@ -415,7 +415,7 @@ def test_ready_is_who_serves(tmp_path: Path) -> None:
                 readiness.at(stage)
                 assert readiness.reasons() == {"broker": stage}
 
-            async with InProcess.start(config, at) as broker:
+            async with InProcess.start(config, at=at) as broker:
                 status, why = await look()
                 assert (status, "controller" in why["broker"]) == (503, True)
                 readiness.serves(broker)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -40,8 +39,6 @@ from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 from ottla.replication.turn import Turn
-from ottla.wire.error_codes import error_codes
-from ottla.wire.schema import Api, Message
 
 if TYPE_CHECKING:
     from ottla._core import Hub, Request
@@ -55,11 +52,6 @@ SILENCE_SECONDS = 10.0
 DRAIN_SECONDS = 5.0
 
 
-def _note_errors(hub: Hub, key: int, message: Message) -> None:
-    if codes := error_codes(message):
-        hub.note_errors(key, codes)
-
-
 class Broker:
     """A running broker. `start` is the way to make one."""
 
@@ -71,9 +63,10 @@ class Broker:
         self.logs = logs
         self.log = logging.getLogger("ottla.broker")
         self.server = Server(_hub(settings.config))
-        if settings.config.get_str("metrics.listener"):
+        #: Whether requests are measured and the errors in their answers counted.
+        self.is_measured = bool(settings.config.get_str("metrics.listener"))
+        if self.is_measured:
             self.server.hub.measure()
-            Api.told = partial(_note_errors, self.server.hub)
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)

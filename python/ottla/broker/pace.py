@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from ottla.errors import RemoteProtocolError
+from ottla.wire.error_codes import error_codes
+from ottla.wire.schema import Api, Message
 
 if TYPE_CHECKING:
     from ottla._core import Request
@@ -54,6 +56,20 @@ def in_pieces(broker: Broker, request: Request, rows: int, pieces: Iterable[None
             await pace.turn()
 
     broker.in_background(paced, request)
+
+
+def reply(broker: Broker, request: Request, api: Api[Any, Any], response: Message) -> None:
+    """Answers a request. The error codes of the answer are counted if the broker has metrics."""
+    body = api.encode_response(request.api_version, response)
+    if broker.is_measured:
+        note_errors(broker, api, error_codes(response))
+    request.reply(body)
+
+
+def note_errors(broker: Broker, api: Api[Any, Any], codes: list[int]) -> None:
+    """Counts the error codes of an answer, for the metrics of this broker."""
+    if codes and broker.is_measured:
+        broker.server.hub.note_errors(api.key, codes)
 
 
 class AnswerSize:

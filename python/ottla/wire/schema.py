@@ -16,13 +16,11 @@ classes. Then the classes become a native schema (rust/wire/schema.rs), which Ru
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Generic,
     NamedTuple,
     TypeVar,
@@ -171,9 +169,6 @@ class Api(Generic[Request, Response]):
     A request has at most `items_max` items in its arrays, all together: what has more is no message.
     """
 
-    #: Told the key and the message of each response that is encoded; for whoever counts them.
-    told: ClassVar[Callable[[int, Message], None] | None] = None
-
     def __init__(
         self,
         key: int,
@@ -219,8 +214,6 @@ class Api(Generic[Request, Response]):
 
     def encode_response(self, version: int, message: Response) -> bytes:
         """The response's body."""
-        if (told := Api.told) is not None:
-            told(self.key, message)
         return self._response.encode(version, message)
 
     def decode_response(self, version: int, buffer: Buffer, start: int = 0) -> Response:

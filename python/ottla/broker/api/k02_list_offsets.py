@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
-from ottla.broker.pace import in_pieces
+from ottla.broker.pace import in_pieces, reply
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
@@ -94,7 +94,7 @@ def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: 
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     if not unknown:
-        request.reply(LIST_OFFSETS.encode_response(version, ListOffsetsResponse(topics=topics)))
+        reply(broker, request, LIST_OFFSETS, ListOffsetsResponse(topics=topics))
         return
 
     def found(results: list[tuple[int, int, int] | int | None] | None, _error: BaseException | None) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.metadata_cache import PartitionMetadata
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Pace, reply
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -89,7 +89,7 @@ async def handle(broker: Broker, request: Request) -> None:
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else -(2**31),
     )
-    request.reply(METADATA.encode_response(version, answer))
+    reply(broker, request, METADATA, answer)
 
 
 def _partitions(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
+from ottla.broker.pace import reply
 from ottla.errors import InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
 from ottla.logs import of_partition
 from ottla.replication.partition import PartitionState
@@ -45,7 +46,7 @@ async def handle(broker: Broker, request: Request) -> None:
         else:
             answer.partition_errors = await _apply(broker, asked)
             broker.metadata.changed()
-    request.reply(LEADER_AND_ISR.encode_response(version, answer))
+    reply(broker, request, LEADER_AND_ISR, answer)
 
 
 def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrPartitionState]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
+from ottla.broker.pace import reply
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
@@ -38,7 +39,7 @@ async def handle(broker: Broker, request: Request) -> None:
             answer.error_code = StaleControllerEpoch.code
         else:
             answer.partition_errors = [await _stop(broker, *partition) for partition in _partitions(version, asked)]
-    request.reply(STOP_REPLICA.encode_response(version, answer))
+    reply(broker, request, STOP_REPLICA, answer)
 
 
 def _partitions(version: int, asked: StopReplicaRequest) -> list[tuple[str, int, int, bool]]:

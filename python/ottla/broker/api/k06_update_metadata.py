@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
+from ottla.broker.pace import reply
 from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -33,7 +34,7 @@ def handle(broker: Broker, request: Request) -> None:
         deleted = broker.metadata.update(asked)
         if deleted:
             broker.groups.removal.partitions_deleted(deleted)
-    request.reply(UPDATE_METADATA.encode_response(version, answer))
+    reply(broker, request, UPDATE_METADATA, answer)
 
 
 def _refuse_names(broker: Broker, asked: UpdateMetadataRequest) -> None:

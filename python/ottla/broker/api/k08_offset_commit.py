@@ -10,6 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 from ottla.group import tree_offsets
@@ -60,7 +61,7 @@ def handle(broker: Broker, request: Request) -> None:
                     expire_ms,
                 )
     if not commits:
-        _answer(request, asked, refused, 0)
+        _answer(broker, request, asked, refused, 0)
     elif version == 0:
         broker.in_background(partial(_commit_to_tree, asked=asked, commits=commits, refused=refused), request)
     else:
@@ -70,11 +71,13 @@ def handle(broker: Broker, request: Request) -> None:
             asked.group_instance_id,
             asked.generation_id,
             commits,
-            partial(_answer, request, asked, refused),
+            partial(_answer, broker, request, asked, refused),
         )
 
 
-def _answer(request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int) -> None:
+def _answer(
+    broker: Broker, request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int
+) -> None:
     topics: dict[str, dict[int, int]] = {}
     for topic in asked.topics:
         for row in topic.partitions:
@@ -86,7 +89,7 @@ def _answer(request: Request, asked: OffsetCommitRequest, refused: dict[TopicPar
             for name, rows in topics.items()
         ]
     )
-    request.reply(OFFSET_COMMIT.encode_response(request.api_version, answer))
+    reply(broker, request, OFFSET_COMMIT, answer)
 
 
 async def _commit_to_tree(
@@ -103,4 +106,4 @@ async def _commit_to_tree(
             refused[topic, partition] = error.code
         except TreeError:
             refused[topic, partition] = CoordinatorNotAvailable.code
-    _answer(request, asked, refused, 0)
+    _answer(broker, request, asked, refused, 0)

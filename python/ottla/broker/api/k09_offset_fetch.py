@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import in_pieces
+from ottla.broker.pace import in_pieces, reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
 from ottla.group import tree_offsets
@@ -41,14 +41,14 @@ def handle(broker: Broker, request: Request) -> None:
     hosted = broker.groups.groups.get(asked.group_id)
     error = 0 if hosted is not None else broker.groups.missing(asked.group_id, may_be_empty=True)
     if error:
-        return request.reply(OFFSET_FETCH.encode_response(version, _failed(asked, version, error)))
+        return reply(broker, request, OFFSET_FETCH, _failed(asked, version, error))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
     named = list(offsets.committed) if asked.topics is None else list(_named(asked.topics))
-    return in_pieces(broker, request, len(named), _answer(request, offsets, named, asked.require_stable))
+    return in_pieces(broker, request, len(named), _answer(broker, request, offsets, named, asked.require_stable))
 
 
 def _answer(
-    request: Request, offsets: GroupOffsets, named: list[tuple[str, int]], require_stable: bool
+    broker: Broker, request: Request, offsets: GroupOffsets, named: list[tuple[str, int]], require_stable: bool
 ) -> Iterator[None]:
     """Each row is of its own moment."""
     topics: dict[str, OffsetFetchResponseTopic] = {}
@@ -57,7 +57,7 @@ def _answer(
         row = _row(offsets, topic, index, require_stable)
         topics.setdefault(topic, OffsetFetchResponseTopic(topic)).partitions.append(row)
     answer = OffsetFetchResponse(topics=list(topics.values()))
-    request.reply(OFFSET_FETCH.encode_response(request.api_version, answer))
+    reply(broker, request, OFFSET_FETCH, answer)
 
 
 def _row(offsets: GroupOffsets, topic: str, index: int, require_stable: bool) -> OffsetFetchResponsePartition:
@@ -108,4 +108,4 @@ async def _fetch_from_tree(broker: Broker, request: Request, asked: OffsetFetchR
                 row.error_code = CoordinatorNotAvailable.code
             rows.append(row)
         topics.append(OffsetFetchResponseTopic(topic.name, rows))
-    request.reply(OFFSET_FETCH.encode_response(0, OffsetFetchResponse(topics=topics)))
+    reply(broker, request, OFFSET_FETCH, OffsetFetchResponse(topics=topics))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -31,7 +32,7 @@ async def handle(broker: Broker, request: Request) -> None:
         answer.node_id, answer.host, answer.port = await _find(broker, request, asked)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, str(error)
-    request.reply(FIND_COORDINATOR.encode_response(version, answer))
+    reply(broker, request, FIND_COORDINATOR, answer)
 
 
 async def _find(broker: Broker, request: Request, asked: FindCoordinatorRequest) -> tuple[int, str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.group.members import JoinRequest, JoinResult
 from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
@@ -33,10 +34,10 @@ def handle(broker: Broker, request: Request) -> None:
         [(protocol.name, protocol.metadata) for protocol in asked.protocols],
         must_know_its_id=version >= 4 and asked.group_instance_id is None,
     )
-    broker.groups.join(asked.group_id, join, partial(_answer, request))
+    broker.groups.join(asked.group_id, join, partial(_answer, broker, request))
 
 
-def _answer(request: Request, result: JoinResult) -> None:
+def _answer(broker: Broker, request: Request, result: JoinResult) -> None:
     version = request.api_version
     answer = JoinGroupResponse(
         error_code=result.error,
@@ -50,4 +51,4 @@ def _answer(request: Request, result: JoinResult) -> None:
             for member_id, instance_id, metadata in result.members
         ],
     )
-    request.reply(JOIN_GROUP.encode_response(version, answer))
+    reply(broker, request, JOIN_GROUP, answer)

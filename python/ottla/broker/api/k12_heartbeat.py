@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import note_errors
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: HeartbeatRequest = HEARTBEAT.decode_request(version, request)
     error = broker.groups.heartbeat(asked.group_id, asked.member_id, asked.group_instance_id, asked.generation_id)
+    note_errors(broker, HEARTBEAT, [error])
     request.reply(_body(version, error))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
@@ -32,4 +33,4 @@ def handle(broker: Broker, request: Request) -> None:
         ]
     elif not error:
         (answer.error_code,) = errors
-    request.reply(LEAVE_GROUP.encode_response(version, answer))
+    reply(broker, request, LEAVE_GROUP, answer)

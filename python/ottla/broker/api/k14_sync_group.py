@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InconsistentGroupProtocol
 from ottla.group.members import SyncResult
 from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
@@ -23,7 +24,7 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: SyncGroupRequest = SYNC_GROUP.decode_request(version, request)
     if version >= 5 and (asked.protocol_type is None or asked.protocol_name is None):
-        return _answer(request, SyncResult(InconsistentGroupProtocol.code))
+        return _answer(broker, request, SyncResult(InconsistentGroupProtocol.code))
     return broker.groups.sync(
         asked.group_id,
         asked.member_id,
@@ -32,15 +33,15 @@ def handle(broker: Broker, request: Request) -> None:
         asked.protocol_type,
         asked.protocol_name,
         {row.member_id: row.assignment for row in asked.assignments},
-        partial(_answer, request),
+        partial(_answer, broker, request),
     )
 
 
-def _answer(request: Request, result: SyncResult) -> None:
+def _answer(broker: Broker, request: Request, result: SyncResult) -> None:
     answer = SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         assignment=result.assignment,
     )
-    request.reply(SYNC_GROUP.encode_response(request.api_version, answer))
+    reply(broker, request, SYNC_GROUP, answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import AnswerSize, in_pieces
+from ottla.broker.pace import AnswerSize, in_pieces, reply
 from ottla.group.state import DEAD, STABLE
 from ottla.wire.k15_describe_groups import (
     DESCRIBE_GROUPS,
@@ -50,7 +50,7 @@ def _answer(broker: Broker, request: Request, asked: DescribeGroupsRequest) -> I
         size.add(_size_bytes(row))
         yield
     answer = DescribeGroupsResponse(groups=[known[group_id] for group_id in asked.groups])
-    request.reply(DESCRIBE_GROUPS.encode_response(version, answer))
+    reply(broker, request, DESCRIBE_GROUPS, answer)
 
 
 def _size_bytes(row: DescribedGroup) -> int:

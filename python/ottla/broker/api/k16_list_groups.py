@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -24,4 +25,4 @@ def handle(broker: Broker, request: Request) -> None:
             for group_id, protocol_type, state in broker.groups.listed(asked.states_filter)
         ],
     )
-    request.reply(LIST_GROUPS.encode_response(version, answer))
+    reply(broker, request, LIST_GROUPS, answer)

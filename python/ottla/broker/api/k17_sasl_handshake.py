@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import IllegalSaslState
 from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
 
@@ -18,4 +19,4 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     SASL_HANDSHAKE.decode_request(version, request)
     response = SaslHandshakeResponse(error_code=IllegalSaslState.code)
-    request.reply(SASL_HANDSHAKE.encode_response(version, response))
+    reply(broker, request, SASL_HANDSHAKE, response)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidRequest
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsResponse, ApiVersionsResponseKey
 
@@ -26,11 +27,9 @@ def handle(broker: Broker, request: Request) -> None:
     if version >= 3:
         asked = API_VERSIONS.decode_request(version, request)
         if not (_SOFTWARE.fullmatch(asked.client_software_name) and _SOFTWARE.fullmatch(asked.client_software_version)):
-            return request.reply(
-                API_VERSIONS.encode_response(version, ApiVersionsResponse(error_code=InvalidRequest.code))
-            )
+            return reply(broker, request, API_VERSIONS, ApiVersionsResponse(error_code=InvalidRequest.code))
     keys = [
         ApiVersionsResponseKey(api_key=key, min_version=low, max_version=high)
         for key, (low, high) in broker.advertised.items()
     ]
-    return request.reply(API_VERSIONS.encode_response(version, ApiVersionsResponse(api_keys=keys)))
+    return reply(broker, request, API_VERSIONS, ApiVersionsResponse(api_keys=keys))

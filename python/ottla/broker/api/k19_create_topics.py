@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin import Assignment
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Pace, reply
 from ottla.broker.quotas.mutations import Mutations
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
@@ -73,11 +73,7 @@ async def handle(broker: Broker, request: Request) -> None:
                     error_message="The topic is being created, but was not ready in time.",
                 )
     mutations.settle()
-    request.reply(
-        CREATE_TOPICS.encode_response(
-            version, CreateTopicsResponse(topics=[results[topic.name] for topic in asked.topics])
-        )
-    )
+    reply(broker, request, CREATE_TOPICS, CreateTopicsResponse(topics=[results[topic.name] for topic in asked.topics]))
 
 
 async def _create(broker: Broker, topic: CreatableTopic, validate_only: bool) -> tuple[Assignment, TopicConfig]:

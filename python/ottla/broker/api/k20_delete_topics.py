@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.broker.quotas.mutations import Mutations
 from ottla.coordination import znodes
 from ottla.errors import (
@@ -67,8 +68,4 @@ async def handle(broker: Broker, request: Request) -> None:
             results[name].error_code = RequestTimedOut.code
             results[name].error_message = "The topic is marked for deletion, but was not gone in time."
     mutations.settle()
-    request.reply(
-        DELETE_TOPICS.encode_response(
-            version, DeleteTopicsResponse(responses=[results[name] for name in asked.topic_names])
-        )
-    )
+    reply(broker, request, DELETE_TOPICS, DeleteTopicsResponse(responses=[results[name] for name in asked.topic_names]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import (
     InvalidTopic,
     KafkaError,
@@ -159,4 +160,4 @@ class _Waiting:
         for move in self._moves:
             move.partition.deletions.pop(self, None)
         response = DeleteRecordsResponse(topics=self._topics)
-        self._request.reply(DELETE_RECORDS.encode_response(self._request.api_version, response))
+        reply(self._broker, self._request, DELETE_RECORDS, response)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorLoadInProgress, InvalidProducerEpoch, InvalidRequest, KafkaError, ProducerFenced
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
@@ -43,4 +44,4 @@ async def handle(broker: Broker, request: Request) -> None:
         )
         if version < 4 and answer.error_code == ProducerFenced.code:
             answer.error_code = InvalidProducerEpoch.code
-    request.reply(INIT_PRODUCER_ID.encode_response(version, answer))
+    reply(broker, request, INIT_PRODUCER_ID, answer)

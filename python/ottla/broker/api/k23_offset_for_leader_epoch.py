@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import in_pieces
+from ottla.broker.pace import in_pieces, reply
 from ottla.errors import KafkaError, UnknownTopicOrPartition
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
@@ -53,4 +53,4 @@ def _answer(broker: Broker, request: Request, asked: OffsetForLeaderEpochRequest
                 row.error_code = refused.code
         topics.setdefault(name, OffsetForLeaderTopicResult(name=name)).partitions.append(row)
     response = OffsetForLeaderEpochResponse(topics=list(topics.values()))
-    request.reply(OFFSET_FOR_LEADER_EPOCH.encode_response(request.api_version, response))
+    reply(broker, request, OFFSET_FOR_LEADER_EPOCH, response)

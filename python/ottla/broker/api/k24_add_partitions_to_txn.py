@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidProducerEpoch, OperationNotAttempted, ProducerFenced, UnknownTopicOrPartition
 from ottla.wire.k24_add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
@@ -40,7 +41,7 @@ def handle(broker: Broker, request: Request) -> None:
             row = AddPartitionsToTxnPartitionResult(partition_index=index, error_code=code)
             by_topic.setdefault(topic, []).append(row)
         results = [AddPartitionsToTxnTopicResult(name=name, results=rows) for name, rows in by_topic.items()]
-        request.reply(ADD_PARTITIONS_TO_TXN.encode_response(version, AddPartitionsToTxnResponse(results=results)))
+        reply(broker, request, ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnResponse(results=results))
 
     if unknown:
         answer(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
 from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -26,7 +27,7 @@ def handle(broker: Broker, request: Request) -> None:
     def answer(code: int) -> None:
         if version < 2 and code == ProducerFenced.code:
             code = InvalidProducerEpoch.code
-        request.reply(ADD_OFFSETS_TO_TXN.encode_response(version, AddOffsetsToTxnResponse(error_code=code)))
+        reply(broker, request, ADD_OFFSETS_TO_TXN, AddOffsetsToTxnResponse(error_code=code))
 
     broker.transactions.coordinator.add_partitions(
         asked.transactional_id,

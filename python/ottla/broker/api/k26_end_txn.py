@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
 from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 
@@ -25,7 +26,7 @@ def handle(broker: Broker, request: Request) -> None:
     def answer(code: int) -> None:
         if version < 2 and code == ProducerFenced.code:
             code = InvalidProducerEpoch.code
-        request.reply(END_TXN.encode_response(version, EndTxnResponse(error_code=code)))
+        reply(broker, request, END_TXN, EndTxnResponse(error_code=code))
 
     broker.transactions.coordinator.end(
         asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.committed, answer

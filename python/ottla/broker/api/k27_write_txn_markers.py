@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import KafkaError, NotEnoughReplicas, UnknownServerError, UnknownTopicOrPartition
 from ottla.replication.internal_topic import SafeAppend
 from ottla.replication.partition import NO_EPOCH, Partition
@@ -125,4 +126,4 @@ class _Answer:
             for producer_id, topics in self._errors.items()
         ]
         response = WriteTxnMarkersResponse(markers=markers)
-        self._request.reply(WRITE_TXN_MARKERS.encode_response(self._request.api_version, response))
+        reply(self._broker, self._request, WRITE_TXN_MARKERS, response)

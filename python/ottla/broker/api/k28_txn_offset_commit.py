@@ -9,6 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.broker.verification import RETRIABLE
 from ottla.errors import (
     CoordinatorLoadInProgress,
@@ -53,9 +54,9 @@ def handle(broker: Broker, request: Request) -> None:
                     row.committed_offset, row.committed_leader_epoch, metadata, now_ms
                 )
     if not commits:
-        return _answer(request, asked, refused, 0)
+        return _answer(broker, request, asked, refused, 0)
     if error := _verify(broker, asked):
-        return _answer(request, asked, refused, error)
+        return _answer(broker, request, asked, refused, error)
     return broker.groups.commit_in_transaction(
         asked.group_id,
         (asked.producer_id, asked.producer_epoch),
@@ -63,7 +64,7 @@ def handle(broker: Broker, request: Request) -> None:
         asked.group_instance_id,
         asked.generation_id,
         commits,
-        partial(_answer, request, asked, refused),
+        partial(_answer, broker, request, asked, refused),
     )
 
 
@@ -80,7 +81,9 @@ def _verify(broker: Broker, asked: TxnOffsetCommitRequest) -> int:
     return CoordinatorLoadInProgress.code if error in RETRIABLE else error
 
 
-def _answer(request: Request, asked: TxnOffsetCommitRequest, refused: dict[TopicPartition, int], error: int) -> None:
+def _answer(
+    broker: Broker, request: Request, asked: TxnOffsetCommitRequest, refused: dict[TopicPartition, int], error: int
+) -> None:
     version = request.api_version
     if version < 2 and error == CoordinatorLoadInProgress.code:
         error = CoordinatorNotAvailable.code  # producers before 2.0 crash at the other (KAFKA-7296)
@@ -91,4 +94,4 @@ def _answer(request: Request, asked: TxnOffsetCommitRequest, refused: dict[Topic
         row = TxnOffsetCommitResponsePartition(index, refused.get((name, index), error))
         topics.setdefault(name, TxnOffsetCommitResponseTopic(name, [])).partitions.append(row)
     response = TxnOffsetCommitResponse(0, list(topics.values()))
-    request.reply(TXN_OFFSET_COMMIT.encode_response(version, response))
+    reply(broker, request, TXN_OFFSET_COMMIT, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.pace import reply
 from ottla.errors import SecurityDisabled
 from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsResponse
 
@@ -20,4 +21,4 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     DESCRIBE_ACLS.decode_request(version, request)
     response = DescribeAclsResponse(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)
-    request.reply(DESCRIBE_ACLS.encode_response(version, response))
+    reply(broker, request, DESCRIBE_ACLS, response)

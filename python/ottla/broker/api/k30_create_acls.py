@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
+from ottla.broker.pace import reply
 from ottla.errors import SecurityDisabled
 from ottla.wire.k30_create_acls import CREATE_ACLS, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
@@ -20,4 +21,4 @@ def handle(broker: Broker, request: Request) -> None:
     asked: CreateAclsRequest = CREATE_ACLS.decode_request(version, request)
     refused = AclCreationResult(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)
     response = CreateAclsResponse(results=[refused] * len(asked.creations))
-    request.reply(CREATE_ACLS.encode_response(version, response))
+    reply(broker, request, CREATE_ACLS, response)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
+from ottla.broker.pace import reply
 from ottla.errors import SecurityDisabled
 from ottla.wire.k31_delete_acls import DELETE_ACLS, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
@@ -20,4 +21,4 @@ def handle(broker: Broker, request: Request) -> None:
     asked: DeleteAclsRequest = DELETE_ACLS.decode_request(version, request)
     refused = DeleteAclsFilterResult(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)
     response = DeleteAclsResponse(filter_results=[refused] * len(asked.filters))
-    request.reply(DELETE_ACLS.encode_response(version, response))
+    reply(broker, request, DELETE_ACLS, response)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
-from ottla.broker.pace import AnswerSize, Pace
+from ottla.broker.pace import AnswerSize, Pace, reply
 from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
@@ -57,7 +57,7 @@ async def handle(broker: Broker, request: Request) -> None:
         size.add(size_bytes)
         results.append(result)
         await pace.turn()
-    request.reply(DESCRIBE_CONFIGS.encode_response(version, DescribeConfigsResponse(results=results)))
+    reply(broker, request, DESCRIBE_CONFIGS, DescribeConfigsResponse(results=results))
 
 
 async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Described]:

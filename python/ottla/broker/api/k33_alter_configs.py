@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k33_alter_configs import (
@@ -45,4 +46,4 @@ async def handle(broker: Broker, request: Request) -> None:
         except KafkaError as error:
             response.error_code, response.error_message = error.code, str(error)
         responses.append(response)
-    request.reply(ALTER_CONFIGS.encode_response(version, AlterConfigsResponse(responses=responses)))
+    reply(broker, request, ALTER_CONFIGS, AlterConfigsResponse(responses=responses))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidTopic, KafkaError
 from ottla.logs import of_partition
 from ottla.wire.k34_alter_replica_log_dirs import (
@@ -45,7 +46,7 @@ async def handle(broker: Broker, request: Request) -> None:
         row = AlterReplicaLogDirPartitionResult(index, await _move(broker, name, index, path))
         topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name)).partitions.append(row)
     answer = AlterReplicaLogDirsResponse(results=list(topics.values()))
-    request.reply(ALTER_REPLICA_LOG_DIRS.encode_response(version, answer))
+    reply(broker, request, ALTER_REPLICA_LOG_DIRS, answer)
 
 
 async def _move(broker: Broker, topic: str, index: int, path: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import StorageError
 from ottla.wire.k35_describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
@@ -40,7 +41,7 @@ def handle(broker: Broker, request: Request) -> None:
     answer = DescribeLogDirsResponse(
         results=[_describe(broker, directory, wanted) for directory in broker.logs.directories]
     )
-    request.reply(DESCRIBE_LOG_DIRS.encode_response(version, answer))
+    reply(broker, request, DESCRIBE_LOG_DIRS, answer)
 
 
 def _describe(broker: Broker, directory: DataDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import IllegalSaslState
 from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
 
@@ -21,4 +22,4 @@ def handle(broker: Broker, request: Request) -> None:
         error_code=IllegalSaslState.code,
         error_message=f"Listener {request.listener} needs no authentication: use security.protocol=PLAINTEXT.",
     )
-    request.reply(SASL_AUTHENTICATE.encode_response(version, response))
+    reply(broker, request, SASL_AUTHENTICATE, response)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.broker.quotas.mutations import Mutations
 from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut, UnknownTopicOrPartition
 from ottla.wire.k37_create_partitions import (
@@ -58,4 +59,4 @@ async def handle(broker: Broker, request: Request) -> None:
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The partitions are being created, but were not ready in time."
     mutations.settle()
-    request.reply(CREATE_PARTITIONS.encode_response(version, CreatePartitionsResponse(results=list(results.values()))))
+    reply(broker, request, CREATE_PARTITIONS, CreatePartitionsResponse(results=list(results.values())))

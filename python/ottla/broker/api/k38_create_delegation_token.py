@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.broker.quotas.measured import ANONYMOUS
 from ottla.errors import DelegationTokenRequestNotAllowed
 from ottla.wire.k38_create_delegation_token import CREATE_DELEGATION_TOKEN, CreateDelegationTokenResponse
@@ -26,4 +27,4 @@ def handle(broker: Broker, request: Request) -> None:
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
-    request.reply(CREATE_DELEGATION_TOKEN.encode_response(version, response))
+    reply(broker, request, CREATE_DELEGATION_TOKEN, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
 from ottla.wire.k39_renew_delegation_token import RENEW_DELEGATION_TOKEN, RenewDelegationTokenResponse
 
@@ -18,4 +19,4 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     RENEW_DELEGATION_TOKEN.decode_request(version, request)
     response = RenewDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)
-    request.reply(RENEW_DELEGATION_TOKEN.encode_response(version, response))
+    reply(broker, request, RENEW_DELEGATION_TOKEN, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
 from ottla.wire.k40_expire_delegation_token import EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenResponse
 
@@ -18,4 +19,4 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     EXPIRE_DELEGATION_TOKEN.decode_request(version, request)
     response = ExpireDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)
-    request.reply(EXPIRE_DELEGATION_TOKEN.encode_response(version, response))
+    reply(broker, request, EXPIRE_DELEGATION_TOKEN, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
 from ottla.wire.k41_describe_delegation_token import DESCRIBE_DELEGATION_TOKEN, DescribeDelegationTokenResponse
 
@@ -18,4 +19,4 @@ def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     DESCRIBE_DELEGATION_TOKEN.decode_request(version, request)
     response = DescribeDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code)
-    request.reply(DESCRIBE_DELEGATION_TOKEN.encode_response(version, response))
+    reply(broker, request, DESCRIBE_DELEGATION_TOKEN, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.wire.k42_delete_groups import (
     DELETE_GROUPS,
     DeletableGroupResult,
@@ -28,10 +29,10 @@ def handle(broker: Broker, request: Request) -> None:
         row.error_code = error
         waiting.discard(row.group_id)
         if not waiting:
-            request.reply(DELETE_GROUPS.encode_response(version, DeleteGroupsResponse(results=rows)))
+            reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse(results=rows))
 
     if not rows:
-        return request.reply(DELETE_GROUPS.encode_response(version, DeleteGroupsResponse()))
+        return reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse())
     for row in rows:
         broker.groups.removal.delete(row.group_id, lambda error, row=row: done(row, error))  # type: ignore[misc]
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.controller.model import TopicPartition
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
 from ottla.wire.k43_elect_leaders import (
@@ -45,7 +46,7 @@ async def handle(broker: Broker, request: Request) -> None:
                 row.error_code, row.error_message = error.code, str(error)
             topic.partition_result.append(row)
         response.replica_election_results = list(topics.values())
-    request.reply(ELECT_LEADERS.encode_response(version, response))
+    reply(broker, request, ELECT_LEADERS, response)
 
 
 async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k33_alter_configs import AlterConfigsResourceResponse
@@ -45,9 +46,7 @@ async def handle(broker: Broker, request: Request) -> None:
         except KafkaError as error:
             response.error_code, response.error_message = error.code, str(error)
         responses.append(response)
-    request.reply(
-        INCREMENTAL_ALTER_CONFIGS.encode_response(version, IncrementalAlterConfigsResponse(responses=responses))
-    )
+    reply(broker, request, INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.controller.model import TopicPartition
 from ottla.errors import KafkaError
 from ottla.wire.k45_alter_partition_reassignments import (
@@ -42,4 +43,4 @@ async def handle(broker: Broker, request: Request) -> None:
         response.responses = list(topics.values())
     except KafkaError as refused:
         response.error_code, response.error_message = refused.code, str(refused)
-    request.reply(ALTER_PARTITION_REASSIGNMENTS.encode_response(version, response))
+    reply(broker, request, ALTER_PARTITION_REASSIGNMENTS, response)

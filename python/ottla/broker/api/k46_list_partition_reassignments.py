@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import KafkaError
 from ottla.wire.k46_list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
@@ -43,4 +44,4 @@ def handle(broker: Broker, request: Request) -> None:
         response.topics = list(topics.values())
     except KafkaError as error:
         response.error_code, response.error_message = error.code, str(error)
-    request.reply(LIST_PARTITION_REASSIGNMENTS.encode_response(version, response))
+    reply(broker, request, LIST_PARTITION_REASSIGNMENTS, response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import UnknownTopicOrPartition
 from ottla.wire.k47_offset_delete import (
     OFFSET_DELETE,
@@ -43,6 +44,6 @@ def handle(broker: Broker, request: Request) -> None:
             for (name, _), row in rows.items():
                 topics.setdefault(name, OffsetDeleteResponseTopic(name)).partitions.append(row)
             answer.topics = list(topics.values())
-        request.reply(OFFSET_DELETE.encode_response(version, answer))
+        reply(broker, request, OFFSET_DELETE, answer)
 
     broker.groups.removal.delete_offsets(asked.group_id, known, done)

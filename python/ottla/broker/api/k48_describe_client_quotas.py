@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.broker.quotas.entities import CLIENT_ID, USER, all_entities, parts, values
 from ottla.broker.quotas.limits import ABSENT, Entity
 from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
@@ -40,7 +41,7 @@ async def handle(broker: Broker, request: Request) -> None:
                 response.entries.append(EntryData(entity=named, values=quotas))
     except KafkaError as error:
         response.error_code, response.error_message, response.entries = error.code, str(error), None
-    request.reply(DESCRIBE_CLIENT_QUOTAS.encode_response(request.api_version, response))
+    reply(broker, request, DESCRIBE_CLIENT_QUOTAS, response)
 
 
 def _filters(components: Iterable[ComponentData]) -> dict[str, ComponentData]:

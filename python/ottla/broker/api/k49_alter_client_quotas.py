@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.pace import reply
 from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of, problem_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
 from ottla.controller import admin
@@ -41,7 +42,7 @@ async def handle(broker: Broker, request: Request) -> None:
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
         response.entries.append(result)
-    request.reply(ALTER_CLIENT_QUOTAS.encode_response(request.api_version, response))
+    reply(broker, request, ALTER_CLIENT_QUOTAS, response)
 
 
 def _distinct(entries: list[EntryData]) -> list[EntryData]:

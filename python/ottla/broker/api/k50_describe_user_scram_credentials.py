@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker import scram
+from ottla.broker.pace import reply
 from ottla.broker.quotas.entities import all_entities, encode_name
 from ottla.broker.quotas.limits import ABSENT
 from ottla.controller.admin import get_config
@@ -40,7 +41,7 @@ async def handle(broker: Broker, request: Request) -> None:
                 results.append(_described(entity.user, config, 1))
         results.sort(key=lambda row: row.user)
     response = DescribeUserScramCredentialsResponse(results=results)
-    request.reply(DESCRIBE_USER_SCRAM_CREDENTIALS.encode_response(version, response))
+    reply(broker, request, DESCRIBE_USER_SCRAM_CREDENTIALS, response)
 
 
 def _has_credential(config: dict[str, str]) -> bool:

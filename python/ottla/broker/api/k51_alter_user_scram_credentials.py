@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker import scram
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Pace, reply
 from ottla.broker.quotas.entities import encode_name
 from ottla.controller import admin
 from ottla.errors import (
@@ -58,7 +58,7 @@ async def handle(broker: Broker, request: Request) -> None:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
     response = AlterUserScramCredentialsResponse(results=results)
-    request.reply(ALTER_USER_SCRAM_CREDENTIALS.encode_response(version, response))
+    reply(broker, request, ALTER_USER_SCRAM_CREDENTIALS, response)
 
 
 @dataclass(slots=True)

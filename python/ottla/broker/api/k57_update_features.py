@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidRequest, NotController
 from ottla.wire.k57_update_features import (
     UPDATE_FEATURES,
@@ -33,7 +34,7 @@ def handle(broker: Broker, request: Request) -> None:
         ]
     else:
         response.error_code = NotController.code
-    request.reply(UPDATE_FEATURES.encode_response(version, response))
+    reply(broker, request, UPDATE_FEATURES, response)
 
 
 def _wrong(update: FeatureUpdateKey) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.k03_metadata import CLUSTER_OPERATIONS
+from ottla.broker.pace import reply
 from ottla.errors import MismatchedEndpointType
 from ottla.wire.k60_describe_cluster import (
     BROKERS,
@@ -29,7 +30,7 @@ async def handle(broker: Broker, request: Request) -> None:
     asked: DescribeClusterRequest = DESCRIBE_CLUSTER.decode_request(version, request)
     if asked.endpoint_type != BROKERS:
         refused = DescribeClusterResponse(error_code=MismatchedEndpointType.code, error_message=NO_CONTROLLERS)
-        request.reply(DESCRIBE_CLUSTER.encode_response(version, refused))
+        reply(broker, request, DESCRIBE_CLUSTER, refused)
         return
     cache = broker.metadata
     if not cache.is_known:
@@ -45,4 +46,4 @@ async def handle(broker: Broker, request: Request) -> None:
     )
     if asked.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = CLUSTER_OPERATIONS
-    request.reply(DESCRIBE_CLUSTER.encode_response(version, answer))
+    reply(broker, request, DESCRIBE_CLUSTER, answer)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.pace import reply
 from ottla.controller.names import check_name
 from ottla.errors import InvalidTopic, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from ottla.wire.k61_describe_producers import (
@@ -34,7 +35,7 @@ async def handle(broker: Broker, request: Request) -> None:
     for topic in asked.topics:
         rows = [await _describe(broker, topic.name, index) for index in topic.partition_indexes]
         topics.append(TopicResponse(name=topic.name, partitions=rows))
-    request.reply(DESCRIBE_PRODUCERS.encode_response(version, DescribeProducersResponse(topics=topics)))
+    reply(broker, request, DESCRIBE_PRODUCERS, DescribeProducersResponse(topics=topics))
 
 
 async def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
 from ottla.transaction.coordinator import Coordinator
 from ottla.wire.k65_describe_transactions import (
@@ -30,7 +31,7 @@ def handle(broker: Broker, request: Request) -> None:
     answer = DescribeTransactionsResponse(
         transaction_states=[_describe(coordinator, each) for each in dict.fromkeys(asked.transactional_ids)]
     )
-    request.reply(DESCRIBE_TRANSACTIONS.encode_response(version, answer))
+    reply(broker, request, DESCRIBE_TRANSACTIONS, answer)
 
 
 def _describe(coordinator: Coordinator, transactional_id: str) -> TransactionState:

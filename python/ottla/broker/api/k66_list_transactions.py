@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import reply
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.transaction.transaction import BY_LABEL
 from ottla.wire.k66_list_transactions import (
@@ -49,4 +50,4 @@ def handle(broker: Broker, request: Request) -> None:
             and (not producers or transaction.producer_id in producers)
             and (asked.duration_filter < 0 or transaction.started_ms < started_before_ms)
         ]
-    request.reply(LIST_TRANSACTIONS.encode_response(version, answer))
+    reply(broker, request, LIST_TRANSACTIONS, answer)
