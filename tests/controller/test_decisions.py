@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller import decisions
-from ottla.controller.model import NO_LEADER, Partition
+from ottla.controller.model import Partition
 from ottla.coordination.znodes import PartitionState
+from ottla.kafka import NO_LEADER
 
 EPOCH = 9
 

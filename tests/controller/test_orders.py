@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from ottla.controller import Controller, NewTopic, create_topic
-from ottla.controller.model import TopicPartition
 from ottla.coordination import znodes
 from ottla.coordination.tree import Create
 from ottla.coordination.znodes import TopicAssignment
@@ -23,6 +22,7 @@ from ottla.errors import (
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
 )
+from ottla.kafka import TopicPartition
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
 from tests.support.trees import state_of

@@ -3,7 +3,7 @@
 from tests.faults.mutants import Mutant
 
 SETTINGS = "tests/config/test_security.py"
-LOGS = "tests/test_logs.py"
+LOGS = "tests/test_logging_setup.py"
 HTTP = "tests/metrics/test_http.py"
 ACCESS = "storage::access::tests"
 
@@ -31,21 +31,21 @@ MUTANTS = (
     ),
     Mutant(
         "security.clients-decide-the-kind-of-a-line",
-        "python/ottla/logs.py",
+        "python/ottla/logging_setup.py",
         "record.msg if record.args and isinstance(record.msg, str) else record.levelno",
         "record.getMessage()",
         pytest=(f"{LOGS}::test_of_each_kind_only_so_many_lines_pass",),
     ),
     Mutant(
         "security.lines-end-inside",
-        "python/ottla/logs.py",
+        "python/ottla/logging_setup.py",
         "    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)\n",
         "    return text\n",
         pytest=(f"{LOGS}::test_text_is_one_line_whatever_clients_send",),
     ),
     Mutant(
         "security.secrets-take-words-out-of-lines",
-        "python/ottla/logs.py",
+        "python/ottla/logging_setup.py",
         'text += f" (and {unsaid:,} more like this)"\n        return _cut(text, LINE_MAX)',
         'text += f" (and {unsaid:,} more like this)"\n        return _cut(self.secrets(text), LINE_MAX)',
         pytest=(f"{LOGS}::test_whoever_sets_a_secret_takes_no_words_out_of_lines",),

@@ -11,11 +11,12 @@ from ottla._core import RecordReader
 from ottla.bench.consuming import Limits
 from ottla.bench.latencies import Latencies
 from ottla.bench.payloads import ENCODED_PRODUCE, PRODUCE_VERSION, Batches
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import LATEST, list_offsets
 from ottla.errors import error
+from ottla.kafka import TopicPartition
 
 MARK_BYTES = 16
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla._core import encode_batch, encode_produce_request
-from ottla.client.cluster import TopicPartition
+from ottla.kafka import TopicPartition
 from ottla.wire.k00_produce import PRODUCE, ProduceResponse
 from ottla.wire.schema import Api
 

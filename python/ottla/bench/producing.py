@@ -14,8 +14,9 @@ import trio
 
 from ottla.bench.latencies import Latencies
 from ottla.bench.payloads import ENCODED_PRODUCE, PRODUCE_VERSION, Batches
-from ottla.client.cluster import Cluster, TopicPartition
+from ottla.client.cluster import Cluster
 from ottla.errors import error
+from ottla.kafka import TopicPartition
 
 IN_FLIGHT = 5
 

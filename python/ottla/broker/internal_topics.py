@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from ottla.config import ConfigError
 from ottla.errors import CoordinatorNotAvailable, InvalidReplicationFactor, TopicAlreadyExists
-from ottla.logs import Repeated
+from ottla.kafka import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.logging_setup import Repeated
 from ottla.replication.internal_topic import InternalTopic
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
 
 #: How long a request that needs the topic waits for its leaders before the client is told to ask again.
 CREATE_SECONDS = 5.0
@@ -25,7 +24,7 @@ def offsets_topic(broker: Broker) -> InternalTopic:
     config = broker.config
     return _topic(
         broker,
-        OFFSETS,
+        OFFSETS_TOPIC,
         partitions="offsets.topic.num.partitions",
         replication_factor="offsets.topic.replication.factor",
         overrides={
@@ -45,7 +44,7 @@ def transaction_state_topic(broker: Broker) -> InternalTopic:
     config = broker.config
     return _topic(
         broker,
-        TRANSACTION_STATE,
+        TRANSACTIONS_TOPIC,
         partitions="transaction.state.log.num.partitions",
         replication_factor="transaction.state.log.replication.factor",
         overrides={

@@ -10,13 +10,14 @@ itself, whatever the levels are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from ottla.config import ConfigError
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest
-from ottla.logs import always
+from ottla.logging_setup import always
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,19 @@ LEVELS: Final = {
     "DEBUG": logging.DEBUG,
     "TRACE": 5,
 }
+#: Called after a level changed. Levels belong to the process, so every broker in it is told.
+_watchers: Final[list[Callable[[], None]]] = []
 _NAMES: Final = {level: name for name, level in LEVELS.items()}
+
+
+@contextmanager
+def watched_by(changed: Callable[[], None]) -> Iterator[None]:
+    """Inside the `with` block `changed` is called after each change of levels, whichever broker was asked for it."""
+    _watchers.append(changed)
+    try:
+        yield
+    finally:
+        _watchers.remove(changed)
 
 
 def levels() -> dict[str, str]:
@@ -69,6 +82,8 @@ def alter(alterations: Sequence[Alteration], *, asked_by: str, validate_only: bo
         is_set = operation is Operation.SET and value is not None
         always(log, "the log level of %s is %s from now on, as %s asked", name, value if is_set else "unset", asked_by)
         logger.setLevel(LEVELS[value] if is_set and value is not None else logging.NOTSET)
+    for changed in _watchers:
+        changed()
 
 
 def _name(level: int) -> str:

@@ -20,7 +20,7 @@ from ottla.controller.admin import get_config, set_config
 from ottla.controller.config_changes import watch_config_changes
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
-from ottla.logs import hide
+from ottla.logging_setup import hide
 
 logger = logging.getLogger("ottla.settings")
 

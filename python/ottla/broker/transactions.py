@@ -8,7 +8,7 @@ from ottla.broker.internal_topics import transaction_state_topic
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
 from ottla.coordination.znodes import TopicAssignment
-from ottla.transaction.outbox import NO_LEADER
+from ottla.kafka import NO_LEADER
 from ottla.transaction.service import Transactions
 from ottla.transaction.transaction import Partition
 

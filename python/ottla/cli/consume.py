@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.cli._progress import Advance
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.client.consumer import Consumer, Record, Start
+    from ottla.kafka import TopicPartition
 
 
 @click.command()
@@ -109,8 +110,8 @@ def command(
 async def _partitions(cluster: Cluster, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
     """The partitions that are asked for, all if none are named. Raises UnknownTopicOrPartition."""
     from ottla.cli._names import check_topics
-    from ottla.client.cluster import TopicPartition
     from ottla.errors import UnknownTopicOrPartition
+    from ottla.kafka import TopicPartition
 
     await check_topics(cluster, [topic])
     existing = await cluster.partitions(topic)
@@ -199,7 +200,7 @@ async def _poll(consumer: Consumer) -> list[Record]:
 
 
 def _of(record: Record) -> TopicPartition:
-    from ottla.client.cluster import TopicPartition
+    from ottla.kafka import TopicPartition
 
     return TopicPartition(record.topic, record.partition)
 

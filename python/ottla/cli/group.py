@@ -14,9 +14,10 @@ from ottla.cli._settings import at_most_one
 from ottla.cli._times import Time
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster, TopicPartition
+    from ottla.client.cluster import Cluster
     from ottla.client.groups import Committed, Group, Groups, ListedGroup
     from ottla.client.offsets import FoundOffset
+    from ottla.kafka import TopicPartition
 
 
 @click.group()
@@ -70,8 +71,8 @@ class _Described:
     def __init__(
         self, group: Group, committed: dict[TopicPartition, Committed], ends: dict[TopicPartition, FoundOffset]
     ) -> None:
-        from ottla.client.cluster import TopicPartition
         from ottla.group.subscription import assigned
+        from ottla.kafka import TopicPartition
 
         self.group = group
         self.committed = committed
@@ -196,9 +197,9 @@ def reset(
 
     async def work(cluster: Cluster) -> list[tuple[object, ...]]:
         from ottla.cli._names import check_group, check_topics
-        from ottla.client.cluster import TopicPartition
         from ottla.client.groups import Committed, Groups
         from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+        from ottla.kafka import TopicPartition
 
         groups = Groups(cluster)
         await check_topics(cluster, topics)
@@ -292,8 +293,8 @@ def migrate(name: str, force: bool, dry_run: bool, bootstrap: str, timeout_ms: i
     """
 
     async def work(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
-        from ottla.client.cluster import TopicPartition
         from ottla.client.groups import Groups
+        from ottla.kafka import TopicPartition
 
         groups = Groups(cluster)
         await cluster.refresh()

@@ -131,8 +131,8 @@ def _listener(listen: str) -> str:
 def _log_to_stderr(level: str, config: BrokerConfig) -> None:
     import logging
 
-    from ottla import logs
+    from ottla import logging_setup
 
-    logs.to_stderr(level.upper(), config.get_str("logging.format") or "text", config.secrets)
+    logging_setup.to_stderr(level.upper(), config.get_str("logging.format") or "text", config.secrets)
     for warning in config.warnings:
         logging.getLogger("ottla.config").warning(warning)

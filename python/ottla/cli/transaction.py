@@ -104,8 +104,8 @@ def producers(topic: str, partitions: tuple[int, ...], as_json: bool, bootstrap:
 
     async def work(cluster: Cluster) -> list[ProducerState]:
         from ottla.cli._names import check_topics
-        from ottla.client.cluster import TopicPartition
         from ottla.client.transaction_admin import TransactionAdmin
+        from ottla.kafka import TopicPartition
 
         await check_topics(cluster, [topic])
         wanted = partitions or await cluster.partitions(topic)
@@ -136,8 +136,8 @@ def find_hanging(
 
     async def work(cluster: Cluster) -> list[ProducerState]:
         from ottla.cli._names import check_topics
-        from ottla.client.cluster import TopicPartition
         from ottla.client.transaction_admin import TransactionAdmin
+        from ottla.kafka import TopicPartition
 
         wanted = None
         if topic is not None:
@@ -180,8 +180,8 @@ def abort(
 
     async def work(cluster: Cluster) -> None:
         from ottla.cli._names import check_topics
-        from ottla.client.cluster import TopicPartition
         from ottla.client.transaction_admin import TransactionAdmin
+        from ottla.kafka import TopicPartition
 
         await check_topics(cluster, [topic])
         admin, where = TransactionAdmin(cluster), TopicPartition(topic, partition)

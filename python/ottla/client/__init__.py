@@ -21,10 +21,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ottla.kafka import TopicPartition
+
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, Partition, Setting, Topic
     from ottla.client.blocking import BlockingConnection
-    from ottla.client.cluster import Address, Cluster, TopicPartition
+    from ottla.client.cluster import Address, Cluster
     from ottla.client.connection import Connection
     from ottla.client.consumer import At, Consumer, Record
     from ottla.client.errors import ConnectionLost, TlsFailed
@@ -79,7 +81,6 @@ _FILES = {
     "Setting": "admin",
     "TlsFailed": "errors",
     "Topic": "admin",
-    "TopicPartition": "cluster",
     "TransactionAdmin": "transaction_admin",
     "TransactionalProducer": "transactional",
     "end_transaction": "transactional",

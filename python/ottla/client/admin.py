@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.client.cluster import NOBODY, Cluster, TopicPartition
+from ottla.client.cluster import NOBODY, Cluster
 from ottla.errors import LeaderNotAvailable, UnknownTopicOrPartition, error
+from ottla.kafka import TopicPartition
 from ottla.wire.k03_metadata import MetadataResponseTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest

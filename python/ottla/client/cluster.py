@@ -25,6 +25,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
+from ottla.kafka import TopicPartition
 from ottla.wire.k03_metadata import (
     METADATA,
     MetadataRequest,
@@ -43,16 +44,6 @@ DEFAULT_PORT = 9092
 NOBODY = -1
 
 T = TypeVar("T")
-
-
-class TopicPartition(NamedTuple):
-    """One partition; printed as Kafka does: `topic-0`."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Address(NamedTuple):

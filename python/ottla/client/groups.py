@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.cluster import Address, Cluster
 from ottla.errors import NotCoordinator, UnstableOffsetCommit, check
+from ottla.kafka import TopicPartition
 from ottla.wire.k08_offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import trio
 
-from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.cluster import Address, Cluster
 from ottla.errors import KafkaError, NetworkException, error
+from ottla.kafka import TopicPartition
 from ottla.wire.k02_list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

@@ -20,9 +20,10 @@ from typing import Self
 import trio
 
 from ottla import _core
-from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.cluster import Address, Cluster
 from ottla.client.partitioner import keyed
 from ottla.errors import KafkaError, MessageTooLarge, NetworkException, RemoteProtocolError, error
+from ottla.kafka import TopicPartition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.k03_metadata import MetadataResponseTopic
 

@@ -9,8 +9,9 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.cluster import Address, Cluster
 from ottla.errors import TransactionalIdNotFound, UnknownTopicOrPartition, check
+from ottla.kafka import TopicPartition
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 import trio
 
 from ottla import _core
-from ottla.client.cluster import Address, Cluster, TopicPartition
+from ottla.client.cluster import Address, Cluster
 from ottla.client.producer import RETRY_MS, Producer, _Batch
 from ottla.errors import (
     ConcurrentTransactions,
@@ -33,6 +33,7 @@ from ottla.errors import (
     check,
     error,
 )
+from ottla.kafka import TopicPartition
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from ottla.wire.k24_add_partitions_to_txn import (

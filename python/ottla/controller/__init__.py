@@ -43,12 +43,11 @@ from ottla.controller.admin import (
 from ottla.controller.assignment import Assignment, assign
 from ottla.controller.config_changes import watch_config_changes
 from ottla.controller.controller import Controller
-from ottla.controller.names import INTERNAL, check_name, collisions
+from ottla.controller.names import check_name, collisions
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import AlreadyRegistered, Registration, get_or_create_cluster_id, prepare
 
 __all__ = [
-    "INTERNAL",
     "AlreadyRegistered",
     "Assignment",
     "Controller",

@@ -25,7 +25,7 @@ from ottla.controller import decisions, orders
 from ottla.controller.channel import Channel, Connect, connector
 from ottla.controller.deletion import Deletion
 from ottla.controller.election import Elected, elect
-from ottla.controller.model import NO_LEADER, Broker, Cluster, TopicPartition
+from ottla.controller.model import Broker, Cluster
 from ottla.controller.requests import ControlRequest, RequestBatch
 from ottla.controller.store import ControllerMoved, FencedTree, Written
 from ottla.controller.turns import in_turns, pieces
@@ -45,6 +45,7 @@ from ottla.coordination.tree import (
 )
 from ottla.coordination.znodes import BrokerRegistration, MalformedNode, PartitionState, TopicAssignment
 from ottla.errors import KafkaError, NotController
+from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ottla.controller.model import NO_LEADER, Partition
+from ottla.controller.model import Partition
 from ottla.coordination.znodes import PartitionState
+from ottla.kafka import NO_LEADER
 
 
 def first_state(online: Sequence[int], controller_epoch: int) -> PartitionState | None:

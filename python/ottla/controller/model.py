@@ -13,20 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState, TopicAssignment
+from ottla.kafka import TopicPartition
 
-NO_LEADER = -1
-"""The partition is offline: none of its in-sync replicas is alive."""
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
 """A leader epoch that overrides any other: the topic is being deleted (Kafka's LeaderAndIsr.EpochDuringDelete)."""
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Replica(NamedTuple):

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from ottla.errors import InvalidTopic
 
 LENGTH_MAX = 249
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

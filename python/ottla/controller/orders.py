@@ -16,7 +16,7 @@ import msgspec
 
 from ottla.controller import decisions
 from ottla.controller.decisions import Reassigned
-from ottla.controller.model import NO_LEADER, Partition, TopicPartition
+from ottla.controller.model import Partition
 from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import BadVersion, ConnectionLoss, NoNode, Set, Watch, get_or_none
@@ -31,6 +31,7 @@ from ottla.errors import (
     PreferredLeaderNotAvailable,
     UnknownTopicOrPartition,
 )
+from ottla.kafka import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.controller.controller import _Term

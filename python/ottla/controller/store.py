@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.controller.model import TopicPartition
 from ottla.controller.turns import pieces
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
@@ -31,6 +30,7 @@ from ottla.coordination.tree import (
     in_batches,
 )
 from ottla.coordination.znodes import PartitionState
+from ottla.kafka import TopicPartition
 
 
 class ControllerMoved(Exception):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
+from ottla.kafka import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 
 TOPIC, BROKER = 2, 4
@@ -29,8 +30,8 @@ OF_BROKERS = (
 OF_TOPICS = ("min.insync.replicas", "unclean.leader.election.enable", "retention.ms", "cleanup.policy")
 
 INTERNAL = {
-    "__consumer_offsets": ("offsets.topic.replication.factor", "consumer groups"),
-    "__transaction_state": ("transaction.state.log.replication.factor", "transactions"),
+    OFFSETS_TOPIC: ("offsets.topic.replication.factor", "consumer groups"),
+    TRANSACTIONS_TOPIC: ("transaction.state.log.replication.factor", "transactions"),
 }
 
 

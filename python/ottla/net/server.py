@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import trio
 
 from ottla._core import Completion, Disconnected, Hub, Request, Served
-from ottla.logs import Repeated
+from ottla.logging_setup import Repeated
 from ottla.net.guard import failed
 from ottla.net.idle import Event, Turns, is_taken
 

@@ -20,7 +20,7 @@ import trio
 
 from ottla._core import Cleanable, LogCleaner
 from ottla.errors import KafkaError
-from ottla.logs import of_partition
+from ottla.logging_setup import of_partition
 
 if TYPE_CHECKING:
     from ottla._core import CleanReport, LogDirectory

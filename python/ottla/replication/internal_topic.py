@@ -28,8 +28,9 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.errors import error as kafka_error
+from ottla.kafka import NO_EPOCH
 from ottla.net.guard import failed
-from ottla.replication.partition import NO_EPOCH, Partition
+from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
     from ottla._core import AppendInfo, BatchInfo, Log

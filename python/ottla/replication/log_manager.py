@@ -14,7 +14,7 @@ import trio
 
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import KafkaError, StorageError
-from ottla.logs import of_partition
+from ottla.logging_setup import of_partition
 from ottla.replication import upkeep
 from ottla.replication.data_directories import DataDirectories
 from ottla.replication.log_settings import SettingsSource, native_config, topic_config

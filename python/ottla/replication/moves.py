@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.errors import KafkaError, OffsetOutOfRange
-from ottla.logs import of_partition
+from ottla.logging_setup import of_partition
 
 if TYPE_CHECKING:
     from ottla._core import Log

@@ -21,18 +21,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
+from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.net.guard import failed
 from ottla.replication.lease import Terms
 
 if TYPE_CHECKING:
     from ottla._core import Log
     from ottla.replication.lease import Lease
-
-#: What brokers keep for themselves.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
-
-NO_EPOCH = -1
-NO_LEADER = -1
 
 
 class PartitionState(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ import trio
 
 from ottla.config.topic import record_format
 from ottla.errors import ReplicaNotAvailable, StorageError
-from ottla.logs import Repeated, of_partition
+from ottla.logging_setup import Repeated, of_partition
 from ottla.net import Server
 from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition, PartitionState

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import Security, TopicPartition
+from ottla.kafka import INTERNAL_TOPICS as KAFKA_INTERNAL_TOPICS
 from ottla.spark.given import SINK_TOPIC, choice, flag, lower, number, refuse_unknown, security
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
@@ -55,7 +56,7 @@ JAVA_ONLY = (
 )
 
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", SINK_TOPIC})
+INTERNAL_TOPICS = KAFKA_INTERNAL_TOPICS | {SINK_TOPIC}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,18 +36,11 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
+from ottla.kafka import NO_EPOCH
 from ottla.transaction.outbox import Ending, Outbox
 from ottla.transaction.records import encode_key, encode_value
 from ottla.transaction.shard import Shard
-from ottla.transaction.transaction import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    PREPARED,
-    Partition,
-    State,
-    Transaction,
-    Transition,
-)
+from ottla.transaction.transaction import NO_PRODUCER_ID, PREPARED, Partition, State, Transaction, Transition
 
 logger = logging.getLogger("ottla.transactions")
 

@@ -26,6 +26,7 @@ from ottla.errors import (
     UnsupportedVersion,
     error,
 )
+from ottla.kafka import NO_LEADER
 from ottla.transaction.shard import Shard
 from ottla.transaction.transaction import Partition, State, Transaction, Transition
 
@@ -33,9 +34,6 @@ logger = logging.getLogger("ottla.transactions")
 
 #: Partitions in one request: about 20 bytes each for those of one topic.
 PARTITIONS_MAX = 10_000
-
-NO_LEADER = -1
-"""The partition exists, but nobody leads it now."""
 
 
 class Ending:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import struct
 
 from ottla.errors import CorruptMessage
-from ottla.transaction.transaction import NO_EPOCH, Partition, State, Transition
+from ottla.kafka import NO_EPOCH
+from ottla.transaction.transaction import Partition, State, Transition
 
 VERSION = 0
 _HEAD = struct.Struct(">hqhib")

@@ -15,8 +15,9 @@ from ottla.client.connection import Connection
 from ottla.client.errors import ConnectionLost
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
+from ottla.kafka import NO_LEADER
 from ottla.transaction.coordinator import Coordinator
-from ottla.transaction.outbox import NO_LEADER, Marker
+from ottla.transaction.outbox import Marker
 from ottla.transaction.transaction import Partition
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,

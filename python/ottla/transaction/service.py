@@ -14,11 +14,12 @@ import trio
 from ottla.config import BrokerConfig
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorLoadInProgress, CorruptMessage, KafkaError, NotLeaderOrFollower
+from ottla.kafka import NO_EPOCH
 from ottla.replication.internal_topic import InternalTopic
 from ottla.transaction.coordinator import Coordinator
 from ottla.transaction.sender import Directory, Sender
 from ottla.transaction.shard import Shard
-from ottla.transaction.transaction import NO_EPOCH, NO_PRODUCER_ID, Partition
+from ottla.transaction.transaction import NO_PRODUCER_ID, Partition
 
 logger = logging.getLogger("ottla.transactions")
 

@@ -29,9 +29,9 @@ from ottla.errors import (
     InvalidTxnState,
     ProducerFenced,
 )
+from ottla.kafka import NO_EPOCH
 
 NO_PRODUCER_ID = -1
-NO_EPOCH = -1
 NO_TIME = -1
 EPOCH_MAX = 2**15 - 1
 

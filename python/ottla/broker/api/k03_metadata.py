@@ -20,7 +20,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from ottla.replication.partition import INTERNAL_TOPICS
+from ottla.kafka import INTERNAL_TOPICS
 from ottla.wire.k03_metadata import (
     METADATA,
     MetadataRequest,

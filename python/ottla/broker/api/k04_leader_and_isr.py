@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.between import is_heard, is_partition
 from ottla.broker.pace import reply
 from ottla.errors import InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
-from ottla.logs import of_partition
+from ottla.logging_setup import of_partition
 from ottla.replication.partition import PartitionState
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.between import is_heard, is_partition
 from ottla.broker.pace import reply
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
+from ottla.kafka import NO_EPOCH
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ ADVERTISED = False
 
 #: In place of a leader epoch: the topic is being deleted, whatever the epoch is.
 EPOCH_DURING_DELETE = -2
-NO_EPOCH = -1
 
 
 async def handle(broker: Broker, request: Request) -> None:

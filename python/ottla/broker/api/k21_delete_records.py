@@ -26,7 +26,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
-from ottla.replication.partition import INTERNAL_TOPICS
+from ottla.kafka import INTERNAL_TOPICS
 from ottla.wire.k21_delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartitionResult,

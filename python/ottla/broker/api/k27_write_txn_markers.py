@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.pace import reply
 from ottla.errors import KafkaError, NotEnoughReplicas, UnknownServerError, UnknownTopicOrPartition
+from ottla.kafka import NO_EPOCH, OFFSETS_TOPIC
 from ottla.replication.internal_topic import SafeAppend
-from ottla.replication.partition import NO_EPOCH, Partition
+from ottla.replication.partition import Partition
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 VERSIONS = range(2)
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 logger = logging.getLogger("ottla.requests")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.pace import reply
 from ottla.errors import InvalidTopic, KafkaError
-from ottla.logs import of_partition
+from ottla.logging_setup import of_partition
 from ottla.wire.k34_alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
     AlterReplicaLogDirPartitionResult,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.pace import reply
-from ottla.controller.model import TopicPartition
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
+from ottla.kafka import TopicPartition
 from ottla.wire.k43_elect_leaders import (
     ELECT_LEADERS,
     ElectLeadersRequest,

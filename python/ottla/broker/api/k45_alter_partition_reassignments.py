@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.pace import reply
-from ottla.controller.model import TopicPartition
 from ottla.errors import KafkaError
+from ottla.kafka import TopicPartition
 from ottla.wire.k45_alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,

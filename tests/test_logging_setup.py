@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.logs import HIDDEN, Bounded, Formatter, JsonFormatter, Repeated, Secrets, TextFormatter, always
+from ottla.logging_setup import HIDDEN, Bounded, Formatter, JsonFormatter, Repeated, Secrets, TextFormatter, always
 
 
 @pytest.fixture
