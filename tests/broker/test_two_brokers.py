@@ -1,5 +1,6 @@
 """Two brokers in one process: nothing that one does or is set to shows in the other."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.client import Client
 from tests.support.leased import produce
 
 T = TypeVar("T")
+BROKER_LOGGER = 8
 #: Nobody serves the figures here; the setting makes a broker measure.
 MEASURED = {"metrics.listener": "127.0.0.1:1"}
 
@@ -99,3 +101,20 @@ async def test_one_stops_and_the_other_goes_on(tmp_path: Path) -> None:
         await first.talk(lambda client: client.create("u"))
         async with one(tmp_path / "second") as again:
             assert await again.talk(lambda client: produce(client, "t", b"f")) == (0, 3)
+
+
+@pytest.mark.trio
+async def test_a_log_level_holds_for_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Levels belong to the process, whichever broker was asked to change one."""
+    requests = logging.getLogger("ottla.requests")
+    before = requests.level
+    try:
+        async with one(tmp_path / "first") as first, one(tmp_path / "second") as second:
+            await second.talk(end_without_transaction)
+            assert "EndTxn 1 of client" not in caplog.text
+            levels = {"ottla.requests": "DEBUG"}
+            await first.talk(lambda client: client.alter(BROKER_LOGGER, str(first.broker.id), levels))
+            await second.talk(end_without_transaction)
+            assert "EndTxn 1 of client" in caplog.text
+    finally:
+        requests.setLevel(before)

@@ -124,7 +124,6 @@ class Admin:
                 if name:
                     own_broker(self._broker.id, name)
                 loggers.alter(alterations, asked_by=asked_by, validate_only=validate_only)
-                self._broker.log_levels_changed()
             else:
                 raise InvalidRequest(f"Resource type {kind} cannot be altered: topics are {TOPIC}, brokers {BROKER}.")
         except UnknownSetting as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla._core import Hub
-from ottla.broker import connection_limits, identity, reconfiguration
+from ottla.broker import connection_limits, identity, loggers, reconfiguration
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.failing_directories import FailingDirectories
@@ -97,8 +97,6 @@ class Broker:
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
         #: Answers a request of a plain handler in a task after all; see `Requests`.
         self.in_background: Callable[[AsyncHandler, Request], None]
-        #: Told after a log level changed.
-        self.log_levels_changed: Callable[[], None]
         self._controller_epoch = 0
 
     @property
@@ -209,7 +207,8 @@ class Broker:
 
     async def _serve(self, requests: Requests, served: trio.Event) -> None:
         try:
-            await self.server.run(requests.handle)
+            with loggers.watched_by(requests.arrange):
+                await self.server.run(requests.handle)
         finally:
             # Also when the broker ends because something failed: whoever stops it waits for this.
             served.set()

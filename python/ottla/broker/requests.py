@@ -54,15 +54,15 @@ class Requests:
         self._handlers: dict[int, Callable[[Request], object]] = {}
         self._quotas: ClientQuotas | None = None
         broker.in_background = self._start
-        broker.log_levels_changed = self._arrange
-        self._arrange()
+        self.arrange()
 
     def measure(self, quotas: ClientQuotas | None) -> None:
         """From now on requests are measured for these quotas, or for none."""
         self._quotas = quotas
-        self._arrange()
+        self.arrange()
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
+        """Chooses how each API is handled: with quotas or without, and whether its requests are logged."""
         quotas = self._quotas
         for key, module in MODULES.items():
             is_task = inspect.iscoroutinefunction(module.handle)
