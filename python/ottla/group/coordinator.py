@@ -35,7 +35,7 @@ from ottla.errors import (
 from ottla.group import records
 from ottla.group.append_errors import commit_error, store_error
 from ottla.group.effects import Answer, Store
-from ottla.group.hosted import Alarm, GroupSettings, Hosted
+from ottla.group.hosted import Alarm, Done, GroupSettings, Hosted
 from ottla.group.loading import LoadedGroup, Replay, restore, to_store
 from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
 from ottla.group.offsets import Commits
@@ -51,9 +51,6 @@ logger = logging.getLogger("ottla.group")
 
 #: How long after a failed loading it is tried again.
 RELOAD_SECONDS = 5.0
-
-Done = Callable[[int], None]
-"""Called once with an error code."""
 
 
 class GroupCoordinator:

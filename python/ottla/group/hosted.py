@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from ottla.group.members import NEVER
 from ottla.group.state import Group, Limits
 
+Done = Callable[[int], None]
+"""Called once with an error code, 0 for none."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:

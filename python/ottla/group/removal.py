@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from ottla.errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 from ottla.group import records
 from ottla.group.append_errors import commit_error
-from ottla.group.hosted import Hosted
+from ottla.group.hosted import Done, GroupSettings, Hosted
 from ottla.group.offsets import TopicPartition
 from ottla.group.records import NO_TIMESTAMP
 from ottla.group.state import EMPTY
 from ottla.group.subscription import subscribed, subscribed_topics
 
 if TYPE_CHECKING:
-    from ottla.group.coordinator import Done, GroupCoordinator
-    from ottla.replication.internal_topic import NewRecords
+    from ottla.replication.internal_topic import InternalTopic, NewRecords
 
 logger = logging.getLogger("ottla.group")
 
@@ -30,10 +29,25 @@ logger = logging.getLogger("ottla.group")
 TOMBSTONES_MAX = 1_000
 
 
+class Groups(Protocol):
+    """The part of a coordinator that removals need."""
+
+    @property
+    def topic(self) -> InternalTopic: ...
+    @property
+    def groups(self) -> dict[str, Hosted]: ...
+    @property
+    def settings(self) -> GroupSettings: ...
+    @property
+    def wall_ms(self) -> Callable[[], int]: ...
+    def missing(self, group_id: str, *, may_be_empty: bool = False) -> int: ...
+    def drop(self, group_id: str, hosted: Hosted) -> None: ...
+
+
 class Removal:
     """The removals of one coordinator."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
+    def __init__(self, coordinator: Groups) -> None:
         self._coordinator = coordinator
 
     def delete(self, group_id: str, done: Done) -> None:
