@@ -17,7 +17,6 @@ CLOSE_A_CIRCLE = {
     ("ottla.broker.reconfiguration", "ottla.broker.broker"),
     ("ottla.broker.requests", "ottla.broker.broker"),
     ("ottla.broker.transactions", "ottla.broker.broker"),
-    ("ottla.client.errors", "ottla.client.tls"),
     ("ottla.config.checks", "ottla.config.broker"),
     ("ottla.config.security", "ottla.config.broker"),
     ("ottla.config.warnings", "ottla.config.broker"),

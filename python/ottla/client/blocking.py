@@ -11,9 +11,10 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.errors import ConnectionLost, ended, refused
+from ottla.client.errors import ConnectionLost, ended
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
+from ottla.client.refusal import refused
 from ottla.errors import RemoteProtocolError
 from ottla.wire.k18_api_versions import API_VERSIONS
 from ottla.wire.schema import Api, Request, Response

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from ottla.client.errors import ConnectionLost, ended, refused
+from ottla.client.errors import ConnectionLost, ended
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
+from ottla.client.refusal import refused
 from ottla.errors import RemoteProtocolError
 from ottla.wire.k18_api_versions import API_VERSIONS
 from ottla.wire.schema import Api, Request, Response
