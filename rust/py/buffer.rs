@@ -1,7 +1,7 @@
 //! Any Python object with one contiguous run of bytes (bytes, bytearray, memoryview, mmap, a request's frame), read without a copy if nobody
 //! can write to it meanwhile.
 
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -72,8 +72,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Input {
         }
         let owner = owner(&object)?;
         let is_bytes = owner.is_exact_instance_of::<PyBytes>();
-        // A view that is read-only may be one of a bytearray.
-        if is_bytes || buffer.readonly() && PyBuffer::<u8>::get(&owner)?.readonly() {
+        // A view that is read-only may be one of a bytearray. What kind of items the owner has does not matter: pyarrow exports int8.
+        if is_bytes || buffer.readonly() && PyUntypedBuffer::get(&owner)?.readonly() {
             return Ok(Self(Memory::Exported { buffer, is_bytes }));
         }
         Ok(Self(Memory::Copied(buffer.to_vec(object.py())?)))

@@ -132,7 +132,7 @@ def test_errors_of_a_fetch_are_in_the_table() -> None:
 
 
 def test_nothing_else_is_asked_before_a_handler_is_called() -> None:
-    names = asked(Requests._arrange) | asked(Requests.handle)
+    names = asked(Requests.arrange) | asked(Requests.handle)
     assert names == set(DISPATCH_ASKS)
     table = {check for _, check in rows()}
     assert {check for check in DISPATCH_ASKS.values() if check is not None} <= table

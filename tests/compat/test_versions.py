@@ -144,6 +144,6 @@ def test_what_is_advertised_is_what_kafka_2_7_advertises(broker: Broker) -> None
     kafka_2_7 |= {16: 4, 17: 1, 18: 3, 19: 6, 20: 5, 21: 2, 22: 4, 23: 3, 24: 2, 25: 2, 26: 2, 27: 0, 28: 3, 29: 2}
     kafka_2_7 |= {30: 2, 31: 2, 32: 3, 33: 1, 34: 1, 35: 2, 36: 2, 37: 3, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2}
     kafka_2_7 |= {44: 1} | dict.fromkeys(range(45, 58), 0)
-    kafka_2_7 |= {27: 1, 60: 0, 61: 0, 65: 0, 66: 1}
+    kafka_2_7 |= {27: 1, 60: 1, 61: 0, 65: 0, 66: 1}
     seen = advertised(broker)
     assert {key: (0, kafka_2_7[key]) for key in seen} == {key: (span[0], span[-1]) for key, span in seen.items()}
