@@ -23,6 +23,7 @@ pub mod net;
 pub mod records;
 pub mod siphash;
 pub mod storage;
+pub mod traffic;
 pub mod wire;
 
 #[cfg(feature = "python")]

@@ -235,10 +235,18 @@ class ColumnDecoder:
 
 # --- log ---
 
-# Of every topic that has a log in this process: records in, bytes in, bytes out, partitions in Produces and in Fetches,
-# those of them that failed unexpectedly; and the sums of all topics there ever were. All but the first two are counted
-# only for hubs that measure.
-def topic_traffic() -> tuple[list[tuple[str, list[int]]], list[int]]: ...
+# Lets this process have as many open files as it may: the soft limit becomes the hard one.
+def raise_descriptor_limit() -> None: ...
+
+@final
+class TopicTraffic:
+    """What went through the topics of one broker, counted by its log directories and its hub."""
+
+    def __new__(cls) -> Self: ...
+    # Of every topic that has a log: records in, bytes in, bytes out, partitions in Produces and in Fetches, those of
+    # them that failed unexpectedly, records converted in Produces and in Fetches; and the sums of all topics there ever
+    # were. The hub counts all but the first two and the conversions in Produces, if it measures.
+    def counts(self) -> tuple[list[tuple[str, list[int]]], list[int]]: ...
 
 # Creates an empty file if there is none. It is for its owner alone, and for the group and others if the folder is open
 # to them.
@@ -437,8 +445,8 @@ class LogDirectory:
     def open(
         path: str | os.PathLike[str],
         *,
+        traffic: TopicTraffic | None = None,
         high_watermark_checkpoint_interval_ms: int = 200,
-        raise_descriptor_limit: bool = False,
     ) -> LogDirectory: ...
     @property
     def path(self) -> str: ...
@@ -729,8 +737,8 @@ class Hub:
     def turns_total(self) -> int: ...
     @property
     def cold_reads_total(self) -> int: ...
-    # From now on requests are measured.
-    def measure(self) -> None: ...
+    # From now on requests are measured, and counted for the topics that they name.
+    def measure(self, traffic: TopicTraffic) -> None: ...
     # API key (-1: Fetch of consumers, -2: of followers), requests by version; then how often and the quantiles 0.5,
     # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds (total, request queue, local, remote, response queue,
     # response send), of sizes in bytes and of throttle times in milliseconds; then how often which error code stood in

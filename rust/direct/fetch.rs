@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::parked::Parked;
 use super::{Direct, FETCH, Lease, State};
-use crate::log::traffic::{self, Count};
 use crate::net::hub::{Hub, Incoming, Ticket};
+use crate::traffic::Count;
 use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
 use crate::wire::piece::Piece;
 
@@ -42,8 +42,9 @@ struct Waiting {
 pub(super) fn reply<T>(hub: &Mutex<Hub<T>>, ticket: Ticket, partitions: Vec<Answer<'_>>) -> bool {
     let is_measured = ticket.started_us != 0;
     let count = partitions.len();
-    if is_measured {
-        traffic::note(partitions.iter().map(|one| one.topic), |index, row| {
+    if is_measured && let Some(meter) = &hub.lock().meter {
+        let topics = partitions.iter().map(|one| one.topic);
+        meter.topics.note(topics, |index, row| {
             row.add(Count::FetchRequests, 1);
             row.add(Count::BytesOut, partitions[index].records.length());
         });

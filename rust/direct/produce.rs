@@ -6,11 +6,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Direct, Lease, PRODUCE, State};
-use crate::log::traffic::{self, Count};
 use crate::log::verification::NO_GUARD;
 use crate::log::{AppendInfo, LogError, Origin, When, home};
 use crate::net::hub::{Hub, Incoming, Ticket};
 use crate::records::batch::is_transactional;
+use crate::traffic::Count;
 use crate::wire::produce::{self, BATCHES_SINCE, PartitionResult};
 
 const ALL: i16 = -1;
@@ -171,8 +171,9 @@ impl<O> Appended<O> {
             })
             .map_or(0, |(.., code)| *code);
         let is_measured = ticket.started_us != 0;
-        if is_measured {
-            traffic::note([lease.topic.as_bytes()].into_iter(), |_, row| {
+        if is_measured && let Some(meter) = &hub.meter {
+            let topic = [lease.topic.as_bytes()];
+            meter.topics.note(topic.into_iter(), |_, row| {
                 row.add(Count::ProduceRequests, 1);
                 if error_code != 0 && !produce::EXPECTED.contains(&error_code) {
                     row.add(Count::FailedProduceRequests, 1);

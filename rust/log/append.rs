@@ -15,11 +15,11 @@ pub use super::producer_state::Origin;
 use super::rewrite::is_plain;
 use super::segment::{AppendFailure, Segment};
 use super::snapshots::end_marker;
-use super::traffic::Count;
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
 use crate::records::batch::{MAGIC, Unstamped};
 use crate::records::{Batches, set_max_timestamp, stamp};
+use crate::traffic::Count;
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

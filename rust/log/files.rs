@@ -98,8 +98,8 @@ impl FileCache {
         CACHE.get_or_init(|| FileCache::new(half_of_descriptors()))
     }
 
-    /// Raises the process's soft limit of descriptors to its hard limit, and takes half of that. A broker does so when it starts; a
-    /// library must not (a program that uses `select` breaks above 1024).
+    /// Raises the process's soft limit of descriptors to its hard limit, and takes half of that. The command `serve` does so; a
+    /// library and a broker inside another program must not (a program that uses `select` breaks above 1024).
     pub fn raise_descriptor_limit() {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let limit = getrlimit(Resource::Nofile);

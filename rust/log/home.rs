@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use super::error::{LogError, Result};
 use super::files::FileCache;
 use crate::storage::{RealStorage, Storage};
+use crate::traffic::Topics;
 
 /// A write into the page cache takes microseconds, and less than 4 ns a byte; longer than this beyond that, the kernel made it wait for the disk.
 const SLOW_WRITE: Duration = Duration::from_millis(2);
@@ -22,6 +23,8 @@ type Checkpoint = Box<dyn Fn() -> Result<()> + Send + Sync>;
 type OnFailure = Box<dyn Fn() + Send + Sync>;
 
 pub struct Home {
+    /// Where its logs count what goes through them.
+    pub traffic: Arc<Topics>,
     pub storage: Arc<dyn Storage>,
     pub cache: Arc<FileCache>,
     pub path: PathBuf,
@@ -44,12 +47,13 @@ pub struct Home {
 
 impl Home {
     pub fn new(storage: Arc<dyn Storage>, cache: Arc<FileCache>, path: &Path) -> Arc<Self> {
-        Arc::new(Self::build(storage, cache, path, true))
+        Arc::new(Self::build(storage, cache, path, true, Arc::default()))
     }
 
     /// One whose logs do nothing that they are not asked for.
     pub fn quiet(storage: Arc<dyn Storage>, path: &Path) -> Arc<Self> {
-        Arc::new(Self::build(storage, FileCache::new(16), path, false))
+        let cache = FileCache::new(16);
+        Arc::new(Self::build(storage, cache, path, false, Arc::default()))
     }
 
     fn build(
@@ -57,8 +61,10 @@ impl Home {
         cache: Arc<FileCache>,
         path: &Path,
         background: bool,
+        traffic: Arc<Topics>,
     ) -> Self {
         Self {
+            traffic,
             background,
             storage,
             cache,
@@ -76,7 +82,19 @@ impl Home {
 
     /// The operating system's files under the process's limit.
     pub fn real(path: &Path) -> Arc<Self> {
-        Self::new(Arc::new(RealStorage), Arc::clone(FileCache::global()), path)
+        Self::real_of(path, Arc::default())
+    }
+
+    /// The same of a broker, whose traffic is counted together.
+    pub fn real_of(path: &Path, traffic: Arc<Topics>) -> Arc<Self> {
+        let cache = Arc::clone(FileCache::global());
+        Arc::new(Self::build(
+            Arc::new(RealStorage),
+            cache,
+            path,
+            true,
+            traffic,
+        ))
     }
 
     /// Sets what [`recovery_point_moved_back`](Self::recovery_point_moved_back) does. Once.

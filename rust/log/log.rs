@@ -25,8 +25,8 @@ use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::snapshots::{snapshots, take_snapshot};
 use super::staged::Staged;
-use super::traffic::{self, Traffic};
 use super::verification::Verifications;
+use crate::traffic::Traffic;
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Log {
         let unstable_offset = producers.first_unstable_offset().unwrap_or(i64::MAX);
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            traffic: traffic::of(&partition.topic),
+            traffic: home.traffic.of(&partition.topic),
             partition,
             mode,
             home,

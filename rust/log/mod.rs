@@ -40,7 +40,6 @@ pub mod snapshots;
 mod split;
 pub mod staged;
 pub mod time_index;
-pub mod traffic;
 pub mod transaction_index;
 pub mod transactions;
 pub mod truncate;

@@ -8,9 +8,11 @@
 //! when the younger is five minutes old. A table has one place for each sixteenth of a power of two, so what is read from it is off by 3 % at
 //! most, and it has 600 places whatever came.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::times::{PARTS, Stamps};
+use crate::traffic::Topics;
 
 const WINDOW_US: u64 = 300_000_000;
 const STEPS: usize = 16;
@@ -126,6 +128,8 @@ pub struct Meter {
     pub handling: Option<(u64, u64)>,
     /// Which Fetch was answered last.
     last_fetch: i16,
+    /// Where requests are counted for the topics that they name.
+    pub topics: Arc<Topics>,
 }
 
 impl Default for Meter {
@@ -139,11 +143,19 @@ impl Default for Meter {
             is_fresh: false,
             handling: None,
             last_fetch: FETCH_CONSUMER,
+            topics: Arc::default(),
         }
     }
 }
 
 impl Meter {
+    pub fn of(topics: Arc<Topics>) -> Self {
+        Self {
+            topics,
+            ..Self::default()
+        }
+    }
+
     /// A time to measure from; never 0, which stands for a request that nobody measures.
     pub fn now_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64 + 1

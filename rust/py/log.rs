@@ -21,9 +21,9 @@ use super::buffer::Input;
 use super::coordinator;
 use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
+use super::traffic::TopicTraffic;
 use crate::io;
 use crate::log::share::Borrowed;
-use crate::log::traffic::{self, COUNTS};
 use crate::log::verification::NO_GUARD;
 use crate::log::{self, LogError, Origin, When, home};
 use crate::records::Marker;
@@ -35,9 +35,15 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<FileSlice>()?;
     module.add_class::<Log>()?;
     module.add_class::<LogDirectory>()?;
-    module.add_function(wrap_pyfunction!(topic_traffic, module)?)?;
+    module.add_class::<TopicTraffic>()?;
     module.add_function(wrap_pyfunction!(find_times, module)?)?;
+    module.add_function(wrap_pyfunction!(raise_descriptor_limit, module)?)?;
     files::register(module)
+}
+
+#[pyfunction]
+fn raise_descriptor_limit() {
+    log::files::FileCache::raise_descriptor_limit();
 }
 
 impl From<LogError> for PyErr {
@@ -566,9 +572,4 @@ impl Log {
             self.log.end_offset()
         )
     }
-}
-
-#[pyfunction]
-fn topic_traffic() -> (Vec<(String, [u64; COUNTS])>, [u64; COUNTS]) {
-    traffic::all()
 }

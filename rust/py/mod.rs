@@ -11,6 +11,7 @@ mod messages;
 mod net;
 mod produce_fetch;
 mod records;
+mod traffic;
 mod wire;
 
 use pyo3::prelude::*;

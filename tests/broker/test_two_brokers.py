@@ -44,6 +44,10 @@ class One:
             key: {code: count for code, count in rest[-1] if count} for key, *rest in self.broker.server.hub.measured()
         }
 
+    def traffic(self, topic: str) -> list[int]:
+        """Records in, bytes in and out, partitions in Produces and Fetches, ..."""
+        return dict(self.broker.logs.directories.traffic.counts()[0])[topic]
+
 
 @asynccontextmanager
 async def one(path: Path, **settings: str) -> AsyncIterator[One]:
@@ -118,3 +122,19 @@ async def test_a_log_level_holds_for_both(tmp_path: Path, caplog: pytest.LogCapt
             assert "EndTxn 1 of client" in caplog.text
     finally:
         requests.setLevel(before)
+
+
+@pytest.mark.trio
+async def test_traffic_is_counted_by_the_broker_that_had_it(tmp_path: Path) -> None:
+    """Of topics with the same name too, under a lease and without."""
+    async with one(tmp_path / "first", **MEASURED) as first, one(tmp_path / "second", **MEASURED) as second:
+        for broker in first, second:
+            await broker.talk(lambda client: client.create("t"))
+        await first.talk(lambda client: produce(client, "t", b"a", b"b"))
+        await first.talk(lambda client: produce(client, "t", b"c", acks=-1))
+        await first.talk(lambda client: client.fetch("t"))
+        assert (first.traffic("t")[0], first.traffic("t")[3:5]) == (3, [2, 1])
+        assert second.traffic("t") == [0] * len(second.traffic("t"))
+        await second.talk(lambda client: produce(client, "t", b"d"))
+        assert (second.traffic("t")[0], second.traffic("t")[3:5]) == (1, [1, 0])
+        assert first.traffic("t")[0] == 3

@@ -11,7 +11,8 @@ sys.path.insert(0, sys.argv[2])
 from batches import batch
 from ottla import _core
 
-directory = _core.LogDirectory.open(sys.argv[1], raise_descriptor_limit=True)
+_core.raise_descriptor_limit()
+directory = _core.LogDirectory.open(sys.argv[1])
 config = _core.LogConfig()
 count = int(sys.argv[3])
 logs = directory.create("t", list(range(count)), config)

@@ -66,7 +66,7 @@ class Broker:
         #: Whether requests are measured and the errors in their answers counted.
         self.is_measured = bool(settings.config.get_str("metrics.listener"))
         if self.is_measured:
-            self.server.hub.measure()
+            self.server.hub.measure(logs.directories.traffic)
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
         self.replicas = Replicas(broker_id, logs, self.server)

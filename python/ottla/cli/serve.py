@@ -88,9 +88,12 @@ def command(
     _log_to_stderr(log_level, config)
 
     _import_msgspec_quickly()
+    from ottla._core import raise_descriptor_limit
     from ottla.broker import serve
     from ottla.broker.garbage import Freezer
     from ottla.coordination.tree import TreeError
+
+    raise_descriptor_limit()
 
     def ready(broker: Broker) -> None:
         Freezer().start()

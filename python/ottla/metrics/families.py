@@ -41,7 +41,7 @@ def _traffic(name: str, text: str) -> Family:
     return Family(f"kafka_server_brokertopicmetrics_{name}_total", COUNTER, _TOPIC, text)
 
 
-#: In the order of the counts that `ottla._core.topic_traffic` gives.
+#: In the order of the counts that `ottla._core.TopicTraffic` gives.
 TRAFFIC: Final = (
     _traffic("messagesin", "Records appended."),
     _traffic("bytesin", "Bytes of record batches appended, as they are stored."),

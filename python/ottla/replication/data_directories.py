@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla._core import LogDirectory
+from ottla._core import LogDirectory, TopicTraffic
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import KafkaError, LogDirNotFound, StorageError
 from ottla.replication.data_directory import DataDirectory, common_identity, open_all
@@ -24,8 +24,10 @@ logger = logging.getLogger("ottla.log_manager")
 class DataDirectories:
     """In the order of `log.dirs`, also those that are out of use."""
 
-    def __init__(self, directories: list[DataDirectory]) -> None:
+    def __init__(self, directories: list[DataDirectory], traffic: TopicTraffic) -> None:
         self._all = directories
+        #: what goes through the topics of the broker, whichever directory their logs are in
+        self.traffic = traffic
         self._tree_path: Path | None = None
 
     @classmethod
@@ -35,13 +37,14 @@ class DataDirectories:
         Raises ConfigError, OSError, and KafkaError if another process has a directory.
         """
         interval_ms = config.get_int("replica.high.watermark.checkpoint.interval.ms")
-        directories = open_all(config.data_directories, high_watermark_checkpoint_interval_ms=interval_ms)
+        traffic = TopicTraffic()
+        directories = open_all(config.data_directories, traffic, high_watermark_checkpoint_interval_ms=interval_ms)
         if config.zookeeper:
             # Another broker may lead instead. Where there is no other, a full disk fails requests until it has space.
             for directory in directories:
                 if directory.native is not None:
                     directory.native.fail_when_full()
-        return cls(directories)
+        return cls(directories, traffic)
 
     def __iter__(self) -> Iterator[DataDirectory]:
         return iter(self._all)

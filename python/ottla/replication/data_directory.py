@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ottla._core import LogDirectory, create_file
+from ottla._core import LogDirectory, TopicTraffic, create_file
 from ottla.config import ConfigError
 from ottla.errors import StorageError
 
@@ -52,8 +52,11 @@ class DataDirectory:
             raise StorageError(f"the log directory {self.path} is out of use: {self.failure}")
         return self.native
 
-    def open(self, *, high_watermark_checkpoint_interval_ms: int) -> None:
-        """Creates it if need be and locks it. Raises OSError or StorageError."""
+    def open(self, traffic: TopicTraffic, *, high_watermark_checkpoint_interval_ms: int) -> None:
+        """Creates it if need be and locks it. Its logs count what goes through them in `traffic`.
+
+        Raises OSError or StorageError.
+        """
         make_private(self.path)
         os.listdir(self.path)
         if self.path.stat().st_mode & 0o007:
@@ -64,8 +67,8 @@ class DataDirectory:
             )
         self.native = LogDirectory.open(
             self.path,
+            traffic=traffic,
             high_watermark_checkpoint_interval_ms=high_watermark_checkpoint_interval_ms,
-            raise_descriptor_limit=True,
         )
 
     def go_offline(self, reason: str) -> None:
@@ -130,7 +133,9 @@ def make_private(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def open_all(paths: Iterable[str], *, high_watermark_checkpoint_interval_ms: int) -> list[DataDirectory]:
+def open_all(
+    paths: Iterable[str], traffic: TopicTraffic, *, high_watermark_checkpoint_interval_ms: int
+) -> list[DataDirectory]:
     """All of `log.dirs`, in order, those that cannot be opened without their `native`.
 
     Raises ConfigError for one that occurs twice, StorageError for one that somebody else holds, and the error of the
@@ -146,7 +151,7 @@ def open_all(paths: Iterable[str], *, high_watermark_checkpoint_interval_ms: int
                 raise ConfigError("log.dirs", f"log.dirs names the directory {directory} twice")
             directories.append(directory)
             try:
-                directory.open(high_watermark_checkpoint_interval_ms=high_watermark_checkpoint_interval_ms)
+                directory.open(traffic, high_watermark_checkpoint_interval_ms=high_watermark_checkpoint_interval_ms)
             except (OSError, StorageError) as error:
                 if LogDirectory.is_locked(directory.path):
                     raise

@@ -11,6 +11,7 @@ use crate::log::names::TopicPartition;
 use crate::log::{self, Home, LogError, home};
 use crate::py::cleaner::Cleanable;
 use crate::py::net::Completions;
+use crate::py::traffic::TopicTraffic;
 
 #[pyclass(frozen, module = "ottla._core")]
 pub struct LogDirectory {
@@ -53,18 +54,17 @@ fn threads() -> usize {
 #[pymethods]
 impl LogDirectory {
     #[staticmethod]
-    #[pyo3(signature = (path, *, high_watermark_checkpoint_interval_ms=200, raise_descriptor_limit=false))]
+    #[pyo3(signature = (path, *, traffic=None, high_watermark_checkpoint_interval_ms=200))]
     fn open(
         py: Python<'_>,
         path: std::path::PathBuf,
+        traffic: Option<&TopicTraffic>,
         high_watermark_checkpoint_interval_ms: u64,
-        raise_descriptor_limit: bool,
     ) -> PyResult<Self> {
-        if raise_descriptor_limit {
-            log::files::FileCache::raise_descriptor_limit();
-        }
         let interval = Duration::from_millis(high_watermark_checkpoint_interval_ms);
-        let directory = py.detach(|| log::LogDirectory::open(Home::real(&path), interval))?;
+        let traffic = traffic.map_or_else(Arc::default, |traffic| Arc::clone(&traffic.0));
+        let home = Home::real_of(&path, traffic);
+        let directory = py.detach(|| log::LogDirectory::open(home, interval))?;
         Ok(Self {
             directory,
             reports: Reports::default(),

@@ -7,11 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::fetch::{Asked, PartitionToRead};
-use crate::log::traffic::{self, Count};
 use crate::log::{self, Fetched};
 use crate::py::conversion::ConvertedRecords;
 use crate::py::errors::wire_error;
 use crate::py::log::{FileSlice, ReadInfo};
+use crate::traffic::{Count, Topics};
 use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
 use crate::wire::piece::Piece;
 
@@ -225,14 +225,14 @@ fn given(records: &Bound<'_, PyAny>) -> PyResult<Records> {
 /// NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
 const EXPECTED: [i16; 7] = [1, 3, 6, 9, 56, 74, 75];
 
-/// The answer in pieces: of `rows`, each about the partition of `named` at its place, or else of the request. Where there is a list for its error
-/// codes, requests are measured.
+/// The answer in pieces: of `rows`, each about the partition of `named` at its place, or else of the request. Where requests are
+/// measured, its error codes are added to a list, and the topics count it.
 pub fn encode(
     asked: &Asked,
     rows: &Bound<'_, PyList>,
     named: Option<&Bound<'_, PyList>>,
     head: ResponseHead,
-    codes: Option<&mut Vec<i16>>,
+    measured: Option<(&mut Vec<i16>, &Topics)>,
 ) -> PyResult<Vec<Piece>> {
     let rows = rows
         .iter()
@@ -263,9 +263,9 @@ pub fn encode(
             None => asked.partition(place).unwrap_or_default(),
         }
     };
-    if let Some(codes) = codes {
+    if let Some((codes, topics)) = measured {
         codes.extend(rows.iter().map(|row| row.get().error_code));
-        traffic::note((0..rows.len()).map(|place| of(place).0), |place, count| {
+        topics.note((0..rows.len()).map(|place| of(place).0), |place, count| {
             let row = rows[place].get();
             count.add(Count::FetchRequests, 1);
             if !asked.is_replica {

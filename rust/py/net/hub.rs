@@ -17,9 +17,10 @@ use crate::direct::{Lost, Terms};
 use crate::net::hub::{self, Event};
 use crate::net::limits::{Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
-use crate::net::meter::Histogram;
+use crate::net::meter::{Histogram, Meter};
 use crate::net::rate::Window;
 use crate::py::log::Log;
+use crate::py::traffic::TopicTraffic;
 
 /// The hub as requests share it. The lock is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
 /// drop a request, which takes the lock), and never by a thread that waits to be attached to Python.
@@ -303,8 +304,10 @@ impl Hub {
         self.hub.lock().figures().cold_reads_total
     }
 
-    fn measure(&self) {
-        self.hub.lock().meter.get_or_insert_default();
+    fn measure(&self, traffic: &TopicTraffic) {
+        let mut hub = self.hub.lock();
+        hub.meter
+            .get_or_insert_with(|| Box::new(Meter::of(Arc::clone(&traffic.0))));
     }
 
     fn measured(&self) -> Vec<Measured> {

@@ -7,13 +7,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use super::asked::Asked;
-use crate::log::traffic::{self, Count};
 use crate::net::frames::Buffer;
 use crate::net::parts::{Part, Parts};
 use crate::py::errors::{kafka_error, wire_error};
 use crate::py::log::AppendInfo;
 use crate::records::BatchHeader;
 use crate::records::batch::is_transactional;
+use crate::traffic::{Count, Topics};
 use crate::wire::produce::{self, PartitionResult};
 
 #[pyclass(frozen, freelist = 64, module = "ottla._core")]
@@ -175,10 +175,10 @@ impl Result {
     }
 }
 
-/// Counts a Produce for its topics; without results it is one with acks=0 that went well.
-pub fn note(asked: &Asked, results: Option<&Results>) {
-    let topics = asked.partitions().map(|(topic, ..)| topic);
-    traffic::note(topics, |index, row| {
+/// Counts a Produce for the topics that it names; without results it is one with acks=0 that went well.
+pub fn note(topics: &Topics, asked: &Asked, results: Option<&Results>) {
+    let names = asked.partitions().map(|(topic, ..)| topic);
+    topics.note(names, |index, row| {
         row.add(Count::ProduceRequests, 1);
         let result = results.and_then(|results| results.0.get(index));
         if result.is_some_and(|result| {

@@ -20,6 +20,7 @@ use crate::net::frames::Buffer;
 use crate::net::hub::{Incoming, Ticket};
 use crate::net::listeners::Origin;
 use crate::py::buffer::Input;
+use crate::traffic::Topics;
 use crate::wire::fetch::ResponseHead;
 use crate::wire::piece::Piece;
 
@@ -106,6 +107,12 @@ impl Request {
         {
             meter.noted(self.ticket.api_key, codes);
         }
+    }
+
+    /// Where the request counts for the topics that it names, if requests are measured.
+    fn topics<'a>(&self, hub: &'a crate::net::hub::Hub<Outcome>) -> Option<&'a Arc<Topics>> {
+        let meter = hub.meter.as_ref().filter(|_| self.is_measured())?;
+        Some(&meter.topics)
     }
 
     /// Whether somebody wants to know what requests cost.
@@ -199,12 +206,12 @@ impl Request {
     fn skip(&self, py: Python<'_>) -> PyResult<()> {
         let (throttle_ms, _) = self.throttled(py)?;
         self.answered();
-        if self.is_measured()
-            && let Some(asked) = self.produced.get()
-        {
-            produce::note(asked, None);
-        }
         let mut hub = self.hub.lock();
+        if let Some(asked) = self.produced.get()
+            && let Some(topics) = self.topics(&hub)
+        {
+            produce::note(topics, asked, None);
+        }
         hub.skip(self.ticket);
         self.muted(&mut hub, throttle_ms);
         Ok(())
@@ -252,11 +259,11 @@ impl Request {
         self.answered();
         let version = self.ticket.api_version;
         let throttle_time_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);
-        if self.is_measured() {
-            produce::note(asked, Some(&results));
-        }
         let write = |to: &mut Vec<u8>| results.encode(asked, version, throttle_time_ms, to);
         let mut hub = self.hub.lock();
+        if let Some(topics) = self.topics(&hub) {
+            produce::note(topics, asked, Some(&results));
+        }
         self.noted(&mut hub, results.codes());
         hub.reply(self.ticket, write, Vec::new());
         self.muted(&mut hub, throttle_ms);
@@ -293,8 +300,10 @@ impl Request {
             error_code,
             session_id,
         };
-        let mut codes = self.is_measured().then(|| vec![error_code]);
-        let mut pieces = fetch_row::encode(asked, rows, of, head, codes.as_mut())?
+        let mut codes = vec![error_code];
+        let topics = self.topics(&self.hub.lock()).cloned();
+        let measured = topics.as_deref().map(|topics| (&mut codes, topics));
+        let mut pieces = fetch_row::encode(asked, rows, of, head, measured)?
             .into_iter()
             .peekable();
         let first = match pieces.next_if(|piece| matches!(piece, Piece::Bytes(_))) {
@@ -304,7 +313,7 @@ impl Request {
         self.answered();
         let write = |to: &mut Vec<u8>| to.extend_from_slice(&first);
         let mut hub = self.hub.lock();
-        self.noted(&mut hub, codes.into_iter().flatten());
+        self.noted(&mut hub, codes.into_iter());
         hub.reply(self.ticket, write, pieces.collect());
         self.muted(&mut hub, u32::try_from(throttle_ms).unwrap_or(0));
         Ok(())

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla import errors, wire
-from ottla._core import topic_traffic
 from ottla.metrics import families as f
 from ottla.metrics.exposition import Labels, labelled
 from ottla.metrics.families import Family
@@ -59,7 +58,7 @@ class BrokerMetrics:
         broker = readiness.broker
         yield f.BROKER_STATE, _one(STOPPING if readiness.is_stopping else STARTING if broker is None else RUNNING)
         if broker is not None:
-            yield from _traffic()
+            yield from _traffic(broker)
             yield from _requests(broker)
             yield from self._load(broker)
             yield from _waiting(broker)
@@ -102,8 +101,8 @@ def _one(value: float) -> list[Row]:
     return [({}, value)]
 
 
-def _traffic() -> Iterator[Told]:
-    topics, sums = topic_traffic()
+def _traffic(broker: Broker) -> Iterator[Told]:
+    topics, sums = broker.logs.directories.traffic.counts()
     for place, family in enumerate(f.TRAFFIC):
         rows = (({"topic": topic}, counts[place]) for topic, counts in topics)
         yield family, chain(_one(sums[place]), rows)
