@@ -27,5 +27,29 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 #: In place of a leader epoch or a producer epoch: none is known, or the sender did not say.
 NO_EPOCH: Final = -1
-#: In place of a broker's number: the partition has no leader.
+#: In place of a broker's number: there is no leader, or no controller.
 NO_LEADER: Final = -1
+
+#: In place of a replica's number: a client reads, and not a broker.
+CONSUMER: Final = -1
+#: Isolation levels of Fetch and ListOffsets: transactions that are open or aborted are read too, or are not.
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+#: In place of a time or an offset: a log's end, and its beginning.
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+#: The leader and the epoch that a controller gives the partitions of a topic that is being deleted; this epoch
+#: overrides any other.
+LEADER_DURING_DELETE: Final = -2
+EPOCH_DURING_DELETE: Final = -2
+
+#: The user of a connection without authentication.
+ANONYMOUS: Final = "ANONYMOUS"
+#: The fewest iterations of SCRAM that Kafka's brokers and clients take, with either mechanism (RFC 7677).
+SCRAM_ITERATIONS_MIN: Final = 4096
+
+#: What settings are of: the kinds of resources of DescribeConfigs and its like.
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8

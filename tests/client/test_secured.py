@@ -25,8 +25,9 @@ from ottla.client import (
     TopicPartition,
     TransactionalProducer,
 )
-from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.errors import IllegalSaslState, KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from ottla.kafka import CONSUMER
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.apache import Apache
 from tests.peers.certificates import certified

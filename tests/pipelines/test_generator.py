@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from ottla.client import Cluster, Consumer, TopicPartition
-from ottla.client.offsets import EARLIEST
+from ottla.kafka import EARLIEST
 from ottla.pipelines.generator.answers import Answers
 from ottla.pipelines.generator.output import to_file, to_topic
 from ottla.pipelines.generator.settings import Settings

@@ -16,7 +16,7 @@ import trio
 from pyarrow import dataset
 
 from ottla.client import Cluster, Consumer, TopicPartition
-from ottla.client.offsets import EARLIEST
+from ottla.kafka import EARLIEST
 from ottla.pipelines.generator.answers import Answers
 from ottla.pipelines.generator.output import to_topic
 from ottla.pipelines.generator.settings import HOUR_MS, Settings

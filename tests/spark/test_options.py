@@ -4,8 +4,9 @@
 import pytest
 
 from ottla.client import TopicPartition
+from ottla.kafka import EARLIEST, LATEST
 from ottla.spark.given import SINK_TOPIC
-from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Offsets, Timestamp, Timestamps, Use
+from ottla.spark.limits import Everywhere, Offsets, Timestamp, Timestamps, Use
 from ottla.spark.options import Topics, parse
 from ottla.spark.schema import COLUMNS, ddl, names
 

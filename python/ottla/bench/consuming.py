@@ -14,10 +14,10 @@ import trio
 from ottla._core import read_batches
 from ottla.bench.latencies import Latencies
 from ottla.client.cluster import Address, Cluster
-from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.client.offsets import list_offsets
 from ottla.errors import error
-from ottla.kafka import TopicPartition
+from ottla.kafka import CONSUMER, EARLIEST, LATEST, TopicPartition
 
 FETCH_BYTES = 50 * 1024 * 1024
 PARTITION_BYTES = 1024 * 1024

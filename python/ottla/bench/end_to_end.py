@@ -13,10 +13,10 @@ from ottla.bench.latencies import Latencies
 from ottla.bench.payloads import ENCODED_PRODUCE, PRODUCE_VERSION, Batches
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.offsets import LATEST, list_offsets
+from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.client.offsets import list_offsets
 from ottla.errors import error
-from ottla.kafka import TopicPartition
+from ottla.kafka import CONSUMER, LATEST, TopicPartition
 
 MARK_BYTES = 16
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker import loggers
-from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
+from ottla.broker.resources import own_broker
 from ottla.broker.settings import DEFAULT, decoded
 from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
 from ottla.config.alter import Alteration, altered
@@ -25,6 +25,7 @@ from ottla.errors import (
     KafkaError,
     UnknownTopicOrPartition,
 )
+from ottla.kafka import BROKER, BROKER_LOGGER, TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

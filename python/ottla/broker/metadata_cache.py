@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
+from ottla.kafka import LEADER_DURING_DELETE
+
 if TYPE_CHECKING:
     from ottla.wire.k06_update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 #: In place of a leader: the partition is being deleted.
-LEADER_DURING_DELETE = -2
 
 
 @dataclass(frozen=True, slots=True)

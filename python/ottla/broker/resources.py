@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from ottla.errors import InvalidRequest
 
-TOPIC = 2
-BROKER = 4
-BROKER_LOGGER = 8
-
 
 def own_broker(broker_id: int, name: str) -> bool:
     """True if the resource is this broker, False if it is all brokers' default (no name). Raises InvalidRequest for

@@ -10,7 +10,6 @@ import hmac
 from collections.abc import Mapping
 from enum import IntEnum
 
-ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384
 
 

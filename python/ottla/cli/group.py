@@ -129,7 +129,7 @@ class _Described:
 
 
 async def _describe(groups: Groups, name: str) -> _Described:
-    from ottla.client.offsets import LATEST
+    from ottla.kafka import LATEST
 
     group = await groups.describe(name)
     found = _Described(group, await groups.committed(name), {})
@@ -198,8 +198,8 @@ def reset(
     async def work(cluster: Cluster) -> list[tuple[object, ...]]:
         from ottla.cli._names import check_group, check_topics
         from ottla.client.groups import Committed, Groups
-        from ottla.client.offsets import EARLIEST, LATEST, list_offsets
-        from ottla.kafka import TopicPartition
+        from ottla.client.offsets import list_offsets
+        from ottla.kafka import EARLIEST, LATEST, TopicPartition
 
         groups = Groups(cluster)
         await check_topics(cluster, topics)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ottla.kafka import TopicPartition
+from ottla.kafka import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, Partition, Setting, Topic
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ottla.client.connection import Connection
     from ottla.client.consumer import At, Consumer, Record
     from ottla.client.errors import ConnectionLost, TlsFailed
-    from ottla.client.offsets import EARLIEST, LATEST
     from ottla.client.producer import Producer
     from ottla.client.security import Security
     from ottla.client.transaction_admin import TransactionAdmin
@@ -71,8 +70,6 @@ _FILES = {
     "Connection": "connection",
     "ConnectionLost": "errors",
     "Consumer": "consumer",
-    "EARLIEST": "offsets",
-    "LATEST": "offsets",
     "Partition": "admin",
     "Prepared": "transactional",
     "Producer": "producer",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.client.cluster import NOBODY, Cluster
+from ottla.client.cluster import Cluster
 from ottla.errors import LeaderNotAvailable, UnknownTopicOrPartition, error
-from ottla.kafka import TopicPartition
+from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.wire.k03_metadata import MetadataResponseTopic
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
@@ -191,11 +191,12 @@ class Admin:
         while True:
             answer = await self.cluster.refresh([name])
             found = answer.topics[0].partitions
-            led = sum(each.leader_id != NOBODY for each in found)
+            led = sum(each.leader_id != NO_LEADER for each in found)
             if found and led == len(found) and led >= partitions:
                 return
             if trio.current_time() > deadline:
-                missing = TopicPartition(name, next((n for n, each in enumerate(found) if each.leader_id == NOBODY), 0))
+                without = (number for number, each in enumerate(found) if each.leader_id == NO_LEADER)
+                missing = TopicPartition(name, next(without, 0))
                 raise LeaderNotAvailable(f"{missing} has no leader yet")
             await trio.sleep(VISIBLE_RETRY_MS / 1000)
 

@@ -25,7 +25,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
-from ottla.kafka import TopicPartition
+from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.wire.k03_metadata import (
     METADATA,
     MetadataRequest,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 RETRY_MS = 50
 RETRY_MS_MAX = 1000
 DEFAULT_PORT = 9092
-NOBODY = -1
 
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ class Metadata:
     """What the cluster last said. Leaders are there for partitions that have one."""
 
     brokers: dict[int, Address] = field(default_factory=dict)
-    controller_id: int = NOBODY
+    controller_id: int = NO_LEADER
     cluster_id: str | None = None
     topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
     leaders: dict[TopicPartition, int] = field(default_factory=dict)
@@ -165,7 +164,7 @@ class Cluster:
             if topic.error_code == 0:
                 known.topics[topic.name] = topic
             for partition in topic.partitions:
-                if partition.leader_id != NOBODY:
+                if partition.leader_id != NO_LEADER:
                     known.leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
         return answer
 
@@ -203,7 +202,7 @@ class Cluster:
             topic = await self.topic(partition.topic)
             if partition.partition not in (each.partition_index for each in topic.partitions):
                 raise UnknownTopicOrPartition(f"topic '{partition.topic}' has no partition {partition.partition}")
-        leader = self.metadata.leaders.get(partition, NOBODY)
+        leader = self.metadata.leaders.get(partition, NO_LEADER)
         if leader not in self.metadata.brokers:
             raise LeaderNotAvailable(f"{partition} has no leader now")
         return self.metadata.brokers[leader]
@@ -237,7 +236,7 @@ class Cluster:
             connection = await self.connection(self.metadata.brokers[self.metadata.controller_id])
             answer = await connection.call(api, message, timeout_ms=self.timeout_ms)
             if code(answer) == NotController.code:
-                self.metadata.controller_id = NOBODY
+                self.metadata.controller_id = NO_LEADER
                 raise NotController("the controller moved")
             return answer
 
@@ -259,7 +258,7 @@ class Cluster:
                 if not problem.retriable or trio.current_time() + wait_ms / 1000 > deadline:
                     raise
             except (OSError, RemoteProtocolError):
-                self.metadata.controller_id = NOBODY
+                self.metadata.controller_id = NO_LEADER
                 if trio.current_time() + wait_ms / 1000 > deadline:
                     raise
             await trio.sleep(wait_ms / 1000)

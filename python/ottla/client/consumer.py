@@ -13,10 +13,10 @@ import trio
 
 from ottla import _core
 from ottla.client.cluster import Address, Cluster
-from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.client.offsets import list_offsets
 from ottla.errors import CorruptMessage, KafkaError, RemoteProtocolError, UnknownTopicOrPartition, error
-from ottla.kafka import TopicPartition
+from ottla.kafka import CONSUMER, EARLIEST, LATEST, TopicPartition
 
 WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024

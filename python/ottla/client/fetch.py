@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     # A tool of type checkers, not of users: the standard library has Buffer from Python 3.12 on.
     from typing_extensions import Buffer
 
-CONSUMER = -1
-
 
 class _Fetch(Api[FetchRequest, Any]):
     """The declared API with another decoder for the answers: they are `_core.FetchResponse`."""
@@ -36,4 +34,4 @@ FETCH = _Fetch(
     response=k01_fetch.FetchResponse,
 )
 
-__all__ = ["CONSUMER", "FETCH", "FetchPartition", "FetchRequest", "FetchTopic"]
+__all__ = ["FETCH", "FetchPartition", "FetchRequest", "FetchTopic"]

@@ -7,19 +7,13 @@ import trio
 
 from ottla.client.cluster import Address, Cluster
 from ottla.errors import KafkaError, NetworkException, error
-from ottla.kafka import TopicPartition
+from ottla.kafka import CONSUMER, TopicPartition
 from ottla.wire.k02_list_offsets import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
-EARLIEST = EARLIEST_TIMESTAMP
-LATEST = LATEST_TIMESTAMP
-CONSUMER = -1
 
 
 class FoundOffset(NamedTuple):

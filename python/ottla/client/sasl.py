@@ -18,6 +18,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism, error
+from ottla.kafka import SCRAM_ITERATIONS_MIN
 from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.schema import Api
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from ottla.client.security import Security
 
 NONCE_BYTES = 24
-ITERATIONS_MIN = 4096
-"""What Kafka's brokers and clients take at least, for both SCRAM mechanisms."""
 ITERATIONS_MAX = 10_000_000
 """A broker that asks for more wants to keep its clients busy: a million takes a second or less."""
 
@@ -113,9 +112,10 @@ def scram_final(digest: str, password: bytes, nonce: str, first: str, server_fir
     both, iterations = found.get("r", ""), found.get("i", "")
     if "m" in found or not both.startswith(nonce) or both == nonce:
         raise SaslAuthenticationFailed(f"{who}: the broker's answer is not SCRAM's")
-    if not re.fullmatch("[0-9]{1,9}", iterations) or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+    if not re.fullmatch("[0-9]{1,9}", iterations) or not SCRAM_ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
         raise SaslAuthenticationFailed(
-            f"{who}: the broker wants '{iterations[:20]}' iterations; there are {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+            f"{who}: the broker wants '{iterations[:20]}' iterations; there are {SCRAM_ITERATIONS_MIN} to "
+            f"{ITERATIONS_MAX}"
         )
     salted = hashlib.pbkdf2_hmac(digest, password, _decoded(found.get("s", ""), who), int(iterations))
     client_key = mac(salted, b"Client Key")

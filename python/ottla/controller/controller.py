@@ -44,7 +44,7 @@ from ottla.coordination.tree import (
     get_or_none,
 )
 from ottla.coordination.znodes import BrokerRegistration, MalformedNode, PartitionState, TopicAssignment
-from ottla.errors import KafkaError, NotController
+from ottla.errors import KafkaError, NotController, UnknownTopicOrPartition
 from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
@@ -52,7 +52,6 @@ from ottla.wire.k05_stop_replica import STOP_REPLICA
 logger = logging.getLogger(__name__)
 
 STORAGE_ERROR = 56
-UNKNOWN_TOPIC_OR_PARTITION = 3
 RETRY_MS = 1000
 """Before standing for election again after an unexpected error, so that an error that stays does not spin."""
 
@@ -666,7 +665,7 @@ class _Term:
         failed = {
             (answer.topic_name, answer.partition_index)
             for answer in response.partition_errors
-            if answer.error_code not in (0, UNKNOWN_TOPIC_OR_PARTITION)
+            if answer.error_code not in (0, UnknownTopicOrPartition.code)
         }
         for topic_state in request.message.topic_states:
             deletion = self._deletions.get(topic_state.topic_name)

@@ -15,10 +15,6 @@ import msgspec
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState, TopicAssignment
 from ottla.kafka import TopicPartition
 
-LEADER_DURING_DELETE = -2
-EPOCH_DURING_DELETE = -2
-"""A leader epoch that overrides any other: the topic is being deleted (Kafka's LeaderAndIsr.EpochDuringDelete)."""
-
 
 class Replica(NamedTuple):
     topic: str

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ottla.controller.model import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, Cluster, Partition
-from ottla.kafka import TopicPartition
+from ottla.controller.model import Cluster, Partition
+from ottla.kafka import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, TopicPartition
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrLiveLeader,

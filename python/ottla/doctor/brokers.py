@@ -12,11 +12,12 @@ from ottla.doctor import reach
 from ottla.doctor.findings import Report, some
 from ottla.doctor.reach import Speaks
 from ottla.errors import KafkaError, LocalProtocolError, RemoteProtocolError, error
+from ottla.wire.k00_produce import PRODUCE
+from ottla.wire.k01_fetch import FETCH
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataResponse, MetadataResponseBroker
 from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeRequest
 from ottla.wire.schema import Api, Request, Response
 
-PRODUCE, FETCH = 0, 1
 ADVERTISED = "set advertised.listeners of that broker to a name and port that clients reach, and restart it"
 
 
@@ -155,14 +156,14 @@ async def _sasl(address: str, port: int, timeout_s: float) -> list[str] | None:
 
 #: (key, version): the first release that has it
 _RELEASES = (
-    ((FETCH, 13), "3.1"),
+    ((FETCH.key, 13), "3.1"),
     ((60, 0), "2.8"),
-    ((FETCH, 12), "2.7"),
+    ((FETCH.key, 12), "2.7"),
     ((45, 0), "2.4"),
-    ((FETCH, 11), "2.3"),
-    ((FETCH, 10), "2.1"),
-    ((FETCH, 7), "1.1"),
-    ((PRODUCE, 3), "0.11"),
+    ((FETCH.key, 11), "2.3"),
+    ((FETCH.key, 10), "2.1"),
+    ((FETCH.key, 7), "1.1"),
+    ((PRODUCE.key, 3), "0.11"),
 )
 
 
@@ -171,7 +172,7 @@ def _versions(report: Report, connection: Connection) -> None:
     release = next(
         (release for (key, version), release in _RELEASES if versions.get(key, (0, -1))[1] >= version), "0.10"
     )
-    lowest, highest = versions.get(PRODUCE, (0, -1))
+    lowest, highest = versions.get(PRODUCE.key, (0, -1))
     if highest < 3:
         report.warning(
             "versions",

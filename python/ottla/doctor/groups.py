@@ -7,7 +7,7 @@ from collections import defaultdict
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
 from ottla.doctor.offsets import Partition, offsets
-from ottla.wire.k02_list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.kafka import EARLIEST, LATEST
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
 
@@ -29,8 +29,8 @@ async def check_groups(report: Report, cluster: Cluster, lag_max: int) -> None:
             states[listed.group_id] = listed.group_state
             committed[listed.group_id] = await _committed(cluster, broker, listed.group_id)
     wanted = {partition for rows in committed.values() for partition in rows}
-    ends = await offsets(cluster, wanted, LATEST_TIMESTAMP)
-    starts = await offsets(cluster, wanted, EARLIEST_TIMESTAMP)
+    ends = await offsets(cluster, wanted, LATEST)
+    starts = await offsets(cluster, wanted, EARLIEST)
 
     lags: defaultdict[str, int] = defaultdict(int)
     lost: list[str] = []

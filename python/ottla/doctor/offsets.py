@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from ottla.doctor.brokers import Cluster
+from ottla.kafka import READ_UNCOMMITTED
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 Partition: TypeAlias = tuple[str, int]
-
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 async def offsets(

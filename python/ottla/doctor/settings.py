@@ -8,10 +8,9 @@ from collections.abc import Iterable
 
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
-from ottla.kafka import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.kafka import BROKER, OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 
-TOPIC, BROKER = 2, 4
 #: Topics whose settings are asked for, so many at a time.
 TOPICS_AT_ONCE = 200
 

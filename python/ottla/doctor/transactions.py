@@ -7,8 +7,8 @@ from collections import defaultdict
 
 from ottla.doctor.brokers import Cluster, Refused
 from ottla.doctor.findings import Report, some
-from ottla.doctor.offsets import READ_COMMITTED, Partition, offsets
-from ottla.wire.k02_list_offsets import LATEST_TIMESTAMP
+from ottla.doctor.offsets import Partition, offsets
+from ottla.kafka import LATEST, READ_COMMITTED
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 
 #: transaction.max.timeout.ms: no transaction of a producer that keeps to the rules is open for longer.
@@ -19,8 +19,8 @@ async def check_open(report: Report, cluster: Cluster) -> None:
     """Raises OSError, Refused."""
     partitions = [(topic.name, row.partition_index) for topic in cluster.metadata.topics for row in topic.partitions]
     # The other order would take what is appended in between for open.
-    ends = await offsets(cluster, partitions, LATEST_TIMESTAMP)
-    stable = await offsets(cluster, partitions, LATEST_TIMESTAMP, READ_COMMITTED)
+    ends = await offsets(cluster, partitions, LATEST)
+    stable = await offsets(cluster, partitions, LATEST, READ_COMMITTED)
     behind = [
         partition for partition in partitions if partition in ends and stable.get(partition, 1 << 62) < ends[partition]
     ]

@@ -5,7 +5,8 @@ it.
 from collections.abc import Collection, Mapping
 
 from ottla.client import TopicPartition
-from ottla.spark.limits import EARLIEST, LATEST, Everywhere, Limit, Offsets, Timestamp, Timestamps
+from ottla.kafka import EARLIEST, LATEST
+from ottla.spark.limits import Everywhere, Limit, Offsets, Timestamp, Timestamps
 from ottla.spark.options import ReadOptions
 
 

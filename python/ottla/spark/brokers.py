@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from ottla.client import Cluster, TopicPartition
-from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.offsets import list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
+from ottla.kafka import EARLIEST, LATEST
 from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
 from ottla.spark.damage import Skipped

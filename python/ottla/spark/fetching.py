@@ -6,9 +6,10 @@ import trio
 
 from ottla import _core
 from ottla.client import BlockingConnection, Cluster, TopicPartition
-from ottla.client.fetch import CONSUMER, FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.offsets import EARLIEST, list_offsets
+from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.client.offsets import list_offsets
 from ottla.errors import error
+from ottla.kafka import CONSUMER, EARLIEST
 from ottla.spark.options import ReadOptions
 
 FETCH_BYTES = 4 * 1024 * 1024

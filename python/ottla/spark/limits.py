@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ottla.client import TopicPartition
-
-EARLIEST = -2
-LATEST = -1
+from ottla.kafka import EARLIEST, LATEST
 
 
 class Use(Enum):

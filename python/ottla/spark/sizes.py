@@ -10,8 +10,9 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from ottla.client import Cluster, TopicPartition
-from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.offsets import list_offsets
 from ottla.errors import KafkaError, ProtocolError
+from ottla.kafka import EARLIEST, LATEST
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribableLogDirTopic, DescribeLogDirsRequest
 
 RECORD_BYTES_GUESS = 256.0

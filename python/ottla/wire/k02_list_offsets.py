@@ -10,9 +10,6 @@ from typing import Annotated
 
 from ottla.wire.schema import Api, Int8, Int16, Int32, Int64, Message, V
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
 
 class ListOffsetsPartition(Message):
     partition_index: Int32 = 0

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.pace import AnswerSize, Pace, reply
-from ottla.broker.resources import BROKER, BROKER_LOGGER, TOPIC, own_broker
+from ottla.broker.resources import own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
 from ottla.controller.names import check_name
 from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from ottla.kafka import BROKER, BROKER_LOGGER, TOPIC
 from ottla.wire.k32_describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.pace import reply
-from ottla.broker.quotas.measured import ANONYMOUS
 from ottla.errors import DelegationTokenRequestNotAllowed
+from ottla.kafka import ANONYMOUS
 from ottla.wire.k38_create_delegation_token import CREATE_DELEGATION_TOKEN, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from ottla.errors import (
     UnacceptableCredential,
     UnsupportedSaslMechanism,
 )
+from ottla.kafka import SCRAM_ITERATIONS_MIN
 from ottla.wire.k51_alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -78,8 +79,8 @@ async def _alter(
         raise UnacceptableCredential(f"The name {name!r} has no place in the coordination tree: choose another one")
     for row in upsertions:
         _mechanism(row.mechanism)
-        if row.iterations < scram.ITERATIONS_MIN:
-            raise UnacceptableCredential(f"Too few iterations: {row.iterations}, at least {scram.ITERATIONS_MIN}.")
+        if row.iterations < SCRAM_ITERATIONS_MIN:
+            raise UnacceptableCredential(f"Too few iterations: {row.iterations}, at least {SCRAM_ITERATIONS_MIN}.")
         if row.iterations > scram.ITERATIONS_MAX:
             raise UnacceptableCredential(f"Too many iterations: {row.iterations}, at most {scram.ITERATIONS_MAX}.")
     kinds = [_mechanism(row.mechanism) for row in deletions] + [_mechanism(row.mechanism) for row in upsertions]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.quotas.measured import fetch_bytes_max
+from ottla.kafka import READ_COMMITTED
 
 if TYPE_CHECKING:
     from ottla._core import FetchRequest, FetchRow, PartitionToRead, Request
     from ottla.broker.broker import Broker
     from ottla.replication.partition import Partition
 
-READ_COMMITTED: Final = 1
 #: The first version whose clients read record batches (format v2).
 BATCHES_SINCE: Final = 4
 #: The most stored bytes that one answer to an older client converts: the answer is made in memory.

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla import wire
 from ottla.broker.quotas.clients import Client, ClientQuotas, now_ms
+from ottla.kafka import ANONYMOUS
+from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.schema import describe
 
 if TYPE_CHECKING:
     from ottla._core import FetchRequest, Request
     from ottla.broker.fetch.result import FetchResult
 
-PRODUCE: Final = 0
 #: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterIsr: brokers' requests.
 EXEMPT: Final = frozenset({4, 5, 6, 7, 27, 56})
-#: The user of a connection without authentication.
-ANONYMOUS: Final = "ANONYMOUS"
 
 AsyncHandler = Callable[..., Coroutine[Any, Any, None]]
 
@@ -40,7 +39,7 @@ class Timer:
     def __init__(self, quotas: ClientQuotas, request: Request) -> None:
         self._quotas = quotas
         self._client = client_of(request)
-        self._produced = len(request) if request.api_key == PRODUCE else -1
+        self._produced = len(request) if request.api_key == PRODUCE.key else -1
         self._spent_ns = 0
         self._begin_ns: int | None = None
 
