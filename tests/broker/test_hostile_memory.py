@@ -76,7 +76,7 @@ def test_half_frames_one_after_the_other_stay_below_the_bound(broker: Broker) ->
             for attacker in attackers:
                 send(attacker, data)
             new_client_is_answered(broker)
-    assert "memory is short" in broker.output()
+    eventually("a line says why", lambda: "memory is short" in broker.output(), facts=broker.output)
 
 
 def test_three_that_hold_whole_frames_but_a_byte_stop_nobody(broker: Broker) -> None:
