@@ -222,7 +222,7 @@ impl<O> Direct<O> {
                     }
                     return Ok(event);
                 }
-                Some(Event::Completion(_) | Event::Disconnected(_)) => {}
+                Some(Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. }) => {}
             }
             self.is_shared_turn.store(true, Ordering::Relaxed);
             return Ok(event);

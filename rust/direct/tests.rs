@@ -153,7 +153,7 @@ fn serve(
                     }
                     direct.answer(hub, &[]);
                 }
-                Event::Completion(_) | Event::Disconnected(_) => {}
+                Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. } => {}
             }
             let next = hub.lock().next_event().unwrap();
             event = direct.pass(hub, next).unwrap();

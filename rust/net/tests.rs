@@ -29,6 +29,8 @@ struct Rig {
     /// Of a listener that is not for clients.
     brokers_port: Option<u16>,
     ended: Vec<Disconnected>,
+    /// Memory for answers: by token, whether it was granted.
+    reserved: Vec<(u64, bool)>,
 }
 
 fn rig(limits: Limits) -> Rig {
@@ -40,6 +42,7 @@ fn rig(limits: Limits) -> Rig {
         port,
         brokers_port: None,
         ended: Vec::new(),
+        reserved: Vec::new(),
     }
 }
 
@@ -82,6 +85,7 @@ impl Rig {
                 Event::Request(incoming) => handle(&mut self.hub, incoming),
                 Event::Disconnected(ended) => self.ended.push(ended),
                 Event::Completion(_) | Event::Served => {}
+                Event::Reserved { token, is_granted } => self.reserved.push((token, is_granted)),
             }
         }
     }
@@ -354,7 +358,7 @@ fn who_has_more_to_send_goes_on_after_the_others() {
                         rounds += 1;
                     }
                 }
-                Event::Disconnected(_) | Event::Completion(_) => {}
+                Event::Disconnected(_) | Event::Completion(_) | Event::Reserved { .. } => {}
             }
         }
     }

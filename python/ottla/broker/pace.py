@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.errors import RemoteProtocolError
 from ottla.wire.error_codes import error_codes
 from ottla.wire.schema import Api, Message
 
@@ -70,25 +69,3 @@ def note_errors(broker: Broker, api: Api[Any, Any], codes: list[int]) -> None:
     """Counts the error codes of an answer, for the metrics of this broker."""
     if codes and broker.is_measured:
         broker.server.hub.note_errors(api.key, codes)
-
-
-class AnswerSize:
-    """The bytes that an answer will have, added up before it is made.
-
-    The bound is that of requests, `socket.request.max.bytes`: what nobody may send is not sent either. A client that
-    asks for more is told to ask for less, by the reason for which its connection is closed.
-    """
-
-    __slots__ = ("_bytes", "_bytes_max")
-
-    def __init__(self, broker: Broker) -> None:
-        self._bytes = 0
-        self._bytes_max = broker.config.get_int("socket.request.max.bytes")
-
-    def add(self, size_bytes: int) -> None:
-        """Raises RemoteProtocolError if that is too much."""
-        self._bytes += size_bytes
-        if self._bytes > self._bytes_max:
-            raise RemoteProtocolError(
-                f"the answer would have more than socket.request.max.bytes={self._bytes_max}: ask for less at once"
-            )

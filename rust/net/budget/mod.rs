@@ -6,20 +6,25 @@
 //! | | `common + small` | frames below 64 KiB of connections that hold little |
 //! | | `common + small + brokers` | frames on the listeners of brokers and of the controller |
 //! | lane | `lane` | the one frame that goes on when `common` is full: a frame of the largest size always completes |
-//! | answers | `answers` | answers that are not sent |
+//! | answers | `answers` | answers that are not sent, and large ones that are being made |
 //!
 //! A frame is charged when its memory is taken, at first 64 KiB and more as it comes in; an announced length alone costs nothing. The lane
 //! lies inside `queued.max.request.bytes`, so the frames of both accounts stay below that setting and one read, or, where the setting is
-//! less than two frames of the largest size, below 6/10 of it and one such frame. An answer is charged when it is made, since nobody knows its size before: no request whose
-//! answer may be large starts while `answers` is reached, so that the account exceeds its bound by what was being made at that moment.
+//! less than two frames of the largest size, below 6/10 of it and one such frame.
+//!
+//! An answer that may have many rows takes its memory before they are made (`reservations`), any other is charged when it is made. No request
+//! whose answer may be large starts while `answers` is reached. So the account exceeds its bound by one answer at most. An answer of many rows is no
+//! larger than a frame may be.
 //!
 //! Values and atomic numbers only: the hub asks, and does what follows. `shortage` says who holds memory without need.
 
+mod reservations;
 mod shortage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+pub use reservations::{Answer, Reservations, Unsent, Wanted};
 pub use shortage::{
     Holder, Moves, Relief, STALL_MS, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
 };

@@ -3,7 +3,7 @@
 //! Nothing here binds while there is enough. When somebody waits, the hub counts every `TICK_MS` what each connection holds, and
 //!
 //! * closes those that do nothing with it, the largest first, until there is room: a begun frame that has not moved for `STALL_MS` or is past
-//!   its deadline, or answers that are not read;
+//!   its deadline, or answers that are not read, or as slowly;
 //! * lets an address have half of the common room, if others hold or want any.
 //!
 //! To move is to come in, or to go out, by `MOVED_BYTES` in `STALL_MS`. The clock of a frame stands still while the hub does not read it.
@@ -35,6 +35,8 @@ pub struct Moves {
     /// The last move, and what came since.
     moved_ms: u64,
     bytes: u64,
+    /// What came in all.
+    total: u64,
     /// Since when the clock stands still.
     stopped_ms: Option<u64>,
 }
@@ -45,12 +47,14 @@ impl Moves {
             began_ms: now_ms,
             moved_ms: now_ms,
             bytes: 0,
+            total: 0,
             stopped_ms: None,
         }
     }
 
     pub fn add(&mut self, bytes: u64, now_ms: u64) {
         self.bytes += bytes;
+        self.total += bytes;
         if self.bytes >= MOVED_BYTES {
             self.bytes = 0;
             self.moved_ms = now_ms;
@@ -76,6 +80,11 @@ impl Moves {
         self.stopped_ms
             .unwrap_or(now_ms)
             .saturating_sub(self.began_ms)
+    }
+
+    /// Whether what came, and `left` that is to come, should have been over by now.
+    pub fn is_late(&self, left: usize, now_ms: u64) -> bool {
+        self.age_ms(now_ms) > deadline_ms(left.saturating_add(self.total as usize))
     }
 
     /// Whether it stands still although nobody holds it up; `bytes` are seen to be on their way.

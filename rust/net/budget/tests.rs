@@ -89,6 +89,18 @@ fn the_clock_stands_still_while_nobody_reads() {
 }
 
 #[test]
+fn who_takes_little_at_a_time_is_late_and_who_takes_much_is_not() {
+    let (mut slow, mut quick) = (Moves::begin(0), Moves::begin(0));
+    for second in 1..100 {
+        slow.add(40_000, second * 1000);
+        quick.add(2_000_000, second * 1000);
+    }
+    let left = 10_000_000;
+    assert!(!slow.is_late(left, 40_000) && slow.is_late(left, 45_000));
+    assert!(!quick.is_late(left, 100_000));
+}
+
+#[test]
 fn the_largest_are_closed_and_no_more_than_needed() {
     let holders = |bytes: &[usize]| {
         let numbered = bytes.iter().zip(0..);

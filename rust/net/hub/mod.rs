@@ -15,10 +15,12 @@
 
 mod answers;
 mod arrivals;
+mod reservations;
 mod shortage;
 mod turns;
 mod waiting;
 
+pub use reservations::Reserved;
 use shortage::Short;
 pub use waiting::wait;
 
@@ -106,6 +108,11 @@ pub enum Event<T> {
     /// All requests were handed out that the turn brings: what was put off for all of them together is done now, and answers that are given now
     /// leave with the turn's others. Comes once, before the end of a turn with requests; again if those answers let further requests start.
     Served,
+    /// Memory that `reserve` was asked for is there, or nobody waits for the answer any more.
+    Reserved {
+        token: u64,
+        is_granted: bool,
+    },
 }
 
 struct Visit {
@@ -259,7 +266,7 @@ impl<T> Hub<T> {
     pub fn figures(&self) -> Figures {
         Figures {
             connections: self.connections.len(),
-            queued_bytes: self.budget.used(),
+            queued_bytes: self.budget.used() + self.short.reservations.bytes(),
             pooled_bytes: self.pool.kept_bytes(),
             turns_total: self.turn,
             ..self.figures

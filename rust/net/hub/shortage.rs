@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::net::budget::{
-    Holder, Kind, Relief, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
+    Holder, Kind, Relief, Reservations, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
 };
 
 /// Answers of these requests are small, whatever they ask for: Produce, OffsetCommit, FindCoordinator, Heartbeat, SaslHandshake, ApiVersions,
@@ -19,6 +19,8 @@ pub(super) struct Short {
     starved_small: VecDeque<u64>,
     /// They have a request whose answer may be large.
     deferred: VecDeque<u64>,
+    /// Large answers in the making.
+    pub reservations: Reservations,
     /// The connection whose frame goes on in the lane, and when it was chosen; None once the frame is complete.
     pub lane: Option<(u64, u64)>,
     shares: Shares,
@@ -31,6 +33,7 @@ pub(super) struct Short {
 impl Short {
     pub fn has_waiters(&self) -> bool {
         !(self.starved.is_empty() && self.starved_small.is_empty() && self.deferred.is_empty())
+            || self.reservations.has_waiting()
     }
 }
 
@@ -122,7 +125,7 @@ impl<T> Hub<T> {
         }
     }
 
-    fn begin_ticks(&mut self) {
+    pub(super) fn begin_ticks(&mut self) {
         if self.short.tick_ms < self.now_ms {
             self.short.tick_ms = self.now_ms + TICK_MS;
         }
@@ -159,6 +162,7 @@ impl<T> Hub<T> {
                 }
             }
         }
+        self.grant();
         let mut fed = Vec::new();
         if self.budget.has_room(Kind::Small, 1) {
             fed.extend(drain_some(&mut self.short.starved_small));
@@ -240,7 +244,9 @@ impl<T> Hub<T> {
         let frames_are_short = !self.short.starved.is_empty()
             || !self.short.starved_small.is_empty()
             || starved_ms.is_some_and(|at_ms| at_ms + TICK_MS >= self.now_ms);
-        let are_short = frames_are_short || !self.short.deferred.is_empty();
+        let are_short = frames_are_short
+            || !self.short.deferred.is_empty()
+            || self.short.reservations.has_waiting();
         if !are_short || self.now_ms < self.short.tick_ms {
             return;
         }
@@ -277,10 +283,13 @@ impl<T> Hub<T> {
             let bytes = (bounds.common / 4).saturating_sub(room);
             closed.extend(victims(of_frames, Relief { bytes }));
         }
-        if !self.short.deferred.is_empty() && !self.budget.has_room_for_answers() {
-            let bytes = self.budget.answers() - bounds.answers / 4 * 3;
-            closed.extend(victims(of_answers, Relief { bytes }));
-        }
+        let deferred = !self.short.deferred.is_empty() && !self.budget.has_room_for_answers();
+        let bytes = match deferred {
+            true => self.budget.answers() - bounds.answers / 4 * 3,
+            false => 0,
+        };
+        let bytes = bytes.max(self.short.reservations.lacks(self.unsent()));
+        closed.extend(victims(of_answers, Relief { bytes }));
         for holder in closed {
             if let Some(mut connection) = self.connections.take(holder.connection) {
                 let reason = reason(&mut connection, self.now_ms);
@@ -301,11 +310,12 @@ fn drain_some(queue: &mut VecDeque<u64>) -> Vec<u64> {
 /// Whether a connection does nothing with the frame that has begun, and with the answers that it gets.
 fn idle(connection: &mut Connection, now_ms: u64) -> (bool, bool) {
     let is_blocked = connection.interest.contains(EventFlags::OUT);
+    let charged = connection.charged;
     let are_answers_idle = is_blocked
-        && connection
-            .sending
-            .is_some_and(|moves| moves.is_still(0, now_ms))
-        && !connection.is_writable();
+        && connection.sending.is_some_and(|moves| {
+            let is_still = moves.is_still(0, now_ms) && !connection.is_writable();
+            is_still || moves.is_late(charged, now_ms)
+        });
     let length = connection.input.receiving().unwrap_or(0);
     let Some(moves) = connection.input.moves().copied() else {
         return (false, are_answers_idle);

@@ -478,6 +478,7 @@ impl<T> Hub<T> {
         self.budget.answers_changed(connection.charged, 0);
         self.per_ip.leave(connection.origin.peer.ip());
         self.connections.remove(connection.id);
+        self.forget_reservations(connection.id);
         self.left(&connection.origin);
         self.events.push_back(Event::Disconnected(Disconnected {
             connection: connection.id,

@@ -1,6 +1,9 @@
 //! Memory that is short.
 
+use std::cell::RefCell;
+
 use super::*;
+use crate::net::hub::{Reserved, Ticket};
 use crate::net::limits::SHARED_READ_BYTES;
 
 /// Sends the beginning of a frame of 30 MB from a thread of its own, and holds the connection until told.
@@ -109,4 +112,84 @@ fn answers_that_nobody_reads_make_room_for_others() {
             && reason.ends_with(" bytes of answers are not read"),
         "{reason}"
     );
+}
+
+/// A client that asked for something.
+fn ask(rig: &Rig, number: i32) -> TcpStream {
+    let mut client = rig.connect();
+    client.write_all(&request(METADATA, number, b"")).unwrap();
+    client
+}
+
+/// So many requests, as they start.
+fn started(rig: &mut Rig, count: usize) -> Vec<Ticket> {
+    let asked = RefCell::default();
+    let mut take = |_: &mut Hub<u32>, incoming: Incoming| {
+        let asked: &RefCell<Vec<_>> = &asked;
+        asked.borrow_mut().push(incoming.ticket);
+    };
+    rig.serve(&mut take, &mut |_| asked.borrow().len() == count);
+    asked.into_inner()
+}
+
+#[test]
+fn large_answers_wait_for_memory_before_they_are_made() {
+    let bound = 16 << 20;
+    let mut rig = rig(Limits {
+        queued_bytes_max: 4 * bound,
+        ..Limits::default()
+    });
+    let mut clients: Vec<_> = (0..3).map(|number| ask(&rig, number)).collect();
+    let asked = started(&mut rig, 3);
+    let size = 12 << 20;
+    assert_eq!(rig.hub.reserve(asked[0], size, 0), Reserved::Now);
+    assert_eq!(rig.hub.figures().queued_bytes, size);
+    assert_eq!(rig.hub.reserve(asked[1], size, 1), Reserved::Later);
+    assert_eq!(rig.hub.reserve(asked[2], size, 2), Reserved::Later);
+    // The answer is made and not read: it is charged in place of what was reserved for it.
+    let body = vec![7; size];
+    rig.hub
+        .reply(asked[0], |to| to.extend_from_slice(&body), vec![]);
+    rig.hub.release(asked[0]);
+    assert!(rig.hub.figures().queued_bytes >= size);
+    // The next goes on, since none is being made and unsent answers are below the bound.
+    let mut nobody = |_: &mut Hub<u32>, _: Incoming| {};
+    rig.serve(&mut nobody, &mut |rig| !rig.reserved.is_empty());
+    assert_eq!(rig.reserved, [(1, true)]);
+    // A connection that ends does not wait on.
+    drop(clients.pop());
+    rig.serve(&mut nobody, &mut |rig| rig.reserved.len() == 2);
+    assert_eq!(rig.reserved[1], (2, false));
+    assert_eq!(rig.hub.reserve(asked[2], size, 3), Reserved::Never);
+    assert!(rig.ended.iter().all(|one| one.reason.is_none()));
+}
+
+#[test]
+fn who_does_not_read_is_closed_for_an_answer_that_is_to_be_made() {
+    let bound = 16 << 20;
+    let mut rig = rig(Limits {
+        queued_bytes_max: 4 * bound,
+        ..Limits::default()
+    });
+    let clients: Vec<_> = (0..3).map(|number| ask(&rig, number)).collect();
+    let asked = started(&mut rig, 3);
+    let body = vec![7; 12 << 20];
+    for &ticket in &asked[..2] {
+        rig.hub
+            .reply(ticket, |to| to.extend_from_slice(&body), vec![]);
+    }
+    let mut nobody = |_: &mut Hub<u32>, _: Incoming| {};
+    rig.serve(&mut nobody, &mut |rig| {
+        rig.hub.figures().queued_bytes > bound
+    });
+    assert_eq!(rig.hub.reserve(asked[2], 1 << 20, 5), Reserved::Later);
+    rig.serve(&mut nobody, &mut |rig| !rig.reserved.is_empty());
+    assert_eq!(rig.reserved, [(5, true)]);
+    assert_eq!(rig.ended.len(), 1, "as few as make room");
+    let reason = rig.ended[0].reason.as_deref().unwrap();
+    assert!(
+        reason.ends_with("bytes of answers are not read"),
+        "{reason}"
+    );
+    drop(clients);
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
 use crate::io;
 
@@ -34,7 +35,7 @@ impl Completions {
     }
 }
 
-/// Work on a Rust thread that ended.
+/// Work on a Rust thread that ended; or memory for an answer that is there now.
 #[pyclass(frozen, get_all, module = "ottla._core")]
 pub struct Completion {
     token: u64,
@@ -52,6 +53,15 @@ impl Completion {
             token: completion.token,
             value,
             error,
+        }
+    }
+
+    pub fn reserved(py: Python<'_>, token: u64, is_granted: bool) -> Self {
+        let value = PyBool::new(py, is_granted).to_owned();
+        Self {
+            token,
+            value: Some(value.into_any().unbind()),
+            error: None,
         }
     }
 }

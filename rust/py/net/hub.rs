@@ -69,6 +69,9 @@ impl Hub {
             }
             Event::Disconnected(event) => Py::new(py, Disconnected { event })?.into_any(),
             Event::Served => self.served.clone_ref(py).into_any(),
+            Event::Reserved { token, is_granted } => {
+                Py::new(py, Completion::reserved(py, token, is_granted))?.into_any()
+            }
         })
     }
 }

@@ -17,7 +17,7 @@ use super::fetch_row;
 use super::hub::{Shared, address};
 use super::produce::{self, ProduceRequest};
 use crate::net::frames::Buffer;
-use crate::net::hub::{Incoming, Ticket};
+use crate::net::hub::{Incoming, Reserved, Ticket};
 use crate::net::listeners::Origin;
 use crate::py::buffer::Input;
 use crate::traffic::Topics;
@@ -44,6 +44,8 @@ pub struct Request {
     origin: Arc<Origin>,
     answered: AtomicBool,
     quota: Mutex<Option<Quota>>,
+    /// Whether memory was asked for, for its answer.
+    reserved: AtomicBool,
 }
 
 /// Asked once, when the answer is given: for how many milliseconds the connection is muted then.
@@ -75,6 +77,7 @@ impl Request {
             origin: incoming.origin,
             answered: AtomicBool::new(false),
             quota: Mutex::new(None),
+            reserved: AtomicBool::new(false),
         }
     }
 
@@ -131,6 +134,9 @@ impl Drop for Request {
         if !*self.answered.get_mut() {
             let reason = "the request was dropped without an answer";
             self.hub.lock().close_after(self.ticket, Some(reason));
+        }
+        if *self.reserved.get_mut() {
+            self.hub.lock().release(self.ticket);
         }
     }
 }
@@ -199,8 +205,20 @@ impl Request {
         };
         let mut hub = self.hub.lock();
         hub.reply(self.ticket, write, Vec::new());
+        if self.reserved.swap(false, Ordering::Relaxed) {
+            hub.release(self.ticket);
+        }
         self.muted(&mut hub, throttle_ms);
         Ok(())
+    }
+
+    fn reserve(&self, bytes: usize, token: u64) -> Option<bool> {
+        self.reserved.store(true, Ordering::Relaxed);
+        match self.hub.lock().reserve(self.ticket, bytes, token) {
+            Reserved::Now => Some(true),
+            Reserved::Never => Some(false),
+            Reserved::Later => None,
+        }
     }
 
     fn skip(&self, py: Python<'_>) -> PyResult<()> {

@@ -6,10 +6,10 @@ instance ids. 5: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import AnswerSize, in_pieces, reply
+from ottla.broker.answer_memory import AnswerMemory
+from ottla.broker.pace import Pace, reply
 from ottla.group.state import DEAD, STABLE
 from ottla.wire.k15_describe_groups import (
     DESCRIBE_GROUPS,
@@ -31,15 +31,11 @@ ROW_BYTES = 32
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 
 
-def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: Broker, request: Request) -> None:
+    """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
     version = request.api_version
     asked: DescribeGroupsRequest = DESCRIBE_GROUPS.decode_request(version, request)
-    in_pieces(broker, request, len(asked.groups), _answer(broker, request, asked))
-
-
-def _answer(broker: Broker, request: Request, asked: DescribeGroupsRequest) -> Iterator[None]:
-    """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
-    version, size = request.api_version, AnswerSize(broker)
+    memory, pace = AnswerMemory(broker, request), Pace()
     known: dict[str, DescribedGroup] = {}
     for group_id in asked.groups:
         row = known.get(group_id)
@@ -47,8 +43,8 @@ def _answer(broker: Broker, request: Request, asked: DescribeGroupsRequest) -> I
             row = known[group_id] = _describe(broker, group_id, version)
             if asked.include_authorized_operations and not row.error_code:
                 row.authorized_operations = GROUP_OPERATIONS
-        size.add(_size_bytes(row))
-        yield
+        await memory.add(_size_bytes(row))
+        await pace.turn()
     answer = DescribeGroupsResponse(groups=[known[group_id] for group_id in asked.groups])
     reply(broker, request, DESCRIBE_GROUPS, answer)
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
-from ottla.broker.pace import AnswerSize, Pace, reply
+from ottla.broker.answer_memory import AnswerMemory
+from ottla.broker.pace import Pace, reply
 from ottla.broker.resources import own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
@@ -34,19 +35,22 @@ VERSIONS = range(4)
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 16
+#: What a resource takes in memory, for what it takes in an answer.
+ROW_OBJECTS = 2
 
 
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
     results = []
-    size, pace = AnswerSize(broker), Pace()
+    memory, pace = AnswerMemory(broker, request), Pace()
     # A resource that is named twice is described twice, as in Kafka, and looked up once.
     known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = {}
     for resource in asked.resources:
         keys = None if resource.configuration_keys is None else tuple(resource.configuration_keys)
         key = (resource.resource_type, resource.resource_name, keys)
-        if key not in known:
+        is_new = key not in known
+        if is_new:
             result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
             try:
                 entries = await _describe(broker, resource)
@@ -55,7 +59,7 @@ async def handle(broker: Broker, request: Request) -> None:
                 result.error_code, result.error_message = error.code, str(error)
             known[key] = (result, _size_bytes(result))
         result, size_bytes = known[key]
-        size.add(size_bytes)
+        await memory.add(size_bytes, ROW_OBJECTS * size_bytes if is_new else 0)
         results.append(result)
         await pace.turn()
     reply(broker, request, DESCRIBE_CONFIGS, DescribeConfigsResponse(results=results))
