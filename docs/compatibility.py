@@ -6,6 +6,8 @@ What is served is asked of the broker itself, so the page cannot claim what is n
 from collections.abc import Iterator
 
 from ottla.broker.requests import ADVERTISED, SUPPORTED
+from ottla.wire import api
+from ottla.wire.schema import describe
 
 # Kafka 2.7's APIs: key -> name, highest version (the lowest is 0 everywhere).
 KAFKA = {
@@ -123,6 +125,7 @@ def _lines() -> Iterator[str]:
         note = NOTES.get(key, "" if key in ADVERTISED else "Not advertised.")
         yield f"| {key} | {name} | {lowest}-{highest} | {kafka} | {note} |"
     yield "\nAll other requests close the connection, with one line in the log that names key, version and client."
+    yield from _rows()
     yield "\n## Knowingly absent\n"
     yield "| part | APIs |"
     yield "|---|---|"
@@ -132,6 +135,37 @@ def _lines() -> Iterator[str]:
             yield f"| {part} | {', '.join(missing)} |"
     yield BESIDES
 
+
+def _rows() -> Iterator[str]:
+    yield TWICE
+    by_bound: dict[int, list[str]] = {}
+    for key in sorted(SUPPORTED.keys() - NATIVE):
+        if any(isinstance(field.type, tuple) for field in describe(api(key).request).fields):
+            by_bound.setdefault(api(key).items_max, []).append(api(key).name)
+    for bound, names in sorted(by_bound.items()):
+        yield f"- {bound:,}: {', '.join(names)}"
+
+
+#: Produce and Fetch bound their rows by themselves.
+NATIVE = {0, 1}
+
+TWICE = """
+## Requests of many rows
+
+What is named twice in a request is answered as Kafka 2.7 answers it (`tests/compat/conversations/twice.py` compares the
+two): once, twice or with an error, by API. Two differ:
+
+- Produce answers each row. Kafka drops the first of two batches for one partition, and acknowledges both.
+- AlterConfigs refuses a resource that is named twice and alters those beside it, as Kafka does since 3.2. Kafka 2.7
+  refuses the whole request with UNKNOWN_SERVER_ERROR.
+
+An answer that would have more bytes than `socket.request.max.bytes` closes the connection. (DescribeConfigs and
+DescribeGroups describe a resource or a group as often as it is named.)
+
+A request with too many items in all of its arrays together closes the connection, too. The bound is what a cluster of
+200,000 partitions needs to name each partition in a topic of its own, with its replicas where an API names them.
+Of members, users, tokens and the like there are fewer. The bounds:
+"""
 
 BESIDES = """
 Besides: TLS and SASL of listeners, access control, giving partitions to other brokers.

@@ -5,7 +5,7 @@ use pyo3::types::PyBytes;
 
 use super::buffer::Input;
 use super::errors::wire_error;
-use super::messages::Schema;
+use super::messages::{Decoding, Encoding, Schema};
 use crate::wire::headers;
 
 #[pyfunction]
@@ -52,6 +52,8 @@ fn response_header_version(api_key: i16, api_version: i16) -> i16 {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     super::produce_fetch::register(module)?;
     module.add_class::<Schema>()?;
+    module.add_class::<Decoding>()?;
+    module.add_class::<Encoding>()?;
     module.add_function(wrap_pyfunction!(request_frame, module)?)?;
     module.add_function(wrap_pyfunction!(parse_response_header, module)?)?;
     module.add_function(wrap_pyfunction!(request_header_version, module)?)?;

@@ -118,7 +118,8 @@ pub enum Op {
     String,
     Bytes,
     Records,
-    Array(Box<Op>),
+    /// Shared with whoever comes back for the items later.
+    Array(Arc<Op>),
     Struct(Box<StructPlan>),
 }
 
@@ -224,7 +225,7 @@ fn op_of(kind: &Kind, version: i16, flexible: bool) -> Op {
         Kind::String => Op::String,
         Kind::Bytes => Op::Bytes,
         Kind::Records => Op::Records,
-        Kind::Array(item) => Op::Array(Box::new(op_of(item, version, flexible))),
+        Kind::Array(item) => Op::Array(Arc::new(op_of(item, version, flexible))),
         Kind::Struct(structure) => Op::Struct(Box::new(plan_of(structure, version, flexible))),
     }
 }

@@ -76,6 +76,8 @@ DISPATCH_ASKS: dict[str, str | None] = {
 }
 #: A log that is told of all requests is told of those without a lease.
 DISPATCH_ASKS |= dict.fromkeys(("log", "isEnabledFor", "logging", "DEBUG"))
+#: Large requests but Produce and Fetch are decoded in pieces.
+DISPATCH_ASKS |= dict.fromkeys(("len", "request", "api_key", "pace", "LARGE_BYTES", "DECODED_BY_HUB"))
 
 
 def rows() -> dict[tuple[str, str], set[str]]:

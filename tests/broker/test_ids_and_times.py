@@ -10,6 +10,7 @@ from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, Offset
 from tests.peers.ottla import Broker
 from tests.support.client import Client
 from tests.support.group_client import Member
+from tests.support.waiting import eventually
 
 
 def commit(client: Client, group: str, retention_ms: int) -> int:
@@ -47,7 +48,7 @@ def test_an_instance_id_as_long_as_a_text_hurts_nobody(shared_broker: Broker) ->
     assert honest.sync({honest.id: b"all"}).error_code == 0
     long = Member.connect(shared_broker, "long-ids", "i" * 32_767)
     long.send_join()
-    assert honest.heartbeat() == 27, "a rebalance"
+    eventually("a rebalance", lambda: honest.heartbeat() == 27)
     assert honest.join() == 0
     assert long.receive_join() == 0
     assert len(long.id) < 32_767

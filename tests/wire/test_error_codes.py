@@ -13,10 +13,10 @@ def test_of_the_answer_and_of_its_rows() -> None:
     ]
     topics = [OffsetFetchResponseTopic(name="a", partitions=rows[:2]), OffsetFetchResponseTopic("b", rows[2:])]
     assert sorted(error_codes(OffsetFetchResponse(error_code=15, topics=topics))) == [0, 0, 3, 15]
-    assert error_codes(HeartbeatResponse(error_code=27)) == [27]
-    assert error_codes(UpdateFeaturesResponse()) == [0]
+    assert list(error_codes(HeartbeatResponse(error_code=27))) == [27]
+    assert list(error_codes(UpdateFeaturesResponse())) == [0]
 
 
 def test_of_metadata_only_the_topics() -> None:
     topic = MetadataResponseTopic(error_code=5, partitions=[MetadataResponsePartition(error_code=9)] * 3)
-    assert error_codes(MetadataResponse(topics=[topic])) == [5]
+    assert list(error_codes(MetadataResponse(topics=[topic]))) == [5]

@@ -8,7 +8,8 @@ watch it where it can have no part in a cycle (structs with `gc=False`, of numbe
 but one object of a partition, and was two thirds of a look.
 
 Cycles of frozen objects that fall out of use, those of deleted topics, would stay for ever. Therefore everything is
-looked at again when twice as much is frozen as after the last such look: there is never more garbage than data.
+looked at again when twice as much is frozen as after the last such look: there is never more garbage than data. What a
+large request makes is frozen too while it is handled (`pace.py`), and goes when it is answered.
 """
 
 from __future__ import annotations

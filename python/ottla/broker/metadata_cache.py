@@ -17,7 +17,7 @@ import trio
 from ottla.kafka import LEADER_DURING_DELETE
 
 if TYPE_CHECKING:
-    from ottla.wire.k06_update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+    from ottla.wire.k06_update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState
 
 #: In place of a leader: the partition is being deleted.
 
@@ -42,48 +42,21 @@ class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
 class MetadataCache:
     controller_id: int = -1
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
+    #: The partitions of a topic are replaced, never changed: a copy of `topics` is a snapshot.
     topics: dict[str, dict[int, PartitionMetadata]] = field(default_factory=dict)
+    #: Held from the making of an `Update` until it is applied.
+    updating: trio.Lock = field(default_factory=trio.Lock)
     #: Whether the controller has told, since the start, what a client may take for the cluster, or was silent for long.
     is_known: bool = False
     _waiting: dict[trio.Event, Callable[[], bool]] = field(default_factory=dict)
     _patient: set[trio.CancelScope] = field(default_factory=set)
     _is_over: bool = False
 
-    def update(self, request: UpdateMetadataRequest) -> list[tuple[str, int]]:
-        """Applies one UpdateMetadata (versions 5 and later, whose states are grouped by topic); returns the partitions
-        that are gone.
-        """
-        self.controller_id = request.controller_id
-        self.brokers = {
-            broker.id: BrokerMetadata(broker.id, broker.rack, {e.listener: (e.host, e.port) for e in broker.endpoints})
-            for broker in request.live_brokers
-        }
-        deleted = []
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                self._update_partition(topic.topic_name, state.partition_index, state)
-                if state.leader == LEADER_DURING_DELETE:
-                    deleted.append((topic.topic_name, state.partition_index))
-        self.changed()
-        return deleted
-
     def changed(self) -> None:
         """Lets those go on who wait for what is true now."""
         for event in [event for event, holds in self._waiting.items() if holds()]:
             del self._waiting[event]
             event.set()
-
-    def _update_partition(self, topic: str, index: int, state: UpdateMetadataPartitionState) -> None:
-        if state.leader == LEADER_DURING_DELETE:
-            partitions = self.topics.get(topic)
-            if partitions is not None:
-                partitions.pop(index, None)
-                if not partitions:
-                    del self.topics[topic]
-            return
-        self.topics.setdefault(topic, {})[index] = PartitionMetadata(
-            state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas), tuple(state.offline_replicas)
-        )
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Returns once `holds()` is true, which is asked after every update (and every `changed`)."""
@@ -133,3 +106,42 @@ class MetadataCache:
         """Whether all of `partitions` exist and have a leader that is alive."""
         known = self.topics.get(topic, {})
         return all(index in known and known[index].leader in self.brokers for index in partitions)
+
+
+class Update:
+    """One UpdateMetadata (versions 5 and later, whose states are grouped by topic) on its way into the cache.
+
+    Its rows are added in any number of pieces; nobody sees any of them before `apply`.
+    """
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._cache = cache
+        self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        #: The partitions that are gone.
+        self.deleted: list[tuple[str, int]] = []
+
+    def add(self, topic: str, state: UpdateMetadataPartitionState) -> None:
+        index = state.partition_index
+        partitions = self._topics.get(topic)
+        if partitions is None:
+            partitions = self._topics[topic] = self._cache.topics.get(topic, {}).copy()
+        if state.leader == LEADER_DURING_DELETE:
+            partitions.pop(index, None)
+            self.deleted.append((topic, index))
+        else:
+            partitions[index] = PartitionMetadata(
+                state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas), tuple(state.offline_replicas)
+            )
+
+    def apply(self, controller_id: int, live_brokers: Iterable[UpdateMetadataBroker]) -> None:
+        cache = self._cache
+        cache.controller_id = controller_id
+        cache.brokers = {
+            broker.id: BrokerMetadata(broker.id, broker.rack, {e.listener: (e.host, e.port) for e in broker.endpoints})
+            for broker in live_brokers
+        }
+        cache.topics.update(self._topics)
+        for topic in {topic for topic, _ in self.deleted}:
+            if not cache.topics[topic]:
+                del cache.topics[topic]
+        cache.changed()

@@ -1,30 +1,27 @@
-"""Requests of many rows: the loop belongs to everybody, so they are answered in pieces.
+"""The loop belongs to everybody: what takes long goes on in slices, between which the others have their turns.
 
-A handler that may have many rows is written as a generator that yields between them, and replies at its end. A few rows
-are done at once, in the hub's turn as in any plain handler; many in a task, which gives way every few milliseconds.
-What such an answer tells is looked up before the first yield, or may change between rows without harm: a handler says
-which.
+A handler of many rows waits for `pace.turn()` between them, or is a generator that `replies.in_pieces` runs.
 """
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ottla.wire.error_codes import error_codes
-from ottla.wire.schema import Api, Message
+from ottla.wire.schema import Api
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
 
-#: Rows that are answered at once: at 2 to 5 us each, less than a millisecond and a half.
-ROWS_AT_ONCE = 256
+#: A request with more bytes is decoded in pieces, in a task.
+LARGE_BYTES = 16 * 1024
 #: How long a task goes on before others have their turn.
 SLICE_S = 0.002
+#: After ten of the collector's second looks at what is new, it looks at everything.
+LOOKS_MAX = 6
 
 
 class Pace:
@@ -38,34 +35,18 @@ class Pace:
     async def turn(self) -> None:
         """Returns at once, or when every other task and the hub had their turn."""
         if time.monotonic() >= self._until:
+            if gc.get_count()[2] >= LOOKS_MAX:
+                # The rows of a large request are no garbage before it is answered, and then need no collector: to look
+                # through all of them again and again would take the loop for 100 ms each time.
+                gc.freeze()
             await trio.lowlevel.checkpoint()
             self._until = time.monotonic() + SLICE_S
 
 
-def in_pieces(broker: Broker, request: Request, rows: int, pieces: Iterable[None]) -> None:
-    """Runs the generator of a handler, at once or in a task. What it raises costs the request's connection."""
-    if rows <= ROWS_AT_ONCE:
-        for _ in pieces:
-            pass
-        return
-
-    async def paced(_broker: Broker, _request: Request) -> None:
-        pace = Pace()
-        for _ in pieces:
-            await pace.turn()
-
-    broker.in_background(paced, request)
-
-
-def reply(broker: Broker, request: Request, api: Api[Any, Any], response: Message) -> None:
-    """Answers a request. The error codes of the answer are counted if the broker has metrics."""
-    body = api.encode_response(request.api_version, response)
-    if broker.is_measured:
-        note_errors(broker, api, error_codes(response))
-    request.reply(body)
-
-
-def note_errors(broker: Broker, api: Api[Any, Any], codes: list[int]) -> None:
-    """Counts the error codes of an answer, for the metrics of this broker."""
-    if codes and broker.is_measured:
-        broker.server.hub.note_errors(api.key, codes)
+async def decode(api: Api[Any, Any], request: Request) -> None:
+    """Decodes a large request in pieces, before its handler asks for the message."""
+    decoding = api.decoding_request(request.api_version, request)
+    pace = Pace()
+    while decoding.go_on():
+        await pace.turn()
+    request.put_message(decoding.message)

@@ -17,7 +17,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla import wire
-from ottla.broker import api
+from ottla.broker import api, pace
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
@@ -43,6 +43,8 @@ SUPPORTED = {key: (module.VERSIONS.start, module.VERSIONS.stop - 1) for key, mod
 #: the same for what ApiVersions tells: requests between brokers are served, not advertised
 ADVERTISED = {key: versions for key, versions in SUPPORTED.items() if getattr(MODULES[key], "ADVERTISED", True)}
 
+#: Produce and Fetch: their rows are decoded without Python.
+DECODED_BY_HUB = frozenset({0, 1})
 
 AsyncHandler: TypeAlias = "Callable[[Broker, Request], Awaitable[None]]"
 
@@ -79,9 +81,16 @@ class Requests:
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""
         try:
-            self._handlers[request.api_key](request)
+            if len(request) > pace.LARGE_BYTES and request.api_key not in DECODED_BY_HUB:
+                self._start(self._handle_large, request)
+            else:
+                self._handlers[request.api_key](request)
         except BaseException as error:
             _refuse(request, error)
+
+    async def _handle_large(self, _broker: Broker, request: Request) -> None:
+        await pace.decode(wire.api(request.api_key), request)
+        self._handlers[request.api_key](request)
 
 
 def _said(name: str, handler: Callable[[Request], object], request: Request) -> None:

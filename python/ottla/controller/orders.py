@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_PARTITION = "The partition does not exist."
+#: Far more than anybody has; what is asked for is looked through for each of them, and named in messages.
+REPLICAS_MAX = 1_000
 
 
 # Elections.
@@ -58,7 +60,7 @@ async def elect_leaders(
             wanted[name] = state
     done = await term.change_states(wanted)
     await term.tell_all(done)
-    for name, state in wanted.items():
+    async for name, state in in_turns(wanted.items()):
         results[name] = state.leader if name in done else _unavailable(name, unclean=unclean)
     return results
 
@@ -124,14 +126,14 @@ async def reassign(
 ) -> dict[TopicPartition, KafkaError | None]:
     """Begins moves, and ends those that need nobody to copy anything; by partition None or why it is not moved."""
     results: dict[TopicPartition, KafkaError | None] = {}
-    for name, target in wanted.items():
+    async for name, target in in_turns(wanted.items()):
         plan = _plan(term, name, target)
         if isinstance(plan, KafkaError):
             results[name] = plan
             continue
         await _write_assignment(term, name, plan)
         results[name] = None
-    for name, error in results.items():
+    async for name, error in in_turns(results.items()):
         if error is None:
             await _finish(term, name)
     return results
@@ -162,6 +164,8 @@ def _wrong(target: Sequence[int]) -> str | None:
     """What is wrong with a list of replicas, whatever brokers there are."""
     if not target:
         return "Empty replica list specified in partition reassignment."
+    if len(target) > REPLICAS_MAX:
+        return f"{len(target)} replicas in partition reassignment: no partition has more than {REPLICAS_MAX}."
     if len(set(target)) != len(target):
         return f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
     if min(target) < 0:

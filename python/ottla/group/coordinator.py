@@ -257,9 +257,19 @@ class GroupCoordinator:
     # --- offsets ---
 
     def commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, commits: Commits, done: Done
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        commits: Commits,
+        done: Done,
+        *,
+        in_turn: bool,
     ) -> None:
-        """Stores offsets; `done` is called when they are safe."""
+        """Stores offsets; `done` is called when they are safe. `in_turn`: whether this is called inside the hub's turn,
+        whose commits are written together.
+        """
         hosted = self.groups.get(group_id)
         if hosted is None:
             error = self.missing(group_id, may_be_empty=True)
@@ -287,7 +297,8 @@ class GroupCoordinator:
                 offsets.appended(commits, last_offset - len(commits) + 1)
                 done(0)
 
-        return self.topic.append_in_turn(hosted.index, hosted.leader_epoch, new, appended)
+        append = self.topic.append_in_turn if in_turn else self.topic.append_then
+        return append(hosted.index, hosted.leader_epoch, new, appended)
 
     def commit_in_transaction(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class JoinGroupRequestProtocol(Message):
@@ -43,4 +43,6 @@ class JoinGroupResponse(Message):
     members: list[JoinGroupResponseMember] = []
 
 
-JOIN_GROUP = Api(11, "JoinGroup", "0-7", flexible=6, request=JoinGroupRequest, response=JoinGroupResponse)
+JOIN_GROUP = Api(
+    11, "JoinGroup", "0-7", flexible=6, request=JoinGroupRequest, response=JoinGroupResponse, items_max=FEW_ITEMS_MAX
+)

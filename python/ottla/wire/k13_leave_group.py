@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class MemberIdentity(Message):
@@ -30,4 +30,6 @@ class LeaveGroupResponse(Message):
     members: Annotated[list[MemberResponse], V("3+")] = []
 
 
-LEAVE_GROUP = Api(13, "LeaveGroup", "0-4", flexible=4, request=LeaveGroupRequest, response=LeaveGroupResponse)
+LEAVE_GROUP = Api(
+    13, "LeaveGroup", "0-4", flexible=4, request=LeaveGroupRequest, response=LeaveGroupResponse, items_max=FEW_ITEMS_MAX
+)

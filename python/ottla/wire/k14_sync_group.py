@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class SyncGroupRequestAssignment(Message):
@@ -33,4 +33,6 @@ class SyncGroupResponse(Message):
     assignment: bytes = b""
 
 
-SYNC_GROUP = Api(14, "SyncGroup", "0-5", flexible=4, request=SyncGroupRequest, response=SyncGroupResponse)
+SYNC_GROUP = Api(
+    14, "SyncGroup", "0-5", flexible=4, request=SyncGroupRequest, response=SyncGroupResponse, items_max=FEW_ITEMS_MAX
+)

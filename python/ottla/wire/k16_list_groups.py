@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class ListGroupsRequest(Message):
@@ -23,4 +23,6 @@ class ListGroupsResponse(Message):
     groups: list[ListedGroup] = []
 
 
-LIST_GROUPS = Api(16, "ListGroups", "0-4", flexible=3, request=ListGroupsRequest, response=ListGroupsResponse)
+LIST_GROUPS = Api(
+    16, "ListGroups", "0-4", flexible=3, request=ListGroupsRequest, response=ListGroupsResponse, items_max=FEW_ITEMS_MAX
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int8, Int16, Int32, Message, V
 
 
 class DescribeAclsRequest(Message):
@@ -38,4 +38,12 @@ class DescribeAclsResponse(Message):
     resources: list[DescribeAclsResource] = []
 
 
-DESCRIBE_ACLS = Api(29, "DescribeAcls", "0-2", flexible=2, request=DescribeAclsRequest, response=DescribeAclsResponse)
+DESCRIBE_ACLS = Api(
+    29,
+    "DescribeAcls",
+    "0-2",
+    flexible=2,
+    request=DescribeAclsRequest,
+    response=DescribeAclsResponse,
+    items_max=FEW_ITEMS_MAX,
+)

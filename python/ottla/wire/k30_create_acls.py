@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int8, Int16, Int32, Message, V
 
 
 class AclCreation(Message):
@@ -31,4 +31,6 @@ class CreateAclsResponse(Message):
     results: list[AclCreationResult] = []
 
 
-CREATE_ACLS = Api(30, "CreateAcls", "0-2", flexible=2, request=CreateAclsRequest, response=CreateAclsResponse)
+CREATE_ACLS = Api(
+    30, "CreateAcls", "0-2", flexible=2, request=CreateAclsRequest, response=CreateAclsResponse, items_max=FEW_ITEMS_MAX
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int8, Int16, Int32, Message, V
 
 
 class DeleteAclsFilter(Message):
@@ -44,4 +44,6 @@ class DeleteAclsResponse(Message):
     filter_results: list[DeleteAclsFilterResult] = []
 
 
-DELETE_ACLS = Api(31, "DeleteAcls", "0-2", flexible=2, request=DeleteAclsRequest, response=DeleteAclsResponse)
+DELETE_ACLS = Api(
+    31, "DeleteAcls", "0-2", flexible=2, request=DeleteAclsRequest, response=DeleteAclsResponse, items_max=FEW_ITEMS_MAX
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Api, Int16, Int32, Int64, Message
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Int64, Message
 
 
 class CreatableRenewer(Message):
@@ -34,4 +34,5 @@ CREATE_DELEGATION_TOKEN = Api(
     flexible=2,
     request=CreateDelegationTokenRequest,
     response=CreateDelegationTokenResponse,
+    items_max=FEW_ITEMS_MAX,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Int64, Message, V
 
 
 class DescribeDelegationTokenOwner(Message):
@@ -45,4 +45,5 @@ DESCRIBE_DELEGATION_TOKEN = Api(
     flexible=2,
     request=DescribeDelegationTokenRequest,
     response=DescribeDelegationTokenResponse,
+    items_max=FEW_ITEMS_MAX,
 )

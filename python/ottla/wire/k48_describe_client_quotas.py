@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Float64, Int8, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Float64, Int8, Int16, Int32, Message, V
 
 
 class ComponentData(Message):
@@ -42,5 +42,10 @@ class DescribeClientQuotasResponse(Message):
 
 
 DESCRIBE_CLIENT_QUOTAS = Api(
-    48, "DescribeClientQuotas", "0", request=DescribeClientQuotasRequest, response=DescribeClientQuotasResponse
+    48,
+    "DescribeClientQuotas",
+    "0",
+    request=DescribeClientQuotasRequest,
+    response=DescribeClientQuotasResponse,
+    items_max=FEW_ITEMS_MAX,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Float64, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Float64, Int16, Int32, Message, V
 
 
 class EntityData(Message):
@@ -40,5 +40,10 @@ class AlterClientQuotasResponse(Message):
 
 
 ALTER_CLIENT_QUOTAS = Api(
-    49, "AlterClientQuotas", "0", request=AlterClientQuotasRequest, response=AlterClientQuotasResponse
+    49,
+    "AlterClientQuotas",
+    "0",
+    request=AlterClientQuotasRequest,
+    response=AlterClientQuotasResponse,
+    items_max=FEW_ITEMS_MAX,
 )

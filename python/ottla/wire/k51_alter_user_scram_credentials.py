@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int8, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int8, Int16, Int32, Message, V
 
 
 class ScramCredentialDeletion(Message):
@@ -43,4 +43,5 @@ ALTER_USER_SCRAM_CREDENTIALS = Api(
     flexible=0,
     request=AlterUserScramCredentialsRequest,
     response=AlterUserScramCredentialsResponse,
+    items_max=FEW_ITEMS_MAX,
 )

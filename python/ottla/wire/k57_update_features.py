@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Message, V
 
 
 class FeatureUpdateKey(Message):
@@ -32,5 +32,11 @@ class UpdateFeaturesResponse(Message):
 
 
 UPDATE_FEATURES = Api(
-    57, "UpdateFeatures", "0", flexible=0, request=UpdateFeaturesRequest, response=UpdateFeaturesResponse
+    57,
+    "UpdateFeatures",
+    "0",
+    flexible=0,
+    request=UpdateFeaturesRequest,
+    response=UpdateFeaturesResponse,
+    items_max=FEW_ITEMS_MAX,
 )

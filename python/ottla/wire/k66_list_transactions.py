@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
+from ottla.wire.schema import FEW_ITEMS_MAX, Api, Int16, Int32, Int64, Message, V
 
 
 class ListTransactionsRequest(Message):
@@ -32,5 +32,11 @@ class ListTransactionsResponse(Message):
 
 
 LIST_TRANSACTIONS = Api(
-    66, "ListTransactions", "0-1", flexible=0, request=ListTransactionsRequest, response=ListTransactionsResponse
+    66,
+    "ListTransactions",
+    "0-1",
+    flexible=0,
+    request=ListTransactionsRequest,
+    response=ListTransactionsResponse,
+    items_max=FEW_ITEMS_MAX,
 )

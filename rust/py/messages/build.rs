@@ -1,12 +1,14 @@
 //! Python objects out of what is decoded.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::vec::Drain;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyList, PyMemoryView, PySlice, PyString, PyTuple};
 
 use super::{Default, PyWireError, Table};
+use crate::wire::schema::Op;
 use crate::wire::walk::Build;
 
 pub(super) struct Builder<'a, 'py> {
@@ -15,6 +17,19 @@ pub(super) struct Builder<'a, 'py> {
     /// What is decoded, and where in it the message begins.
     pub buffer: &'a Bound<'py, PyAny>,
     pub start: usize,
+    /// How many more items are decoded at once.
+    pub items_left: usize,
+    /// The arrays whose items are decoded later.
+    pub later: Vec<Later>,
+}
+
+/// The items of an array that are not decoded yet.
+pub(super) struct Later {
+    /// What they are appended to.
+    pub list: Py<PyList>,
+    pub item: Arc<Op>,
+    pub position: usize,
+    pub count: usize,
 }
 
 impl<'py> Build for Builder<'_, 'py> {
@@ -57,6 +72,26 @@ impl<'py> Build for Builder<'_, 'py> {
 
     fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, PyWireError> {
         Ok(PyList::new(self.py, items)?.into_any())
+    }
+
+    fn later(
+        &mut self,
+        item: &Arc<Op>,
+        position: usize,
+        count: usize,
+    ) -> Result<Option<Self::Value>, PyWireError> {
+        if let Some(left) = self.items_left.checked_sub(count) {
+            self.items_left = left;
+            return Ok(None);
+        }
+        let list = PyList::empty(self.py);
+        self.later.push(Later {
+            list: list.clone().unbind(),
+            item: Arc::clone(item),
+            position,
+            count,
+        });
+        Ok(Some(list.into_any()))
     }
 
     fn structure(

@@ -4,15 +4,17 @@
 //! fields and their defaults, and implements the walker's two traits (rust/wire/walk.rs) for Python objects.
 
 mod build;
+mod pieces;
 mod take;
 
 use std::sync::Arc;
 
 use build::Builder;
+pub use pieces::{Decoding, Encoding};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
-use take::Taken;
+use take::{Pace, Taken};
 
 use super::buffer::Input;
 use super::errors::wire_error;
@@ -80,7 +82,8 @@ impl Schema {
             .schema
             .plan(version)
             .map_err(|error| wire_error(&error))?;
-        let message = Taken::of(message.clone(), &self.tables);
+        let pace = Pace::new(usize::MAX);
+        let message = Taken::of(message.clone(), &self.tables, &pace);
         let bytes = walk::encode(plan, &message).map_err(PyWireError::into_py)?;
         Ok(PyBytes::new(py, &bytes))
     }
@@ -108,8 +111,30 @@ impl Schema {
             tables: &self.tables,
             buffer,
             start,
+            items_left: usize::MAX,
+            later: Vec::new(),
         };
         walk::decode(plan, bytes, self.items_max, &mut builder).map_err(PyWireError::into_py)
+    }
+
+    /// The same in pieces of so many array items.
+    fn encoding(
+        slf: Bound<'_, Self>,
+        version: i16,
+        message: &Bound<'_, PyAny>,
+        items: usize,
+    ) -> PyResult<Encoding> {
+        Encoding::begin(slf, version, message, items)
+    }
+
+    /// The same in pieces of so many array items; all of it is checked at once.
+    fn decoding(
+        slf: Bound<'_, Self>,
+        version: i16,
+        buffer: &Bound<'_, PyAny>,
+        items: usize,
+    ) -> PyResult<Decoding> {
+        Decoding::begin(slf, version, buffer, items)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Python objects to encode.
 
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyList, PyString, PyTuple};
@@ -7,16 +10,54 @@ use pyo3::types::{PyBool, PyBytes, PyInt, PyList, PyString, PyTuple};
 use super::{Default, PyWireError, Table};
 use crate::py::buffer::Input;
 use crate::wire::WireError;
+use crate::wire::schema::Op;
 use crate::wire::walk::Take;
+
+/// How much is encoded at once, and what is left for later.
+pub(super) struct Pace {
+    items_left: Cell<usize>,
+    later: RefCell<Vec<Later>>,
+}
+
+impl Pace {
+    pub fn new(items: usize) -> Self {
+        Self {
+            items_left: Cell::new(items),
+            later: RefCell::default(),
+        }
+    }
+
+    pub fn into_parts(self) -> (usize, Vec<Later>) {
+        (self.items_left.into_inner(), self.later.into_inner())
+    }
+}
+
+/// A list whose items are not encoded yet.
+pub(super) struct Later {
+    pub list: Py<PyAny>,
+    pub item: Arc<Op>,
+    /// Where in what was written they belong.
+    pub position: usize,
+    pub count: usize,
+}
 
 pub(super) struct Taken<'a, 'py> {
     object: Bound<'py, PyAny>,
     tables: &'a [Table],
+    pace: &'a Pace,
 }
 
 impl<'a, 'py> Taken<'a, 'py> {
-    pub fn of(object: Bound<'py, PyAny>, tables: &'a [Table]) -> Self {
-        Self { object, tables }
+    pub fn of(object: Bound<'py, PyAny>, tables: &'a [Table], pace: &'a Pace) -> Self {
+        Self {
+            object,
+            tables,
+            pace,
+        }
+    }
+
+    fn inside(&self, object: Bound<'py, PyAny>) -> Self {
+        Self::of(object, self.tables, self.pace)
     }
 }
 
@@ -26,7 +67,7 @@ impl Take for Taken<'_, '_> {
     fn field(&self, id: usize, slot: usize) -> Result<Self, PyWireError> {
         let name = self.tables[id].fields[slot].name.bind(self.object.py());
         match self.object.getattr(name) {
-            Ok(value) => Ok(Self::of(value, self.tables)),
+            Ok(value) => Ok(self.inside(value)),
             Err(error) => {
                 let class = self.tables[id].class.bind(self.object.py());
                 if self.object.is_instance(class)? {
@@ -113,6 +154,24 @@ impl Take for Taken<'_, '_> {
             Ok(list) => list.get_item(index)?,
             Err(_) => self.object.get_item(index)?,
         };
-        Ok(Self::of(item, self.tables))
+        Ok(self.inside(item))
+    }
+
+    fn is_later(&self, item: &Arc<Op>, position: usize, count: usize) -> bool {
+        match self.pace.items_left.get().checked_sub(count) {
+            Some(left) => {
+                self.pace.items_left.set(left);
+                false
+            }
+            None => {
+                self.pace.later.borrow_mut().push(Later {
+                    list: self.object.clone().unbind(),
+                    item: Arc::clone(item),
+                    position,
+                    count,
+                });
+                true
+            }
+        }
     }
 }

@@ -43,6 +43,8 @@ pub struct Request {
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
     answered: AtomicBool,
+    /// The message, if it was decoded before the request is handled.
+    message: Mutex<Option<Py<PyAny>>>,
     quota: Mutex<Option<Quota>>,
     /// Whether memory was asked for, for its answer.
     reserved: AtomicBool,
@@ -76,6 +78,7 @@ impl Request {
             client_id: incoming.client_id,
             origin: incoming.origin,
             answered: AtomicBool::new(false),
+            message: Mutex::new(None),
             quota: Mutex::new(None),
             reserved: AtomicBool::new(false),
         }
@@ -143,6 +146,16 @@ impl Drop for Request {
 
 #[pymethods]
 impl Request {
+    /// Keeps the message that the request was decoded to, until it is taken.
+    fn put_message(&self, message: Py<PyAny>) {
+        *self.message.lock() = Some(message);
+    }
+
+    /// The message that was put here, once; None if there was none.
+    fn take_message(&self) -> Option<Py<PyAny>> {
+        self.message.lock().take()
+    }
+
     #[getter]
     fn api_key(&self) -> i16 {
         self.ticket.api_key

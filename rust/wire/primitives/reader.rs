@@ -35,6 +35,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A reader of items that were counted before, from `position` on.
+    pub fn again(bytes: &'a [u8], position: usize) -> Self {
+        Self {
+            bytes,
+            position: position.min(bytes.len()),
+            items_left: usize::MAX,
+        }
+    }
+
     /// A reader of another part of the same message goes on with what this one has left of the message's items.
     pub fn follow(&mut self, earlier: &Reader<'_>) {
         self.items_left = earlier.items_left;

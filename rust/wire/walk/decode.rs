@@ -1,5 +1,9 @@
 //! From bytes to values.
 
+use std::ops::Range;
+use std::sync::Arc;
+use std::vec::Drain;
+
 use super::{Build, ValueError};
 use crate::wire::error::{Fault, Problem, WireError};
 use crate::wire::primitives::Reader;
@@ -22,10 +26,65 @@ pub fn decode<B: Build>(
     decoder.structure(&plan.root)
 }
 
-struct Decoder<'a, B: Build> {
+/// Decodes `count` items that a whole message has been checked with, from `position` on. Returns the
+/// position behind them.
+pub fn decode_items<B: Build>(
+    item: &Op,
+    flexible: bool,
+    bytes: &[u8],
+    position: usize,
+    count: usize,
+    build: &mut B,
+    mut each: impl FnMut(&mut B, B::Value) -> Result<(), B::Error>,
+) -> Result<usize, B::Error> {
+    let mut decoder = Decoder {
+        flexible,
+        reader: Reader::again(bytes, position),
+        build,
+        stack: Vec::new(),
+    };
+    for index in 0..count {
+        let value = decoder
+            .value(item, false)
+            .map_err(|error| ValueError::Item(error.into_inner(), index).into_inner())?;
+        each(decoder.build, value)?;
+    }
+    Ok(decoder.reader.position())
+}
+
+/// Builds nothing: what is walked through with it is only checked.
+struct Nothing;
+
+impl Build for Nothing {
+    type Value = ();
+    type Error = WireError;
+
+    fn null(&mut self) {}
+    fn bool(&mut self, _value: bool) {}
+    fn int(&mut self, _value: i64) -> Result<(), WireError> {
+        Ok(())
+    }
+    fn float(&mut self, _value: f64) {}
+    fn text(&mut self, _value: &str) {}
+    fn bytes(&mut self, _value: &[u8]) {}
+    fn records(&mut self, _range: Range<usize>) -> Result<(), WireError> {
+        Ok(())
+    }
+    fn list(&mut self, _items: Drain<'_, ()>) -> Result<(), WireError> {
+        Ok(())
+    }
+    fn structure(&mut self, _id: usize, _fields: Drain<'_, ()>) -> Result<(), WireError> {
+        Ok(())
+    }
+    fn default(&mut self, _id: usize, _slot: usize) -> Result<(), WireError> {
+        Ok(())
+    }
+}
+
+struct Decoder<'a, 'b, B: Build> {
     flexible: bool,
     reader: Reader<'a>,
-    build: &'a mut B,
+    build: &'b mut B,
     stack: Vec<B::Value>,
 }
 
@@ -33,7 +92,7 @@ fn bare<E: From<WireError>>(fault: Fault) -> E {
     fault.named("").into()
 }
 
-impl<B: Build> Decoder<'_, B> {
+impl<B: Build> Decoder<'_, '_, B> {
     fn structure(&mut self, plan: &StructPlan) -> Result<B::Value, B::Error> {
         let base = self.stack.len();
         for (slot, spec) in plan.slots.iter().enumerate() {
@@ -158,7 +217,11 @@ impl<B: Build> Decoder<'_, B> {
         self.build.int(value)
     }
 
-    fn array(&mut self, item: &Op, count: usize) -> Result<B::Value, ValueError<B::Error>> {
+    fn array(&mut self, item: &Arc<Op>, count: usize) -> Result<B::Value, ValueError<B::Error>> {
+        if let Some(list) = self.build.later(item, self.reader.position(), count)? {
+            self.check(item, count)?;
+            return Ok(list);
+        }
         let base = self.stack.len();
         // At most as many as the bytes that are left can hold: the reader has compared them.
         self.stack.reserve(count);
@@ -169,5 +232,23 @@ impl<B: Build> Decoder<'_, B> {
             self.stack.push(value);
         }
         Ok(self.build.list(self.stack.drain(base..))?)
+    }
+
+    /// Goes over items without building them.
+    fn check(&mut self, item: &Op, count: usize) -> Result<(), ValueError<B::Error>> {
+        let mut nothing = Nothing;
+        let mut decoder = Decoder {
+            flexible: self.flexible,
+            reader: self.reader.clone(),
+            build: &mut nothing,
+            stack: Vec::new(),
+        };
+        for index in 0..count {
+            decoder
+                .value(item, false)
+                .map_err(|error| ValueError::Item(error.into_inner().into(), index))?;
+        }
+        self.reader = decoder.reader;
+        Ok(())
     }
 }

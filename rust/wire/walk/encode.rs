@@ -10,14 +10,37 @@ pub fn encode<T: Take>(plan: &Plan, message: &T) -> Result<Vec<u8>, T::Error> {
     let mut encoder = Encoder {
         plan,
         writer: Writer::with_capacity(256),
+        is_whole: false,
     };
     encoder.structure(&plan.root, message)?;
+    Ok(encoder.writer.into_bytes())
+}
+
+/// Encodes some items of a list of the message.
+pub fn encode_items<T: Take>(
+    plan: &Plan,
+    item: &Op,
+    list: &T,
+    items: std::ops::Range<usize>,
+) -> Result<Vec<u8>, T::Error> {
+    let mut encoder = Encoder {
+        plan,
+        writer: Writer::with_capacity(256),
+        is_whole: false,
+    };
+    for index in items {
+        encoder
+            .value(item, false, &list.item(index)?)
+            .map_err(|error| ValueError::Item(error.into_inner(), index).into_inner())?;
+    }
     Ok(encoder.writer.into_bytes())
 }
 
 struct Encoder<'a> {
     plan: &'a Plan,
     writer: Writer,
+    /// Nothing is left for later: the length of what is written stands in front of it.
+    is_whole: bool,
 }
 
 fn unwritable<E: From<WireError>>(reason: impl Into<std::borrow::Cow<'static, str>>) -> E {
@@ -70,6 +93,7 @@ impl Encoder<'_> {
             let mut inner = Encoder {
                 plan: self.plan,
                 writer: Writer::default(),
+                is_whole: true,
             };
             inner.named(spec, op, &field)?;
             let bytes = inner.writer.into_bytes();
@@ -144,6 +168,9 @@ impl Encoder<'_> {
                     let count = value.count()?;
                     if let Err(problem) = writer.array(flexible, Some(count)) {
                         return Err(ValueError::Here(unwritable(problem.to_string())));
+                    }
+                    if !self.is_whole && value.is_later(item, writer.position(), count) {
+                        return Ok(());
                     }
                     for index in 0..count {
                         self.value(item, false, &value.item(index)?)

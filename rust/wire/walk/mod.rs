@@ -6,13 +6,15 @@
 mod decode;
 mod encode;
 
-pub use decode::decode;
-pub use encode::encode;
+pub use decode::{decode, decode_items};
+pub use encode::{encode, encode_items};
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::vec::Drain;
 
 use super::error::WireError;
+use super::schema::Op;
 
 /// An error that can be told where it happened.
 pub trait Inside: From<WireError> {
@@ -40,6 +42,16 @@ pub trait Build {
     /// Record data: a range of the message.
     fn records(&mut self, range: Range<usize>) -> Result<Self::Value, Self::Error>;
     fn list(&mut self, items: Drain<'_, Self::Value>) -> Result<Self::Value, Self::Error>;
+    /// An empty list in place of `count` items that begin at `position`, if they are to be decoded
+    /// later, by `decode_items`: then they are only checked now.
+    fn later(
+        &mut self,
+        _item: &Arc<Op>,
+        _position: usize,
+        _count: usize,
+    ) -> Result<Option<Self::Value>, Self::Error> {
+        Ok(None)
+    }
     /// A structure from the values of all its slots.
     fn structure(
         &mut self,
@@ -65,6 +77,11 @@ pub trait Take: Sized {
     fn bytes<R>(&self, use_it: impl FnOnce(&[u8]) -> R) -> Result<R, Self::Error>;
     fn count(&self) -> Result<usize, Self::Error>;
     fn item(&self, index: usize) -> Result<Self, Self::Error>;
+    /// Whether the `count` items of this list are encoded later, by `encode_items`: they belong at
+    /// `position` of what is written.
+    fn is_later(&self, _item: &Arc<Op>, _position: usize, _count: usize) -> bool {
+        false
+    }
 }
 
 /// An error of a value itself, or of an item of the array that the value is.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
-from ottla.broker.pace import in_pieces, reply
+from ottla.broker.replies import in_pieces, reply
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
@@ -65,9 +65,12 @@ def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: 
     """Answers, or has the times looked up that are not known yet, and comes back. Each row is of its own moment."""
     version = request.api_version
     unknown: dict[Log, int] = {}
-    counts = Counter(
-        (topic.name, partition.partition_index) for topic in asked.topics for partition in topic.partitions
-    )
+    counts: Counter[tuple[str, int]] = Counter()
+    for topic in asked.topics:
+        yield
+        for wanted in topic.partitions:
+            yield
+            counts[topic.name, wanted.partition_index] += 1
     topics = []
     for topic in asked.topics:
         rows = []

@@ -11,7 +11,8 @@ from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.metadata_cache import PartitionMetadata
-from ottla.broker.pace import Pace, reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -47,12 +48,16 @@ async def handle(broker: Broker, request: Request) -> None:
     cache = broker.metadata
     if not cache.is_known:
         await cache.known()
-    if asked.topics is None or (version == 0 and not asked.topics):
-        names = list(cache.topics)
-    else:
-        names = list(dict.fromkeys(topic.name for topic in asked.topics))
     pace = Pace()
-    missing = [name for name in names if name not in cache.topics]
+    names: dict[str, None] | None = None
+    missing = []
+    if asked.topics is not None and (version > 0 or asked.topics):
+        names = {}
+        for topic in asked.topics:
+            await pace.turn()
+            if topic.name not in cache.topics and topic.name not in names:
+                missing.append(topic.name)
+            names[topic.name] = None
     errors: dict[str, int] = {}
     if missing:
         allowed = asked.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable")
@@ -64,11 +69,12 @@ async def handle(broker: Broker, request: Request) -> None:
     operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
     # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
     brokers = dict(cache.brokers)
-    snapshot = {name: {} if name in errors else dict(cache.topics.get(name, {})) for name in names}
+    snapshot = cache.topics.copy()
     reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
     topics = []
-    for name, partitions in snapshot.items():
+    for name in snapshot if names is None else names:
         await pace.turn()
+        partitions = {} if name in errors else snapshot.get(name, {})
         topics.append(
             MetadataResponseTopic(
                 error_code=errors.get(name, 0),

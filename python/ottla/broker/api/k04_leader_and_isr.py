@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
 from ottla.logging_setup import of_partition
 from ottla.replication.partition import PartitionState
@@ -62,7 +63,9 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
     states: dict[str, dict[int, PartitionState]] = {}
     new: dict[str, set[int]] = {}
     errors: dict[tuple[str, int], int] = {}
+    pace = Pace()
     for topic, state in _states(asked):
+        await pace.turn()
         key = (topic, state.partition_index)
         if not is_partition(broker, *key):
             errors[key] = InvalidTopic.code
@@ -92,7 +95,8 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
         for index, error in (await broker.replicas.apply_changing(topic, partitions, new.get(topic, ()))).items():
             broker.log.error("cannot use the log of %s-%d: %s", topic, index, error, extra=of_partition(topic, index))
             errors[topic, index] = error.code
-    return [
-        LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code)
-        for (topic, index), code in errors.items()
-    ]
+    answer = []
+    for (topic, index), code in errors.items():
+        await pace.turn()
+        answer.append(LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code))
+    return answer

@@ -6,10 +6,12 @@ Versions 0-2 say for the whole request whether to delete; version 3 says it, and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
 from ottla.kafka import NO_EPOCH
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
@@ -28,8 +30,7 @@ EPOCH_DURING_DELETE = -2
 async def handle(broker: Broker, request: Request) -> None:
     if not is_heard(broker, request):
         return
-    version = request.api_version
-    asked: StopReplicaRequest = STOP_REPLICA.decode_request(version, request)
+    asked: StopReplicaRequest = STOP_REPLICA.decode_request(request.api_version, request)
     answer = StopReplicaResponse()
     async with broker.replicas.changing:
         # Only now: a newer controller may have given the partitions back while this waited.
@@ -38,28 +39,23 @@ async def handle(broker: Broker, request: Request) -> None:
         elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
             answer.error_code = StaleControllerEpoch.code
         else:
-            answer.partition_errors = [await _stop(broker, *partition) for partition in _partitions(version, asked)]
+            pace = Pace()
+            for partition in _partitions(asked):
+                await pace.turn()
+                answer.partition_errors.append(await _stop(broker, *partition))
     reply(broker, request, STOP_REPLICA, answer)
 
 
-def _partitions(version: int, asked: StopReplicaRequest) -> list[tuple[str, int, int, bool]]:
+def _partitions(asked: StopReplicaRequest) -> Iterator[tuple[str, int, int, bool]]:
     """Topic, partition, leader epoch, whether to delete."""
-    if version >= 3:
-        return [
-            (topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
-            for topic in asked.topic_states
-            for state in topic.partition_states
-        ]
-    if version >= 1:
-        return [
-            (topic.name, index, NO_EPOCH, asked.delete_partitions)
-            for topic in asked.topics
-            for index in topic.partition_indexes
-        ]
-    return [
-        (state.topic_name, state.partition_index, NO_EPOCH, asked.delete_partitions)
-        for state in asked.ungrouped_partitions
-    ]
+    for states in asked.topic_states:
+        for state in states.partition_states:
+            yield states.topic_name, state.partition_index, state.leader_epoch, state.delete_partition
+    for topic in asked.topics:
+        for index in topic.partition_indexes:
+            yield topic.name, index, NO_EPOCH, asked.delete_partitions
+    for partition in asked.ungrouped_partitions:
+        yield partition.topic_name, partition.partition_index, NO_EPOCH, asked.delete_partitions
 
 
 async def _stop(broker: Broker, topic: str, index: int, leader_epoch: int, delete: bool) -> StopReplicaPartitionError:

@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
-from ottla.broker.pace import reply
+from ottla.broker.metadata_cache import Update
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch
 from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -19,7 +21,7 @@ VERSIONS = range(7)
 ADVERTISED = False
 
 
-def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: Broker, request: Request) -> None:
     if not is_heard(broker, request):
         return
     version = request.api_version
@@ -30,22 +32,24 @@ def handle(broker: Broker, request: Request) -> None:
     elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
         answer.error_code = StaleControllerEpoch.code
     else:
-        _refuse_names(broker, asked)
-        deleted = broker.metadata.update(asked)
+        deleted = await _apply(broker, asked)
         if deleted:
             broker.groups.removal.partitions_deleted(deleted)
     reply(broker, request, UPDATE_METADATA, answer)
 
 
-def _refuse_names(broker: Broker, asked: UpdateMetadataRequest) -> None:
-    """Leaves out the rows of partitions that cannot be; the answer has no place to say so."""
-    asked.ungrouped_partition_states = [
-        state
-        for state in asked.ungrouped_partition_states
-        if is_partition(broker, state.topic_name, state.partition_index)
-    ]
-    for topic in asked.topic_states:
-        topic.partition_states = [
-            state for state in topic.partition_states if is_partition(broker, topic.topic_name, state.partition_index)
-        ]
-    asked.topic_states = [topic for topic in asked.topic_states if topic.partition_states]
+async def _apply(broker: Broker, asked: UpdateMetadataRequest) -> list[tuple[str, int]]:
+    """Returns the partitions that are gone. Rows of partitions that cannot be are left out; the answer has no place to
+    say so.
+    """
+    pace = Pace()
+    async with broker.metadata.updating:
+        update = Update(broker.metadata)
+        for topic in asked.topic_states:
+            await pace.turn()
+            for state in topic.partition_states:
+                await pace.turn()
+                if is_partition(broker, topic.topic_name, state.partition_index):
+                    update.add(topic.topic_name, state)
+        update.apply(asked.controller_id, asked.live_brokers)
+        return update.deleted

@@ -7,10 +7,12 @@ times. 2-4: a retention of their own. 6: leader epochs (KIP-320). 7: static memb
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import in_pieces, is_in_turn, reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 from ottla.group import tree_offsets
@@ -35,8 +37,14 @@ TIME_MAX = 2**63 - 1
 
 
 def handle(broker: Broker, request: Request) -> None:
+    asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(request.api_version, request)
+    rows = sum(len(topic.partitions) for topic in asked.topics)
+    in_pieces(broker, request, rows, _commit(broker, request, asked, is_in_turn(request, rows)))
+
+
+def _commit(broker: Broker, request: Request, asked: OffsetCommitRequest, in_turn: bool) -> Iterator[None]:
+    """The rows that are taken are committed together."""
     version = request.api_version
-    asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(version, request)
     now_ms = time.time_ns() // 1_000_000
     # Any retention is taken; a record has 64 bits for the time at which it ends.
     retention_ms = max(0, asked.retention_time_ms)
@@ -47,6 +55,7 @@ def handle(broker: Broker, request: Request) -> None:
     for topic in asked.topics:
         name, partitions = topic.name, known.get(topic.name, ())
         for row in topic.partitions:
+            yield
             metadata = row.committed_metadata or ""
             if row.partition_index not in partitions:
                 refused[name, row.partition_index] = UnknownTopicOrPartition.code
@@ -61,7 +70,7 @@ def handle(broker: Broker, request: Request) -> None:
                     expire_ms,
                 )
     if not commits:
-        _answer(broker, request, asked, refused, 0)
+        yield from _answer(broker, request, asked, refused, 0)
     elif version == 0:
         broker.in_background(partial(_commit_to_tree, asked=asked, commits=commits, refused=refused), request)
     else:
@@ -71,24 +80,29 @@ def handle(broker: Broker, request: Request) -> None:
             asked.group_instance_id,
             asked.generation_id,
             commits,
-            partial(_answer, broker, request, asked, refused),
+            lambda error: in_pieces(
+                broker, request, len(commits) + len(refused), _answer(broker, request, asked, refused, error)
+            ),
+            in_turn=in_turn,
         )
 
 
 def _answer(
     broker: Broker, request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int
-) -> None:
+) -> Iterator[None]:
     topics: dict[str, dict[int, int]] = {}
     for topic in asked.topics:
         for row in topic.partitions:
+            yield
             code = refused.get((topic.name, row.partition_index), error) if refused else error
             topics.setdefault(topic.name, {})[row.partition_index] = code
-    answer = OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(name, [OffsetCommitResponsePartition(*row) for row in rows.items()])
-            for name, rows in topics.items()
-        ]
-    )
+    answer = OffsetCommitResponse()
+    for name, rows in topics.items():
+        answered = []
+        for index, code in rows.items():
+            yield
+            answered.append(OffsetCommitResponsePartition(index, code))
+        answer.topics.append(OffsetCommitResponseTopic(name, answered))
     reply(broker, request, OFFSET_COMMIT, answer)
 
 
@@ -106,4 +120,6 @@ async def _commit_to_tree(
             refused[topic, partition] = error.code
         except TreeError:
             refused[topic, partition] = CoordinatorNotAvailable.code
-    _answer(broker, request, asked, refused, 0)
+    pace = Pace()
+    for _ in _answer(broker, request, asked, refused, 0):
+        await pace.turn()

@@ -6,15 +6,16 @@ epochs (KIP-320). 6: flexible. 7: on request, no offset that is about to change 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import in_pieces, reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import in_pieces, reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
 from ottla.group import tree_offsets
-from ottla.group.offsets import GroupOffsets
+from ottla.group.offsets import GroupOffsets, TopicPartition
 from ottla.wire.k09_offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -43,18 +44,21 @@ def handle(broker: Broker, request: Request) -> None:
     if error:
         return reply(broker, request, OFFSET_FETCH, _failed(asked, version, error))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
-    named = list(offsets.committed) if asked.topics is None else list(_named(asked.topics))
-    return in_pieces(broker, request, len(named), _answer(broker, request, offsets, named, asked.require_stable))
+    topics = asked.topics
+    rows = len(offsets.committed) if topics is None else sum(len(topic.partition_indexes) for topic in topics)
+    return in_pieces(broker, request, rows, _answer(broker, request, offsets, asked))
 
 
-def _answer(
-    broker: Broker, request: Request, offsets: GroupOffsets, named: list[tuple[str, int]], require_stable: bool
-) -> Iterator[None]:
+def _answer(broker: Broker, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> Iterator[None]:
     """Each row is of its own moment."""
     topics: dict[str, OffsetFetchResponseTopic] = {}
-    for topic, index in dict.fromkeys(named):
+    named: dict[TopicPartition, None] = dict.fromkeys(offsets.committed) if asked.topics is None else {}
+    for topic, index in _named(asked.topics or ()):
         yield
-        row = _row(offsets, topic, index, require_stable)
+        named[topic, index] = None
+    for topic, index in named:
+        yield
+        row = _row(offsets, topic, index, asked.require_stable)
         topics.setdefault(topic, OffsetFetchResponseTopic(topic)).partitions.append(row)
     answer = OffsetFetchResponse(topics=list(topics.values()))
     reply(broker, request, OFFSET_FETCH, answer)
@@ -69,7 +73,7 @@ def _row(offsets: GroupOffsets, topic: str, index: int, require_stable: bool) ->
     return OffsetFetchResponsePartition(index, committed.offset, committed.leader_epoch, committed.metadata)
 
 
-def _named(topics: list[OffsetFetchRequestTopic]) -> Iterator[tuple[str, int]]:
+def _named(topics: Iterable[OffsetFetchRequestTopic]) -> Iterator[tuple[str, int]]:
     return ((topic.name, index) for topic in topics for index in topic.partition_indexes)
 
 
@@ -90,9 +94,11 @@ def _failed(asked: OffsetFetchRequest, version: int, error: int) -> OffsetFetchR
 
 async def _fetch_from_tree(broker: Broker, request: Request, asked: OffsetFetchRequest) -> None:
     topics = []
+    pace = Pace()
     for topic in asked.topics or ():
         rows = []
         for index in topic.partition_indexes:
+            await pace.turn()
             row = OffsetFetchResponsePartition(index, -1)
             try:
                 # A name that no topic has may be none that the tree takes.

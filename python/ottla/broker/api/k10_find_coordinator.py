@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse
 

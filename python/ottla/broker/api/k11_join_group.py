@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.group.members import JoinRequest, JoinResult
 from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

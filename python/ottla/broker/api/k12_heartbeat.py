@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import note_errors
+from ottla.broker.replies import note_errors
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:

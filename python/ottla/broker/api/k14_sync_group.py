@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import InconsistentGroupProtocol
 from ottla.group.members import SyncResult
 from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Pace, reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.group.state import DEAD, STABLE
 from ottla.wire.k15_describe_groups import (
     DESCRIBE_GROUPS,

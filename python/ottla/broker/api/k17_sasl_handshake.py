@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import IllegalSaslState
 from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
 

@@ -10,8 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin import Assignment
-from ottla.broker.pace import Pace, reply
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
+from ottla.broker.replies import reply
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
 from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
+from ottla.broker.replies import reply
 from ottla.coordination import znodes
 from ottla.errors import (
     InvalidRequest,
@@ -40,7 +41,9 @@ async def handle(broker: Broker, request: Request) -> None:
     in_tree: set[str] | None = None
     deleted = []
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
+    pace = Pace()
     for name, result in results.items():
+        await pace.turn()
         try:
             if not broker.controller.is_active:
                 raise NotController

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import (
     InvalidTopic,
     KafkaError,
@@ -48,10 +49,17 @@ NO_LOW_WATERMARK = -1
 
 async def handle(broker: Broker, request: Request) -> None:
     asked: DeleteRecordsRequest = DELETE_RECORDS.decode_request(request.api_version, request)
-    targets = {(topic.name, row.partition_index): row.offset for topic in asked.topics for row in topic.partitions}
+    targets: dict[tuple[str, int], int] = {}
+    pace = Pace()
+    for asked_topic in asked.topics:
+        await pace.turn()
+        for asked_row in asked_topic.partitions:
+            await pace.turn()
+            targets[asked_topic.name, asked_row.partition_index] = asked_row.offset
     topics: dict[str, DeleteRecordsTopicResult] = {}
     moves: list[_Move] = []
     for (name, index), offset in targets.items():
+        await pace.turn()
         row = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
         try:
             partition = _deletable(broker, name, index)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorLoadInProgress, InvalidProducerEpoch, InvalidRequest, KafkaError, ProducerFenced
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import in_pieces, reply
+from ottla.broker.replies import in_pieces, reply
 from ottla.errors import KafkaError, UnknownTopicOrPartition
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,

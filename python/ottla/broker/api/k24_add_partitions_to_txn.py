@@ -7,10 +7,18 @@ PRODUCER_FENCED is known from version 2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
-from ottla.errors import InvalidProducerEpoch, OperationNotAttempted, ProducerFenced, UnknownTopicOrPartition
+from ottla.broker.replies import in_pieces, reply
+from ottla.errors import (
+    InvalidProducerEpoch,
+    KafkaError,
+    OperationNotAttempted,
+    ProducerFenced,
+    UnknownTopicOrPartition,
+)
 from ottla.wire.k24_add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
@@ -27,28 +35,25 @@ VERSIONS = range(3)
 
 
 def handle(broker: Broker, request: Request) -> None:
-    version = request.api_version
-    asked: AddPartitionsToTxnRequest = ADD_PARTITIONS_TO_TXN.decode_request(version, request)
+    asked: AddPartitionsToTxnRequest = ADD_PARTITIONS_TO_TXN.decode_request(request.api_version, request)
+    rows = sum(len(topic.partitions) for topic in asked.topics)
+    in_pieces(broker, request, rows, _add(broker, request, asked))
+
+
+def _add(broker: Broker, request: Request, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
+    """What is named twice is added once, and answered once."""
     topics = broker.metadata.topics
-    partitions = {(topic.name, index) for topic in asked.topics for index in topic.partitions}
-    unknown = {(topic, index) for topic, index in partitions if index not in topics.get(topic, ())}
-
-    def answer(codes: dict[tuple[str, int], int]) -> None:
-        by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-        for (topic, index), code in codes.items():
-            if version < 2 and code == ProducerFenced.code:
-                code = InvalidProducerEpoch.code
-            row = AddPartitionsToTxnPartitionResult(partition_index=index, error_code=code)
-            by_topic.setdefault(topic, []).append(row)
-        results = [AddPartitionsToTxnTopicResult(name=name, results=rows) for name, rows in by_topic.items()]
-        reply(broker, request, ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnResponse(results=results))
-
+    partitions: set[tuple[str, int]] = set()
+    unknown: set[tuple[str, int]] = set()
+    for topic in asked.topics:
+        yield
+        known = topics.get(topic.name, ())
+        for index in topic.partitions:
+            yield
+            (partitions if index in known else unknown).add((topic.name, index))
     if unknown:
-        answer(
-            {
-                each: UnknownTopicOrPartition.code if each in unknown else OperationNotAttempted.code
-                for each in partitions
-            }
+        yield from _answer(
+            broker, request, chain(_each(unknown, UnknownTopicOrPartition), _each(partitions, OperationNotAttempted))
         )
         return
     broker.transactions.coordinator.add_partitions(
@@ -56,5 +61,22 @@ def handle(broker: Broker, request: Request) -> None:
         asked.producer_id,
         asked.producer_epoch,
         partitions,
-        lambda code: answer(dict.fromkeys(partitions, code)),
+        lambda code: in_pieces(
+            broker, request, len(partitions), _answer(broker, request, ((each, code) for each in partitions))
+        ),
     )
+
+
+def _each(partitions: set[tuple[str, int]], error: type[KafkaError]) -> Iterator[tuple[tuple[str, int], int]]:
+    return ((each, error.code) for each in partitions)
+
+
+def _answer(broker: Broker, request: Request, codes: Iterable[tuple[tuple[str, int], int]]) -> Iterator[None]:
+    by_topic: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (topic, index), code in codes:
+        yield
+        if request.api_version < 2 and code == ProducerFenced.code:
+            code = InvalidProducerEpoch.code
+        row = AddPartitionsToTxnPartitionResult(partition_index=index, error_code=code)
+        by_topic.setdefault(topic, AddPartitionsToTxnTopicResult(name=topic)).results.append(row)
+    reply(broker, request, ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnResponse(results=list(by_topic.values())))

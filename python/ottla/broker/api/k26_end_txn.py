@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
 from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 

@@ -12,7 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import KafkaError, NotEnoughReplicas, UnknownServerError, UnknownTopicOrPartition
 from ottla.kafka import NO_EPOCH, OFFSETS_TOPIC
 from ottla.replication.internal_topic import SafeAppend

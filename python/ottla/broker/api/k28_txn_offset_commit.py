@@ -6,10 +6,10 @@ Version 2: leader epochs. 3: member and generation, so that a member that was re
 from __future__ import annotations
 
 import time
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import in_pieces, reply
 from ottla.broker.verification import RETRIABLE
 from ottla.errors import (
     CoordinatorLoadInProgress,
@@ -38,12 +38,19 @@ VERSIONS = range(4)
 
 def handle(broker: Broker, request: Request) -> None:
     asked: TxnOffsetCommitRequest = TXN_OFFSET_COMMIT.decode_request(request.api_version, request)
+    rows = sum(len(topic.partitions) for topic in asked.topics)
+    in_pieces(broker, request, rows, _commit(broker, request, asked))
+
+
+def _commit(broker: Broker, request: Request, asked: TxnOffsetCommitRequest) -> Iterator[None]:
+    """The rows that are taken are committed together."""
     now_ms = time.time_ns() // 1_000_000
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, int] = {}
     for topic in asked.topics:
         partitions = broker.metadata.topics.get(topic.name, ())
         for row in topic.partitions:
+            yield
             metadata = row.committed_metadata or ""
             if row.partition_index not in partitions:
                 refused[topic.name, row.partition_index] = UnknownTopicOrPartition.code
@@ -53,18 +60,20 @@ def handle(broker: Broker, request: Request) -> None:
                 commits[topic.name, row.partition_index] = CommittedOffset(
                     row.committed_offset, row.committed_leader_epoch, metadata, now_ms
                 )
-    if not commits:
-        return _answer(broker, request, asked, refused, 0)
-    if error := _verify(broker, asked):
-        return _answer(broker, request, asked, refused, error)
-    return broker.groups.commit_in_transaction(
+    error = _verify(broker, asked) if commits else 0
+    if error or not commits:
+        yield from _answer(broker, request, asked, refused, error)
+        return
+    broker.groups.commit_in_transaction(
         asked.group_id,
         (asked.producer_id, asked.producer_epoch),
         asked.member_id,
         asked.group_instance_id,
         asked.generation_id,
         commits,
-        partial(_answer, broker, request, asked, refused),
+        lambda error: in_pieces(
+            broker, request, len(commits) + len(refused), _answer(broker, request, asked, refused, error)
+        ),
     )
 
 
@@ -83,14 +92,19 @@ def _verify(broker: Broker, asked: TxnOffsetCommitRequest) -> int:
 
 def _answer(
     broker: Broker, request: Request, asked: TxnOffsetCommitRequest, refused: dict[TopicPartition, int], error: int
-) -> None:
+) -> Iterator[None]:
     version = request.api_version
     if version < 2 and error == CoordinatorLoadInProgress.code:
         error = CoordinatorNotAvailable.code  # producers before 2.0 crash at the other (KAFKA-7296)
     # What is named twice is committed once, with the last offset, and answered once, as in Kafka.
-    named = dict.fromkeys((topic.name, row.partition_index) for topic in asked.topics for row in topic.partitions)
+    named: dict[TopicPartition, None] = {}
+    for topic in asked.topics:
+        for asked_row in topic.partitions:
+            yield
+            named[topic.name, asked_row.partition_index] = None
     topics: dict[str, TxnOffsetCommitResponseTopic] = {}
     for name, index in named:
+        yield
         row = TxnOffsetCommitResponsePartition(index, refused.get((name, index), error))
         topics.setdefault(name, TxnOffsetCommitResponseTopic(name, [])).partitions.append(row)
     response = TxnOffsetCommitResponse(0, list(topics.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import SecurityDisabled
 from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsResponse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import SecurityDisabled
 from ottla.wire.k30_create_acls import CREATE_ACLS, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 

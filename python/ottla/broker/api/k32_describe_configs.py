@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Pace, reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.broker.resources import own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic

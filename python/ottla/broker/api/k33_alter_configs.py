@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k33_alter_configs import (
@@ -32,7 +33,9 @@ async def handle(broker: Broker, request: Request) -> None:
     asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
     responses = []
     times = Counter((resource.resource_type, resource.resource_name) for resource in asked.resources)
+    pace = Pace()
     for resource in asked.resources:
+        await pace.turn()
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import InvalidTopic, KafkaError
 from ottla.logging_setup import of_partition
 from ottla.wire.k34_alter_replica_log_dirs import (
@@ -35,14 +36,17 @@ async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: AlterReplicaLogDirsRequest = ALTER_REPLICA_LOG_DIRS.decode_request(version, request)
     # One that is named twice goes where it was told last, as in Kafka.
-    paths = {
-        (topic.name, index): directory.path
-        for directory in asked.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+    paths: dict[tuple[str, int], str] = {}
+    pace = Pace()
+    for directory in asked.dirs:
+        for topic in directory.topics:
+            await pace.turn()
+            for index in topic.partitions:
+                await pace.turn()
+                paths[topic.name, index] = directory.path
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, index), path in paths.items():
+        await pace.turn()
         row = AlterReplicaLogDirPartitionResult(index, await _move(broker, name, index, path))
         topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name)).partitions.append(row)
     answer = AlterReplicaLogDirsResponse(results=list(topics.values()))

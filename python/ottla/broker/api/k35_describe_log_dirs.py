@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import StorageError
 from ottla.wire.k35_describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
@@ -32,25 +33,35 @@ VERSIONS = range(3)
 NO_LAG = -1
 
 
-def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeLogDirsRequest = DESCRIBE_LOG_DIRS.decode_request(version, request)
-    wanted = None
+    wanted: set[tuple[str, int]] | None = None
+    pace = Pace()
     if asked.topics is not None:
-        wanted = {(topic.topic, index) for topic in asked.topics for index in topic.partition_index}
-    answer = DescribeLogDirsResponse(
-        results=[_describe(broker, directory, wanted) for directory in broker.logs.directories]
-    )
+        wanted = set()
+        for topic in asked.topics:
+            await pace.turn()
+            for index in topic.partition_index:
+                await pace.turn()
+                wanted.add((topic.topic, index))
+    answer = DescribeLogDirsResponse()
+    for directory in broker.logs.directories:
+        answer.results.append(await _describe(broker, directory, wanted, pace))
     reply(broker, request, DESCRIBE_LOG_DIRS, answer)
 
 
-def _describe(broker: Broker, directory: DataDirectory, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _describe(
+    broker: Broker, directory: DataDirectory, wanted: set[tuple[str, int]] | None, pace: Pace
+) -> DescribeLogDirsResult:
+    """Each row is of its own moment."""
     result = DescribeLogDirsResult(log_dir=str(directory))
     if not directory.is_online:
         result.error_code = StorageError.code
         return result
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in broker.logs.logs_in(directory):
+        await pace.turn()
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
         if wanted is None or (log.topic, log.partition) in wanted:
             topic.partitions.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import IllegalSaslState
 from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
 

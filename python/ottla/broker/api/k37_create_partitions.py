@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
+from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut, UnknownTopicOrPartition
 from ottla.wire.k37_create_partitions import (
     CREATE_PARTITIONS,
@@ -32,7 +33,9 @@ async def handle(broker: Broker, request: Request) -> None:
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, int] = {}
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
+    pace = Pace()
     for topic in asked.topics:
+        await pace.turn()
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             if not broker.controller.is_active:

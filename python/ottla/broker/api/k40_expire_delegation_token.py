@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import DelegationTokenRequestNotAllowed
 from ottla.wire.k40_expire_delegation_token import EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenResponse
 

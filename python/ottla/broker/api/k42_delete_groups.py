@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.wire.k42_delete_groups import (
     DELETE_GROUPS,
     DeletableGroupResult,
@@ -19,20 +21,28 @@ if TYPE_CHECKING:
 VERSIONS = range(3)
 
 
-def handle(broker: Broker, request: Request) -> None:
-    version = request.api_version
-    asked: DeleteGroupsRequest = DELETE_GROUPS.decode_request(version, request)
-    rows = [DeletableGroupResult(group_id) for group_id in dict.fromkeys(asked.groups_names)]
-    waiting = {row.group_id for row in rows}
+async def handle(broker: Broker, request: Request) -> None:
+    """A group that is named twice is deleted once, and answered once."""
+    asked: DeleteGroupsRequest = DELETE_GROUPS.decode_request(request.api_version, request)
+    rows: dict[str, DeletableGroupResult] = {}
+    # The request itself is waited for, too, until all of its groups are under way.
+    waiting = 1
 
     def done(row: DeletableGroupResult, error: int) -> None:
         row.error_code = error
-        waiting.discard(row.group_id)
-        if not waiting:
-            reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse(results=rows))
+        finished()
 
-    if not rows:
-        return reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse())
-    for row in rows:
-        broker.groups.removal.delete(row.group_id, lambda error, row=row: done(row, error))  # type: ignore[misc]
-    return None
+    def finished() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse(results=list(rows.values())))
+
+    pace = Pace()
+    for group_id in asked.groups_names:
+        await pace.turn()
+        if group_id not in rows:
+            row = rows[group_id] = DeletableGroupResult(group_id)
+            waiting += 1
+            broker.groups.removal.delete(group_id, partial(done, row))
+    finished()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
 from ottla.kafka import TopicPartition
 from ottla.wire.k43_elect_leaders import (
@@ -37,7 +38,9 @@ async def handle(broker: Broker, request: Request) -> None:
     else:
         results = await _elect(broker, asked)
         topics: dict[str, ReplicaElectionResult] = {}
+        pace = Pace()
         for name, error in results.items():
+            await pace.turn()
             if asked.topic_partitions is None and isinstance(error, ElectionNotNeeded):
                 continue
             topic = topics.setdefault(name.topic, ReplicaElectionResult(topic=name.topic))
@@ -50,15 +53,28 @@ async def handle(broker: Broker, request: Request) -> None:
 
 
 async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:
+    pace = Pace()
+    names: dict[TopicPartition, None] = {}
     if asked.topic_partitions is None:
-        names = [TopicPartition(topic, index) for topic, rows in broker.metadata.topics.items() for index in rows]
+        for topic, rows in broker.metadata.topics.copy().items():
+            for index in rows:
+                await pace.turn()
+                names[TopicPartition(topic, index)] = None
     else:
-        names = [TopicPartition(row.topic, index) for row in asked.topic_partitions for index in row.partition_id]
+        for wanted in asked.topic_partitions:
+            await pace.turn()
+            for index in wanted.partition_id:
+                await pace.turn()
+                names[TopicPartition(wanted.topic, index)] = None
     try:
-        results = await broker.controller.elect_leaders(dict.fromkeys(names), unclean=asked.election_type == UNCLEAN)
+        results = await broker.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN)
     except NotController as error:
         return {} if asked.topic_partitions is None else dict.fromkeys(names, error)
-    leaders = {name: result for name, result in results.items() if not isinstance(result, KafkaError)}
+    leaders: dict[TopicPartition, int] = {}
+    for name, result in results.items():
+        await pace.turn()
+        if not isinstance(result, KafkaError):
+            leaders[name] = result
 
     def led(name: TopicPartition) -> bool:
         known = broker.metadata.topics.get(name.topic, {}).get(name.partition)
@@ -67,5 +83,8 @@ async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartit
     with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
         await broker.metadata.wait_until(lambda: all(map(led, leaders)))
     late = RequestTimedOut("A leader was elected, but it was not known here in time.")
-    errors = {name: result for name, result in results.items() if isinstance(result, KafkaError)}
-    return {name: errors.get(name) or (None if name in leaders and led(name) else late) for name in results}
+    errors: dict[TopicPartition, KafkaError | None] = {}
+    for name, result in results.items():
+        await pace.turn()
+        errors[name] = result if isinstance(result, KafkaError) else None if led(name) else late
+    return errors

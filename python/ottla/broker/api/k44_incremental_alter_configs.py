@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.config.alter import Alteration, Operation
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k33_alter_configs import AlterConfigsResourceResponse
@@ -23,14 +24,18 @@ if TYPE_CHECKING:
 
 VERSIONS = range(2)
 
+OPERATIONS = frozenset(operation.value for operation in Operation)
+
 
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
     host, port = request.peer_address
     responses = []
+    pace = Pace()
     # Of a resource that is named twice the last row counts, as in Kafka.
     for resource in {(row.resource_type, row.resource_name): row for row in asked.resources}.values():
+        await pace.turn()
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -50,14 +55,13 @@ async def handle(broker: Broker, request: Request) -> None:
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
-    operations = {operation.value for operation in Operation}
     seen: set[str] = set()
     for config in resource.configs:
         if config.name in seen:
             raise InvalidRequest(f"{config.name} is named twice: each setting can be altered once.")
         seen.add(config.name)
-        if config.config_operation not in operations:
+        if config.config_operation not in OPERATIONS:
             raise InvalidRequest(
-                f"Operation {config.config_operation} of {config.name} is none of {sorted(operations)}."
+                f"Operation {config.config_operation} of {config.name} is none of {sorted(OPERATIONS)}."
             )
     return [Alteration(config.name, Operation(config.config_operation), config.value) for config in resource.configs]

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
 from ottla.wire.k45_alter_partition_reassignments import (
@@ -27,15 +28,20 @@ VERSIONS = range(1)
 async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: AlterPartitionReassignmentsRequest = ALTER_PARTITION_REASSIGNMENTS.decode_request(version, request)
-    wanted = {
-        TopicPartition(topic.name, row.partition_index): None if row.replicas is None else tuple(row.replicas)
-        for topic in asked.topics
-        for row in topic.partitions
-    }
+    # Of a partition that is named twice the last row counts, as in Kafka.
+    wanted: dict[TopicPartition, tuple[int, ...] | None] = {}
+    pace = Pace()
+    for topic in asked.topics:
+        await pace.turn()
+        for target in topic.partitions:
+            await pace.turn()
+            name = TopicPartition(topic.name, target.partition_index)
+            wanted[name] = None if target.replicas is None else tuple(target.replicas)
     response = AlterPartitionReassignmentsResponse()
     try:
         topics: dict[str, ReassignableTopicResponse] = {}
         for name, error in (await broker.controller.reassign(wanted)).items():
+            await pace.turn()
             row = ReassignablePartitionResponse(partition_index=name.partition, error_message=None)
             if error is not None:
                 row.error_code, row.error_message = error.code, str(error)

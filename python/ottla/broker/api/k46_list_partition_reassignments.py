@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import KafkaError
 from ottla.wire.k46_list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
@@ -23,16 +24,23 @@ if TYPE_CHECKING:
 VERSIONS = range(1)
 
 
-def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: ListPartitionReassignmentsRequest = LIST_PARTITION_REASSIGNMENTS.decode_request(version, request)
-    wanted = None
+    wanted: set[tuple[str, int]] | None = None
+    pace = Pace()
     if asked.topics is not None:
-        wanted = {(topic.name, index) for topic in asked.topics for index in topic.partition_indexes}
+        wanted = set()
+        for topic in asked.topics:
+            await pace.turn()
+            for index in topic.partition_indexes:
+                await pace.turn()
+                wanted.add((topic.name, index))
     response = ListPartitionReassignmentsResponse()
     try:
         topics: dict[str, OngoingTopicReassignment] = {}
         for name, move in broker.controller.reassignments().items():
+            await pace.turn()
             if wanted is None or name in wanted:
                 row = OngoingPartitionReassignment(
                     partition_index=name.partition,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import in_pieces, reply
 from ottla.errors import UnknownTopicOrPartition
 from ottla.wire.k47_offset_delete import (
     OFFSET_DELETE,
@@ -21,29 +23,35 @@ if TYPE_CHECKING:
 VERSIONS = range(1)
 
 
-def handle(broker: Broker, request: Request) -> None:
-    version = request.api_version
-    asked: OffsetDeleteRequest = OFFSET_DELETE.decode_request(version, request)
+async def handle(broker: Broker, request: Request) -> None:
+    """A partition that is named twice is answered once."""
+    asked: OffsetDeleteRequest = OFFSET_DELETE.decode_request(request.api_version, request)
     topics = broker.metadata.topics
-    rows = {
-        (topic.name, partition.partition_index): OffsetDeleteResponsePartition(
-            partition.partition_index,
-            0 if partition.partition_index in topics.get(topic.name, ()) else UnknownTopicOrPartition.code,
-        )
-        for topic in asked.topics
-        for partition in topic.partitions
-    }
+    rows: dict[tuple[str, int], OffsetDeleteResponsePartition] = {}
+    pace = Pace()
+    for topic in asked.topics:
+        await pace.turn()
+        there = topics.get(topic.name, ())
+        for partition in topic.partitions:
+            await pace.turn()
+            index = partition.partition_index
+            code = 0 if index in there else UnknownTopicOrPartition.code
+            rows[topic.name, index] = OffsetDeleteResponsePartition(index, code)
     known = [partition for partition, row in rows.items() if not row.error_code]
 
     def done(error: int, errors: list[int]) -> None:
-        answer = OffsetDeleteResponse(error_code=error)
+        in_pieces(broker, request, len(rows), answer(error, errors))
+
+    def answer(error: int, errors: list[int]) -> Iterator[None]:
+        response = OffsetDeleteResponse(error_code=error)
         if not error:
             for partition, code in zip(known, errors, strict=True):
                 rows[partition].error_code = code
             topics: dict[str, OffsetDeleteResponseTopic] = {}
             for (name, _), row in rows.items():
+                yield
                 topics.setdefault(name, OffsetDeleteResponseTopic(name)).partitions.append(row)
-            answer.topics = list(topics.values())
-        reply(broker, request, OFFSET_DELETE, answer)
+            response.topics = list(topics.values())
+        reply(broker, request, OFFSET_DELETE, response)
 
     broker.groups.removal.delete_offsets(asked.group_id, known, done)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of, problem_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
+from ottla.broker.replies import reply
 from ottla.controller import admin
 from ottla.errors import InvalidRequest, KafkaError
 from ottla.wire.k49_alter_client_quotas import (
@@ -35,7 +36,9 @@ TOLERANCE: Final = 1e-6
 async def handle(broker: Broker, request: Request) -> None:
     asked: AlterClientQuotasRequest = ALTER_CLIENT_QUOTAS.decode_request(request.api_version, request)
     response = AlterClientQuotasResponse()
+    pace = Pace()
     for entry in _distinct(asked.entries):
+        await pace.turn()
         result = EntryDataResult(error_message=None, entity=entry.entity)
         try:
             await _alter(broker, entry, asked.validate_only)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker import scram
-from ottla.broker.pace import Pace, reply
+from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import encode_name
+from ottla.broker.replies import reply
 from ottla.controller import admin
 from ottla.errors import (
     DuplicateResource,

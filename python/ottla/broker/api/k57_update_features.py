@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, NotController
 from ottla.wire.k57_update_features import (
     UPDATE_FEATURES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.k03_metadata import CLUSTER_OPERATIONS
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import MismatchedEndpointType
 from ottla.wire.k60_describe_cluster import (
     BROKERS,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.controller.names import check_name
 from ottla.errors import InvalidTopic, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from ottla.wire.k61_describe_producers import (
@@ -32,8 +33,12 @@ async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeProducersRequest = DESCRIBE_PRODUCERS.decode_request(version, request)
     topics = []
+    pace = Pace()
     for topic in asked.topics:
-        rows = [await _describe(broker, topic.name, index) for index in topic.partition_indexes]
+        rows = []
+        for index in topic.partition_indexes:
+            await pace.turn()
+            rows.append(await _describe(broker, topic.name, index))
         topics.append(TopicResponse(name=topic.name, partitions=rows))
     reply(broker, request, DESCRIBE_PRODUCERS, DescribeProducersResponse(topics=topics))
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
 from ottla.transaction.coordinator import Coordinator
 from ottla.wire.k65_describe_transactions import (
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 VERSIONS = range(1)
 
 
-def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: Broker, request: Request) -> None:
     version = request.api_version
     asked: DescribeTransactionsRequest = DESCRIBE_TRANSACTIONS.decode_request(version, request)
     coordinator = broker.transactions.coordinator
-    answer = DescribeTransactionsResponse(
-        transaction_states=[_describe(coordinator, each) for each in dict.fromkeys(asked.transactional_ids)]
-    )
+    answer = DescribeTransactionsResponse()
+    pace = Pace()
+    for each in dict.fromkeys(asked.transactional_ids):
+        await pace.turn()
+        answer.transaction_states.append(_describe(coordinator, each))
     reply(broker, request, DESCRIBE_TRANSACTIONS, answer)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import reply
+from ottla.broker.replies import reply
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.transaction.transaction import BY_LABEL
 from ottla.wire.k66_list_transactions import (
