@@ -46,6 +46,7 @@ ADVERTISED = {key: versions for key, versions in SUPPORTED.items() if getattr(MO
 #: Produce and Fetch: their rows are decoded without Python.
 DECODED_BY_HUB = frozenset({0, 1})
 
+Handler: TypeAlias = "Callable[[Request], object]"
 AsyncHandler: TypeAlias = "Callable[[Broker, Request], Awaitable[None]]"
 
 
@@ -53,7 +54,7 @@ class Requests:
     def __init__(self, broker: Broker, nursery: trio.Nursery) -> None:
         self._broker = broker
         self._start = partial(_start, nursery, broker)
-        self._handlers: dict[int, Callable[[Request], object]] = {}
+        self._handlers: dict[int, Handler] = {}
         self._quotas: ClientQuotas | None = None
         broker.in_background = self._start
         self.arrange()
@@ -68,15 +69,22 @@ class Requests:
         quotas = self._quotas
         for key, module in MODULES.items():
             is_task = inspect.iscoroutinefunction(module.handle)
-            handler = partial(self._start, module.handle) if is_task else MethodType(module.handle, self._broker)
-            if quotas is None or key in EXEMPT:
-                self._handlers[key] = handler
-            elif is_task:
-                self._handlers[key] = MeasuredTask(quotas, key, module.handle, self._start)
-            else:
-                self._handlers[key] = Measured(quotas, key, handler)
+            handler: Handler = MethodType(module.handle, self._broker)
+            if is_task:
+                handler = partial(self._start, module.handle)
+            if quotas is not None:
+                measured: Handler = Measured(quotas, key, handler)
+                if is_task:
+                    measured = MeasuredTask(quotas, key, module.handle, self._start)
+                handler = partial(self._by_listener, handler, measured) if key in EXEMPT else measured
+            self._handlers[key] = handler
             if log.isEnabledFor(logging.DEBUG):
                 self._handlers[key] = partial(_said, wire.name(key), self._handlers[key])
+
+    def _by_listener(self, handler: Handler, measured: Handler, request: Request) -> object:
+        """A request that brokers send each other has no quotas where brokers are."""
+        are_brokers = request.listener in self._broker.config.listeners_between_brokers
+        return (handler if are_brokers else measured)(request)
 
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""

@@ -358,12 +358,15 @@ impl<T> Hub<T> {
         self.watch_listeners();
     }
 
-    /// A connection that says it is another broker's.
-    pub fn mark_broker(&mut self, connection: u64) {
-        if let Some(mut connection) = self.connections.take(connection) {
-            connection.is_broker |= self.believes(&connection);
-            self.connections.put(connection);
-        }
+    /// A connection that says it is another broker's: whether it is taken for one.
+    pub fn mark_broker(&mut self, connection: u64) -> bool {
+        let Some(mut connection) = self.connections.take(connection) else {
+            return false;
+        };
+        connection.is_broker |= self.believes(&connection);
+        let is_broker = connection.is_broker;
+        self.connections.put(connection);
+        is_broker
     }
 
     /// Listeners that clients do not use: connections that come to them from now on have a reserve of memory, and only there a connection

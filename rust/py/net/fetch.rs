@@ -19,7 +19,7 @@ const READ_COMMITTED: i8 = 1;
 /// The partitions of a Fetch. Their topics are ranges of `names`.
 pub struct Asked {
     pub api_version: i16,
-    pub is_replica: bool,
+    pub is_follower: bool,
     names: Vec<u8>,
     partitions: Vec<fetch::FetchPartition>,
     forgotten: Vec<(Range<usize>, i32)>,
@@ -136,7 +136,10 @@ impl PartitionToRead {
 #[pyclass(frozen, module = "ottla._core")]
 pub struct FetchRequest {
     #[pyo3(get)]
-    pub replica_id: i32,
+    replica_id: i32,
+    /// Whether it is another broker's, not only says so.
+    #[pyo3(get)]
+    is_follower: bool,
     #[pyo3(get)]
     max_wait_ms: i32,
     #[pyo3(get)]
@@ -216,7 +219,7 @@ impl FetchRequest {
     ) -> PyResult<Option<FetchRow>> {
         let of = &log.log;
         let row = FetchRow::at(of);
-        let upper_bound = if self.replica_id >= 0 {
+        let upper_bound = if self.is_follower {
             of.end_offset()
         } else if self.is_committed() {
             row.last_stable_offset
@@ -252,7 +255,12 @@ impl FetchRequest {
 }
 
 /// Decodes the body of a Fetch.
-pub fn decode(body: &[u8], api_version: i16) -> PyResult<(FetchRequest, Arc<Asked>)> {
+/// `believes`: whether the request may be of the replica that it names.
+pub fn decode(
+    body: &[u8],
+    api_version: i16,
+    believes: impl FnOnce() -> bool,
+) -> PyResult<(FetchRequest, Arc<Asked>)> {
     let mut request =
         fetch::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
     request.name_each_once(body);
@@ -263,9 +271,10 @@ pub fn decode(body: &[u8], api_version: i16) -> PyResult<(FetchRequest, Arc<Aske
     for (topic, _) in &mut request.forgotten {
         *topic = names.take(body, topic);
     }
+    let is_follower = request.replica_id >= 0 && believes();
     let asked = Arc::new(Asked {
         api_version,
-        is_replica: request.replica_id >= 0,
+        is_follower,
         names: names.bytes,
         partitions: request.partitions,
         forgotten: request.forgotten,
@@ -277,6 +286,7 @@ pub fn decode(body: &[u8], api_version: i16) -> PyResult<(FetchRequest, Arc<Aske
     };
     let request = FetchRequest {
         replica_id: request.replica_id,
+        is_follower,
         max_wait_ms: request.max_wait_ms,
         min_bytes: request.min_bytes,
         max_bytes: request.max_bytes,

@@ -268,7 +268,7 @@ pub fn encode(
         topics.note((0..rows.len()).map(|place| of(place).0), |place, count| {
             let row = rows[place].get();
             count.add(Count::FetchRequests, 1);
-            if !asked.is_replica {
+            if !asked.is_follower {
                 count.add(Count::BytesOut, row.length());
             }
             count.add(Count::FetchConversions, row.converted_records());

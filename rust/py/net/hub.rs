@@ -257,10 +257,6 @@ impl Hub {
         self.hub.lock().reserve_for(listeners);
     }
 
-    fn mark_broker(&self, connection_id: u64) {
-        self.hub.lock().mark_broker(connection_id);
-    }
-
     fn stop_listening(&self, name: &str) {
         self.hub.lock().stop_listening(name);
     }

@@ -307,11 +307,10 @@ impl Request {
             .as_deref()
             .filter(|_| self.ticket.api_key == FETCH);
         let frame = frame.ok_or_else(|| PyTypeError::new_err("not a Fetch request"))?;
-        let (request, asked) = fetch::decode(&frame[self.body_start..], self.ticket.api_version)?;
+        let believes = || self.hub.lock().mark_broker(self.ticket.connection);
+        let body = &frame[self.body_start..];
+        let (request, asked) = fetch::decode(body, self.ticket.api_version, believes)?;
         let _ = self.fetched.set(asked);
-        if request.replica_id >= 0 {
-            self.hub.lock().mark_broker(self.ticket.connection);
-        }
         Ok(request)
     }
 

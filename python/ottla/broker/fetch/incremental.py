@@ -31,7 +31,7 @@ def begin(
 ) -> None:
     """Makes a session of `asked`, whose client is told `result`; `then` gets its id, or 0 if there is no room."""
     broker = context.broker
-    session = broker.fetch_sessions.create(len(asked), context.fetch.replica_id >= 0, _now_ms())
+    session = broker.fetch_sessions.create(len(asked), context.fetch.is_follower, _now_ms())
     if session is None:
         then(NO_SESSION)
         return

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ottla._core import FetchRequest, Request
     from ottla.broker.fetch.result import FetchResult
 
-#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterIsr: brokers' requests.
+#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers, AlterIsr: requests of brokers, not
+#: measured on the listeners that brokers use. (Tools send WriteTxnMarkers to any listener.)
 EXEMPT: Final = frozenset({4, 5, 6, 7, 27, 56})
 
 AsyncHandler = Callable[..., Coroutine[Any, Any, None]]
@@ -142,7 +143,7 @@ def throttle_fetch(quotas: ClientQuotas, request: Request, fetch: FetchRequest, 
     """For how long a Fetch that would be answered with `result` is throttled: then it must be answered empty. 0 for
     other brokers' fetches.
     """
-    if fetch.replica_id >= 0:
+    if fetch.is_follower:
         return 0
     size = result.answer_bytes
     client = client_of(request)
@@ -155,4 +156,4 @@ def throttle_fetch(quotas: ClientQuotas, request: Request, fetch: FetchRequest, 
 
 def fetch_bytes_max(quotas: ClientQuotas, request: Request, fetch: FetchRequest) -> int:
     """More bytes in one answer would be throttled even if nothing was fetched before: a consumer could never go on."""
-    return 2**31 - 1 if fetch.replica_id >= 0 else quotas.fetch_bytes_max(client_of(request))
+    return 2**31 - 1 if fetch.is_follower else quotas.fetch_bytes_max(client_of(request))
