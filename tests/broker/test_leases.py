@@ -436,7 +436,7 @@ async def test_a_stopped_broker_is_forgotten(tmp_path: Path, monkeypatch: pytest
 async def test_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, monkeypatch) as one:
         hub = one.broker.server.hub
-        hub.measure()
+        hub.measure(one.broker.logs.directories.traffic)
         await one.create("measured")
         await one.talk(lambda client: [produce(client, "measured", b"v") for _ in range(5)])
         rows = {row[0]: row for row in hub.measured()}
@@ -504,7 +504,7 @@ async def test_fetches_that_are_not_plain_come_to_python(tmp_path: Path, monkeyp
 async def test_fetches_are_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with started(tmp_path, monkeypatch) as one:
         hub = one.broker.server.hub
-        hub.measure()
+        hub.measure(one.broker.logs.directories.traffic)
         await one.create("measured")
         await one.talk(lambda client: produce(client, "measured", b"v"))
         assert await one.needed(lambda client: [client.fetch("measured") for _ in range(5)]) == 0
