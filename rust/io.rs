@@ -2,6 +2,9 @@
 //!
 //! The loop never waits for a disk: it submits a job with a token, goes on, and finds `Completion { token, value }` in the queue when the
 //! queue's descriptor becomes readable. Appends and cold reads run on different pools, so that neither waits behind the other.
+//!
+//! A job that panics is over, and its thread goes on with the next. Whoever waits for a result submits it as [`IoPool::work`], which hands the
+//! panic on as an error.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,6 +13,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
+
+pub mod panics;
+
+use panics::{Panicked, catching, outcome};
 
 type Job = Box<dyn FnOnce() + Send + 'static>;
 
@@ -45,19 +52,41 @@ impl IoPool {
         self.queue.jobs.lock().0.push_back(Box::new(job));
         self.queue.wake.notify_one();
     }
+
+    /// Has a thread do `work`, which calls `done` once with what comes of it: an error that tells of the panic if it panicked.
+    pub fn work<T, E: From<Panicked>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+        done: impl FnOnce(Result<T, E>) + Send + 'static,
+    ) {
+        self.submit(move || done(outcome(work)));
+    }
 }
 
 /// The threads that read what is not in the page cache, for all logs and sockets of the process: a disk serves few readers well at once, and one
 /// cold consumer should not stop another.
 const COLD_READERS: usize = 2;
 
-/// Has a thread of those that may wait for cold bytes run `job`; or does it now if the system gives no threads.
-pub fn read_cold(job: impl FnOnce() + Send + 'static) {
+/// Has a thread of those that may wait for cold bytes do `work`, or does it now if the system gives no threads. `done` is called once with what
+/// comes of it: an error that tells of the panic if it panicked.
+pub fn read_cold<T, E: From<Panicked>>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    done: impl FnOnce(Result<T, E>) + Send + 'static,
+) {
     static POOL: OnceLock<Option<IoPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| IoPool::new("ottla-cold-read", COLD_READERS).ok());
     match pool {
-        Some(pool) => pool.submit(job),
-        None => job(),
+        Some(pool) => pool.work(work, done),
+        None => done(outcome(work)),
+    }
+}
+
+/// Has a thread do what nobody waits for, or does it now if the system gives no thread.
+pub fn aside(work: impl FnOnce() + Send + 'static) {
+    static POOL: OnceLock<Option<IoPool>> = OnceLock::new();
+    match POOL.get_or_init(|| IoPool::new("ottla-aside", 1).ok()) {
+        Some(pool) => pool.submit(work),
+        None => work(),
     }
 }
 
@@ -71,7 +100,8 @@ fn run(queue: &Queue) {
             return;
         };
         drop(jobs);
-        job();
+        // It has been told of; the next job has nothing to do with it.
+        let _ = catching(job);
     }
 }
 
@@ -226,6 +256,29 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..100).map(|t| (t, t * 2)).collect::<Vec<_>>());
         assert!(completions.drain().is_empty());
+    }
+
+    #[test]
+    fn a_panic_fails_its_job_and_the_thread_goes_on() {
+        let completions: Arc<Completions<Result<i32, Panicked>>> =
+            Arc::new(Completions::new().unwrap());
+        let pool = IoPool::new("test", 1).unwrap();
+        let works: [fn() -> i32; 3] = [|| 1, || panic!("in the work"), || 3];
+        for (token, work) in (0..).zip(works) {
+            let completions = Arc::clone(&completions);
+            pool.work(
+                move || Ok(work()),
+                move |done| completions.push(token, done),
+            );
+            pool.submit(|| panic!("in a job"));
+        }
+        drop(pool);
+        let mut values = completions.drain().into_iter().map(|c| c.value);
+        assert_eq!(values.next(), Some(Ok(1)));
+        let panicked = values.next().unwrap().unwrap_err();
+        assert_eq!(panicked.message, "in the work");
+        assert!(panicked.place.starts_with(file!()), "{panicked}");
+        assert_eq!(values.next(), Some(Ok(3)));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! * `io`: threads for work that may block, and the queue their results come back through.
 //! * `net`: the hub: sockets, frames in, ordered replies out.
 //! * `direct`: plain Produces and Fetches, served without Python.
+//! * `replication`: what a follower fetches from leaders.
 //! * `py`: the only place that knows Python.
 
 pub mod checksum;
@@ -21,6 +22,8 @@ pub mod murmur2;
 #[cfg(target_os = "linux")]
 pub mod net;
 pub mod records;
+#[cfg(target_os = "linux")]
+pub mod replication;
 pub mod siphash;
 pub mod storage;
 pub mod traffic;

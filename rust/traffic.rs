@@ -27,9 +27,14 @@ pub enum Count {
     /// Records that were stored in another form than they came in, or sent in another than they are stored in.
     ProduceConversions,
     FetchConversions,
+    /// Bytes of batches that were fetched from leaders and appended, and that were sent to followers.
+    ReplicationBytesIn,
+    ReplicationBytesOut,
+    /// Of those that were fetched: for replicas that a reassignment adds.
+    ReassignmentBytesIn,
 }
 
-pub const COUNTS: usize = Count::FetchConversions as usize + 1;
+pub const COUNTS: usize = Count::ReassignmentBytesIn as usize + 1;
 
 #[derive(Debug, Default)]
 pub struct Traffic([AtomicU64; COUNTS]);
@@ -43,6 +48,14 @@ impl Traffic {
     pub fn appended(&self, records: i64, bytes: usize) {
         self.add(Count::RecordsIn, u64::try_from(records).unwrap_or(0));
         self.add(Count::BytesIn, bytes as u64);
+    }
+
+    /// An append of what a leader sent, `is_move` to a replica that a reassignment adds.
+    pub fn replicated(&self, bytes: usize, is_move: bool) {
+        self.add(Count::ReplicationBytesIn, bytes as u64);
+        if is_move {
+            self.add(Count::ReassignmentBytesIn, bytes as u64);
+        }
     }
 
     pub fn counts(&self) -> [u64; COUNTS] {

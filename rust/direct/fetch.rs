@@ -8,20 +8,20 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::parked::Parked;
-use super::{Direct, FETCH, Lease, State};
+use super::{Direct, Lease, State};
+use crate::log::leader_epochs::NO_EPOCH;
 use crate::net::hub::{Hub, Incoming, Ticket};
 use crate::traffic::Count;
-use crate::wire::fetch::{self, PartitionResponse, RecordData, ResponseHead};
+use crate::wire::fetch::{
+    self, CONSUMER, PartitionResponse, READ_UNCOMMITTED, RecordData, ResponseHead, ZSTD_SINCE,
+};
+use crate::wire::keys::FETCH;
 use crate::wire::piece::Piece;
 
-/// The first version whose consumers can read everything that is stored (zstd).
-const ANYTHING_SINCE: i16 = 10;
-const CONSUMER: i32 = -1;
 /// Python answers for more partitions, in pieces, between which others are served.
 const PARTITIONS_MAX: usize = 1000;
 const NO_SESSION: i32 = 0;
 const WITHOUT_SESSION: i32 = -1;
-const NO_EPOCH: i32 = -1;
 
 pub(super) type Answer<'a> = PartitionResponse<&'a [u8], RecordData>;
 
@@ -108,8 +108,9 @@ impl<O> State<O> {
     fn find(&self, body: &[u8], ticket: Ticket) -> Option<Found<'_, O>> {
         let mut request = fetch::decode_request(body, ticket.api_version).ok()?;
         let is_plain = request.replica_id == CONSUMER
-            && request.isolation_level == 0
-            && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION);
+            && request.isolation_level == READ_UNCOMMITTED
+            && (request.session_id, request.session_epoch) == (NO_SESSION, WITHOUT_SESSION)
+            && (request.rack_id.is_empty() || self.serves_racks);
         if !is_plain || !(1..=PARTITIONS_MAX).contains(&request.partitions.len()) {
             return None;
         }
@@ -167,7 +168,7 @@ impl<O> Direct<O> {
     ) -> Option<Incoming> {
         let ticket = incoming.ticket;
         let mut state = self.state.lock();
-        if ticket.api_version < ANYTHING_SINCE || state.by_topic.is_empty() {
+        if ticket.api_version < ZSTD_SINCE || state.by_topic.is_empty() {
             return Some(incoming);
         }
         let body = &incoming.frame[incoming.header.body_start..];

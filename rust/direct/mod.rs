@@ -10,7 +10,15 @@
 //! log's end, no Fetch waits in Python, no flush is due, nothing failed), the turn ends here too; else Python ends it
 //! with [`Direct::written`] and [`Direct::answer`].
 //!
-//! All methods may be called by several threads. Locks are taken in this order: the leases, one lease's line of waiting
+//! All methods may be called by several threads, which may also serve the requests of one hub at once. A turn is a
+//! thread's ([`Turn`]): what a thread appended it has written, and answers, itself; if the hub told the end of the
+//! requests to another thread, then when the hub has nothing more for it. Turns of several threads share the writes of
+//! a log, so that a thread's batches may be written by another, or not be written. The log says of each append whether it
+//! is there ([`Log::lost`]).
+//!
+//! [`Log::lost`]: crate::log::Log::lost
+//!
+//! Locks are taken in this order: the leases, one lease's line of waiting
 //! Fetches, the hub. No lock of this room is held while an owner is dropped: an owner may be an object of Python, and
 //! whatever that takes with it may call this room.
 //!
@@ -48,6 +56,7 @@
 //! | Fetch | a consumer, not a replica | here |
 //! | Fetch | everything is read, not only what is committed | here |
 //! | Fetch | no session | here |
+//! | Fetch | no rack is named, or the broker chooses no replica by it | here, broker |
 //! | Fetch | partition is known, this broker leads it, its directory is in use | terms |
 //! | Fetch | topic is not internal | terms |
 //! | Fetch | everyone may read | terms |
@@ -70,38 +79,38 @@ use std::io;
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use self::parked::Due;
-use self::produce::Appended;
-pub use self::produce::{Lost, Written};
+pub use self::produce::Written;
+use self::produce::{Ended, Turn};
 pub use self::terms::{Lease, Terms};
 use crate::net::hub::{self, Event, Hub, Incoming};
-
-const PRODUCE: i16 = 0;
-const FETCH: i16 = 1;
+use crate::wire::keys::{FETCH, PRODUCE};
 
 /// The leases of one hub, and what is done under them. `O`: what the grantor knows a partition by.
 pub struct Direct<O> {
     state: Mutex<State<O>>,
-    /// Somebody else has a part in the turn that goes on, and ends it.
-    is_shared_turn: AtomicBool,
+}
+
+thread_local! {
+    /// Kept, since the handle that it comes from is counted.
+    static ME: ThreadId = thread::current().id();
 }
 
 type Partitions<O> = HashMap<i32, Arc<Lease<O>>>;
 
 struct State<O> {
     by_topic: HashMap<Box<[u8]>, Partitions<O>>,
-    /// Appended to in this turn, each once.
-    touched: Vec<Arc<Lease<O>>>,
-    appended: Vec<Appended<O>>,
-    /// What was written at the end of this turn, for the one who ends it.
-    written: Vec<Written<O>>,
+    /// The turn of each thread that serves.
+    turns: Vec<(ThreadId, Turn<O>)>,
     /// `fetch.max.bytes`
     fetch_bytes_max: u64,
+    /// Fetches that name their rack are plain too: nobody is told to read elsewhere.
+    serves_racks: bool,
     /// Deadlines are looked at: Fetches may wait.
     may_park: bool,
     due: Due<O>,
@@ -112,14 +121,12 @@ impl<O> Default for Direct<O> {
         Self {
             state: Mutex::new(State {
                 by_topic: HashMap::new(),
-                touched: Vec::new(),
-                appended: Vec::new(),
-                written: Vec::new(),
+                turns: Vec::new(),
                 fetch_bytes_max: 0,
+                serves_racks: false,
                 may_park: false,
                 due: Due::default(),
             }),
-            is_shared_turn: AtomicBool::new(false),
         }
     }
 }
@@ -127,6 +134,19 @@ impl<O> Default for Direct<O> {
 impl<O> State<O> {
     fn get(&self, topic: &[u8], partition: i32) -> Option<&Arc<Lease<O>>> {
         self.by_topic.get(topic)?.get(&partition)
+    }
+
+    /// The turn of the thread that calls.
+    fn turn(&mut self) -> &mut Turn<O> {
+        let me = ME.with(ThreadId::clone);
+        let at = self.turns.iter().position(|(thread, _)| *thread == me);
+        let at = at.unwrap_or_else(|| {
+            // Threads that are gone left no more than this.
+            self.turns.retain(|(_, turn)| !turn.is_idle());
+            self.turns.push((me, Turn::default()));
+            self.turns.len() - 1
+        });
+        &mut self.turns[at].1
     }
 }
 
@@ -167,9 +187,12 @@ impl<O> Direct<O> {
         self.release(hub, lease);
     }
 
-    /// How many bytes one Fetch gets at most.
-    pub fn limit_fetches(&self, bytes_max: u64) {
-        self.state.lock().fetch_bytes_max = bytes_max;
+    /// How many bytes one Fetch gets at most, and whether one that names its rack is served here. None is before this
+    /// is called.
+    pub fn limit_fetches(&self, bytes_max: u64, serves_racks: bool) {
+        let mut state = self.state.lock();
+        state.fetch_bytes_max = bytes_max;
+        state.serves_racks = serves_racks;
     }
 
     /// Waits as [`hub::wait`] does, and serves what comes. Returns the first event that is not served here; None: the
@@ -198,34 +221,33 @@ impl<O> Direct<O> {
         }
     }
 
-    /// Returns `event`, or the first one after it, that is not served here. None: the turn is over.
+    /// Returns `event`, or the first one after it, that is not served here. None: the turn is over. A thread that got a
+    /// request gets [`Event::Served`] afterwards, before None.
     pub fn pass<T>(
         &self,
         hub: &Mutex<Hub<T>>,
         mut event: Option<Event<T>>,
     ) -> io::Result<Option<Event<T>>> {
         loop {
+            let is_over = event.is_none();
             match event {
-                None => return Ok(None),
-                Some(Event::Request(incoming)) => match self.serve(hub, incoming) {
-                    Some(incoming) => event = Some(Event::Request(incoming)),
-                    None => {
-                        event = hub.lock().next_event()?;
-                        continue;
+                Some(Event::Request(incoming)) => {
+                    if let Some(incoming) = self.serve(hub, incoming) {
+                        self.state.lock().turn().awaits(true);
+                        return Ok(Some(Event::Request(incoming)));
                     }
+                }
+                None | Some(Event::Served) => match self.end_turn(hub, is_over) {
+                    Ended::ByOthers => return Ok(Some(Event::Served)),
+                    Ended::Before if is_over => return Ok(None),
+                    Ended::Before | Ended::Here => {}
                 },
-                Some(Event::Served) => {
-                    let is_shared = self.is_shared_turn.swap(false, Ordering::Relaxed);
-                    if !is_shared && self.end_turn(hub) {
-                        event = hub.lock().next_event()?;
-                        continue;
-                    }
+                Some(Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. }) => {
+                    self.state.lock().turn().awaits(false);
                     return Ok(event);
                 }
-                Some(Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. }) => {}
             }
-            self.is_shared_turn.store(true, Ordering::Relaxed);
-            return Ok(event);
+            event = hub.lock().next_event()?;
         }
     }
 

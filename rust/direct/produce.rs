@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Direct, Lease, PRODUCE, State};
+use super::{Direct, Lease, State};
 use crate::log::verification::NO_GUARD;
-use crate::log::{AppendInfo, LogError, Origin, When, home};
+use crate::log::{self, AppendInfo, Origin, When, home};
 use crate::net::hub::{Hub, Incoming, Ticket};
 use crate::records::batch::is_transactional;
 use crate::traffic::Count;
-use crate::wire::produce::{self, BATCHES_SINCE, PartitionResult};
-
-const ALL: i16 = -1;
+use crate::wire::keys::PRODUCE;
+use crate::wire::produce::{self, ACKS_ALL, BATCHES_SINCE, PartitionResult};
 
 /// An append that waits for the end of its turn.
 pub(super) struct Appended<O> {
@@ -26,29 +25,73 @@ pub(super) struct Appended<O> {
 /// A partition that was appended to in a turn.
 pub struct Written<O> {
     pub lease: Arc<Lease<O>>,
-    pub flush_due: bool,
-    /// From which offset on it could not be written, and why.
-    pub lost: Option<(i64, LogError)>,
+    pub turn: log::Turn,
 }
 
-/// What could not be written: topic, partition, from which offset on, and the error code.
-pub type Lost = (String, i32, i64, i16);
+/// What waits for the end of a thread's turn, which goes from one [`Served`](crate::net::hub::Event::Served) to the next.
+pub(super) struct Turn<O> {
+    /// Appended to in this turn and not written yet, each once.
+    touched: Vec<Arc<Lease<O>>>,
+    /// Not answered yet.
+    appended: Vec<Appended<O>>,
+    /// What was written at the end of the turn, for somebody else who has to hear of it.
+    written: Vec<Written<O>>,
+    /// Somebody else has a part in the turn, and ends it.
+    is_shared: bool,
+    /// It was given a request, and waits for the turn's end.
+    is_awaited: bool,
+}
+
+impl<O> Default for Turn<O> {
+    fn default() -> Self {
+        Self {
+            touched: Vec::new(),
+            appended: Vec::new(),
+            written: Vec::new(),
+            is_shared: false,
+            is_awaited: false,
+        }
+    }
+}
+
+impl<O> Turn<O> {
+    pub fn is_idle(&self) -> bool {
+        self.touched.is_empty()
+            && self.appended.is_empty()
+            && self.written.is_empty()
+            && !self.is_awaited
+    }
+
+    /// Somebody else was given an event.
+    pub fn awaits(&mut self, is_request: bool) {
+        self.is_shared = true;
+        self.is_awaited |= is_request;
+    }
+}
+
+/// Who ended a turn.
+pub(super) enum Ended {
+    /// There was nothing to end.
+    Before,
+    Here,
+    /// Nobody yet: somebody else has to hear of it and end it.
+    ByOthers,
+}
 
 impl<O> Written<O> {
     /// Writes what was appended under a lease.
     fn of(lease: &Arc<Lease<O>>) -> Self {
-        let turn = lease.log.write_staged();
         Self {
             lease: Arc::clone(lease),
-            flush_due: turn.flush_due,
-            lost: turn.lost,
+            turn: lease.log.write_staged(),
         }
     }
 
     /// Nobody else has to hear of it.
     fn is_quiet(&self) -> bool {
         let lease = &self.lease;
-        lease.terms.is_alone && !self.flush_due && self.lost.is_none() && !lease.is_watched()
+        let is_usual = !self.turn.flush_due && self.turn.lost.is_none();
+        lease.terms.is_alone && is_usual && !lease.is_watched()
     }
 }
 
@@ -63,12 +106,12 @@ impl<O> State<O> {
         let [data] = request.partitions.as_slice() else {
             return None;
         };
-        if !(ALL..=1).contains(&request.acks) || request.transactional_id.is_some() {
+        if !(ACKS_ALL..=1).contains(&request.acks) || request.transactional_id.is_some() {
             return None;
         }
         let lease = self.get(&body[data.topic.clone()], data.partition)?;
         let terms = &lease.terms;
-        if !terms.everyone_may_write || request.acks == ALL && !terms.acknowledges_all {
+        if !terms.everyone_may_write || request.acks == ACKS_ALL && !terms.acknowledges_all {
             return None;
         }
         let records = &mut body[data.records.clone()?];
@@ -104,10 +147,11 @@ impl<O> Direct<O> {
         let Some((lease, acks, info)) = state.try_append(body, ticket.api_version) else {
             return Some(incoming);
         };
-        if !state.touched.iter().any(|one| Arc::ptr_eq(one, &lease)) {
-            state.touched.push(Arc::clone(&lease));
+        let turn = state.turn();
+        if !turn.touched.iter().any(|one| Arc::ptr_eq(one, &lease)) {
+            turn.touched.push(Arc::clone(&lease));
         }
-        state.appended.push(Appended {
+        turn.appended.push(Appended {
             ticket,
             lease,
             acks,
@@ -119,57 +163,66 @@ impl<O> Direct<O> {
         None
     }
 
-    /// Ends a turn in which nobody else has a part. False: somebody else has to hear of it and end it.
-    pub(super) fn end_turn<T>(&self, hub: &Mutex<Hub<T>>) -> bool {
-        let touched = mem::take(&mut self.state.lock().touched);
+    /// Ends the turn of this thread if nobody else has a part in it. `is_over`: the hub has nothing more for it.
+    pub(super) fn end_turn<T>(&self, hub: &Mutex<Hub<T>>, is_over: bool) -> Ended {
+        let mut state = self.state.lock();
+        let turn = state.turn();
+        let is_shared = turn.is_shared && (!is_over || turn.is_awaited);
+        if is_shared {
+            (turn.is_shared, turn.is_awaited) = (false, false);
+            return Ended::ByOthers;
+        }
+        let touched = mem::take(&mut turn.touched);
+        drop(state);
         if touched.is_empty() {
-            return true;
+            return Ended::Before;
         }
         let written: Vec<Written<O>> = touched.iter().map(Written::of).collect();
         if !written.iter().all(Written::is_quiet) {
-            self.state.lock().written = written;
-            return false;
+            self.state.lock().turn().written = written;
+            return Ended::ByOthers;
         }
         for lease in &touched {
             if lease.log.advance_high_watermark() {
                 self.advanced(hub, lease);
             }
         }
-        self.answer(hub, &[]);
-        true
+        self.answer(hub);
+        Ended::Here
     }
 
-    /// Writes what was appended since the turn began. Returns each partition that was appended to once.
+    /// Writes what this thread appended since its turn began. Returns each partition that was appended to once.
     pub fn written(&self) -> Vec<Written<O>> {
         let mut state = self.state.lock();
-        let (mut written, touched) = (mem::take(&mut state.written), mem::take(&mut state.touched));
+        let turn = state.turn();
+        let (mut written, touched) = (mem::take(&mut turn.written), mem::take(&mut turn.touched));
         drop(state);
         written.extend(touched.iter().map(Written::of));
         written
     }
 
-    /// Answers what was appended, now that it is written but for what is `lost`.
-    pub fn answer<T>(&self, hub: &Mutex<Hub<T>>, lost: &[Lost]) {
-        let appended = mem::take(&mut self.state.lock().appended);
+    /// Answers what this thread appended, now that it has been [`written`](Self::written).
+    pub fn answer<T>(&self, hub: &Mutex<Hub<T>>) {
+        let appended = mem::take(&mut self.state.lock().turn().appended);
+        // The log is not asked under the hub's lock.
+        let codes = appended.iter().map(Appended::error_code);
+        let codes: Vec<i16> = codes.collect();
         let mut hub = hub.lock();
-        for one in &appended {
-            one.answer(&mut hub, lost);
+        for (one, code) in appended.iter().zip(codes) {
+            one.answer(&mut hub, code);
         }
     }
 }
 
 impl<O> Appended<O> {
-    fn answer<T>(&self, hub: &mut Hub<T>, lost: &[Lost]) {
+    /// Zero if the batch is in the log.
+    fn error_code(&self) -> i16 {
+        let lost = self.lease.log.lost(&self.info);
+        lost.map_or(0, |error| error.code())
+    }
+
+    fn answer<T>(&self, hub: &mut Hub<T>, error_code: i16) {
         let (ticket, lease, info) = (self.ticket, &self.lease, &self.info);
-        let error_code = lost
-            .iter()
-            .find(|(topic, partition, from, _)| {
-                // A duplicate was written by an earlier turn, so its offset is lower.
-                **topic == *lease.topic
-                    && *partition == lease.partition
-                    && info.base_offset >= *from
-            })
-            .map_or(0, |(.., code)| *code);
         let is_measured = ticket.started_us != 0;
         if is_measured && let Some(meter) = &hub.meter {
             let topic = [lease.topic.as_bytes()];

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Direct, FETCH, Lease, PRODUCE, Terms};
+use super::{Direct, Lease, Terms};
 use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogConfig};
 use crate::net::hub::{Event, Hub, Incoming};
@@ -19,7 +19,10 @@ use crate::net::limits::Limits;
 use crate::records::stamp;
 use crate::wire::fetch::{self, PartitionToFetch, RequestToSend};
 use crate::wire::headers::{parse_response_header, request_frame};
+use crate::wire::keys::{FETCH, PRODUCE};
 use crate::wire::produce::{self, PartitionRecords};
+
+mod threads;
 
 const TOPIC: &str = "t";
 const EPOCH: i32 = 3;
@@ -44,21 +47,25 @@ struct Rig {
     handed_on: Arc<AtomicUsize>,
     turns: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    _folder: Folder,
+    threads: Vec<JoinHandle<()>>,
+    _folder: Option<Folder>,
 }
 
 impl Rig {
     fn new() -> Self {
         let folder = Folder::new();
         let log = folder.open(LogConfig::default(), true);
+        Self::of(log, Some(folder))
+    }
+
+    fn of(log: Arc<Log>, folder: Option<Folder>) -> Self {
         log.begin_epoch(EPOCH).unwrap();
         let versions = HashMap::from([(PRODUCE, (0, 8)), (FETCH, (0, 12))]);
         let mut hub = Hub::new(Limits::default(), &versions).unwrap();
         let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
         let hub = Arc::new(Mutex::new(hub));
         let direct: Arc<Direct<&'static str>> = Arc::default();
-        direct.limit_fetches(1 << 20);
+        direct.limit_fetches(1 << 20, false);
         direct.let_wait(&hub, true);
         let mut rig = Self {
             direct,
@@ -68,19 +75,24 @@ impl Rig {
             handed_on: Arc::default(),
             turns: Arc::default(),
             stop: Arc::default(),
-            thread: None,
+            threads: Vec::new(),
             _folder: folder,
         };
+        rig.serve();
+        rig
+    }
+
+    /// With one more thread.
+    fn serve(&mut self) {
         let (direct, hub, stop) = (
-            Arc::clone(&rig.direct),
-            Arc::clone(&rig.hub),
-            Arc::clone(&rig.stop),
+            Arc::clone(&self.direct),
+            Arc::clone(&self.hub),
+            Arc::clone(&self.stop),
         );
-        let (handed_on, turns) = (Arc::clone(&rig.handed_on), Arc::clone(&rig.turns));
-        rig.thread = Some(thread::spawn(move || {
+        let (handed_on, turns) = (Arc::clone(&self.handed_on), Arc::clone(&self.turns));
+        self.threads.push(thread::spawn(move || {
             serve(&direct, &hub, &stop, &handed_on, &turns);
         }));
-        rig
     }
 
     fn grant(&self, terms: Terms) -> Arc<Lease<&'static str>> {
@@ -115,7 +127,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let ended = thread.join();
             assert!(ended.is_ok() || thread::panicking());
         }
@@ -145,13 +157,12 @@ fn serve(
                 Event::Served => {
                     turns.fetch_add(1, Ordering::AcqRel);
                     for written in direct.written() {
-                        assert!(written.lost.is_none());
                         assert_eq!(written.lease.owner, "owner");
                         if written.lease.log.advance_high_watermark() {
                             direct.advanced(hub, &written.lease);
                         }
                     }
-                    direct.answer(hub, &[]);
+                    direct.answer(hub);
                 }
                 Event::Completion(_) | Event::Disconnected(_) | Event::Reserved { .. } => {}
             }
@@ -197,8 +208,13 @@ impl Client {
 
     fn produce(&mut self, asked: &Produce) -> Option<(i16, i64)> {
         self.send(PRODUCE, asked.version, &asked.body());
-        let body = self.answer(PRODUCE, asked.version)?;
-        let answer = produce::decode_response(&body, asked.version).unwrap();
+        self.produced(asked.version)
+    }
+
+    /// Error code and first offset.
+    fn produced(&mut self, version: i16) -> Option<(i16, i64)> {
+        let body = self.answer(PRODUCE, version)?;
+        let answer = produce::decode_response(&body, version).unwrap();
         let [result] = answer.results.as_slice() else {
             panic!("one result is asked for");
         };
@@ -262,6 +278,7 @@ struct Fetch {
     max_bytes: i32,
     isolation_level: i8,
     session: (i32, i32),
+    rack: &'static str,
     topic: &'static str,
     offset: i64,
     epoch: i32,
@@ -279,6 +296,7 @@ impl Default for Fetch {
             max_bytes: 1 << 20,
             isolation_level: 0,
             session: (0, -1),
+            rack: "",
             topic: TOPIC,
             offset: 0,
             epoch: -1,
@@ -299,7 +317,7 @@ impl Fetch {
             isolation_level: self.isolation_level,
             session_id: self.session.0,
             session_epoch: self.session.1,
-            rack_id: "",
+            rack_id: self.rack,
         };
         let row = PartitionToFetch {
             topic: self.topic,
@@ -527,6 +545,15 @@ fn fetches_that_are_not_plain_are_handed_on() {
             ..plain()
         },
         Fetch {
+            rack: "east",
+            ..plain()
+        },
+        Fetch {
+            version: 11,
+            rack: "east",
+            ..plain()
+        },
+        Fetch {
             topic: "other",
             ..plain()
         },
@@ -563,6 +590,22 @@ fn fetches_that_are_not_plain_are_handed_on() {
         assert_eq!(client.fetch(other), None, "{at}");
     }
     assert!(client.fetch(&plain()).is_some());
+}
+
+#[test]
+fn a_rack_is_nothing_to_a_broker_that_chooses_no_replica() {
+    let rig = Rig::new();
+    rig.grant(TERMS);
+    let mut client = rig.connect();
+    let asked = Fetch {
+        rack: "east",
+        ..Fetch::default()
+    };
+    assert_eq!(client.fetch(&asked), None, "nobody has said so yet");
+    rig.direct.limit_fetches(1 << 20, true);
+    assert_eq!(client.fetch(&asked), Some((0, 0)));
+    rig.direct.limit_fetches(1 << 20, false);
+    assert_eq!(client.fetch(&asked), None);
 }
 
 #[test]

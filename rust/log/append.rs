@@ -14,11 +14,10 @@ use super::prepare::{Checked, Messages, Prepared, prepare};
 pub use super::producer_state::Origin;
 use super::rewrite::is_plain;
 use super::segment::{AppendFailure, Segment};
-use super::snapshots::end_marker;
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
 use crate::records::batch::{MAGIC, Unstamped};
-use crate::records::{Batches, set_max_timestamp, stamp};
+use crate::records::{set_max_timestamp, stamp};
 use crate::traffic::Count;
 
 /// What became of an append.
@@ -34,6 +33,8 @@ pub struct AppendInfo {
     pub is_duplicate: bool,
     /// `flush.messages` records wait for a flush now.
     pub flush_due: bool,
+    /// How many losses the log had had before: see [`Log::lost`].
+    pub losses: u64,
 }
 
 /// What an append may do.
@@ -96,7 +97,6 @@ impl Log {
         if let Some(next) = self.successor.get() {
             return next.append_with(records, leader_epoch, origin, guard, now_ms);
         }
-        self.check_writable()?;
         let mut writer = self.writer();
         let info = self.append_in(
             &mut writer,
@@ -128,11 +128,12 @@ impl Log {
             let info = next.append_with(records, leader_epoch, origin, guard, now_ms)?;
             return Ok(Some(info));
         }
+        self.check_writable()?;
         let (config, mut active) = (self.config.load(), self.active()?);
         if when != When::Now {
             writer.staged.check()?;
         }
-        self.check_epoch(leader_epoch)?;
+        let leader_epoch = self.check_epoch(leader_epoch)?;
         if when != When::Now && !is_plain(records, &config) {
             // Messages have their offsets in them: what is staged goes first.
             self.write_staged_by(writer);
@@ -185,6 +186,7 @@ impl Log {
             log_start_offset: self.start_offset(),
             is_duplicate: false,
             flush_due: false,
+            losses: self.losses.load(Ordering::Relaxed),
         };
         if header.has_producer_id() {
             if origin == Origin::Client
@@ -211,6 +213,7 @@ impl Log {
                 self.verifications.lock().check_sequence(header)?;
             }
         }
+        self.check_size(records.len(), &config)?;
         let unstamped = Unstamped::of(records);
         if config.message_timestamp_type == TimestampType::LogAppendTime {
             info.append_time_ms = now_ms;
@@ -259,13 +262,27 @@ impl Log {
         self.traffic.add(Count::ProduceConversions, records);
     }
 
-    /// Refuses what was meant for another leader epoch.
-    pub(super) fn check_epoch(&self, leader_epoch: i32) -> Result<()> {
+    /// Refuses what was meant for another leader epoch, or the epoch of another term. Returns the epoch under which it is appended.
+    pub(super) fn check_epoch(&self, leader_epoch: i32) -> Result<i32> {
         let current = self.expected_epoch.load(Ordering::Acquire);
-        if current != ANY_EPOCH && current != leader_epoch {
-            return Err(LogError::OtherEpoch {
-                given: leader_epoch,
-                current,
+        if current == ANY_EPOCH || current == leader_epoch {
+            return Ok(leader_epoch);
+        }
+        if leader_epoch < current && leader_epoch >= self.led_since.load(Ordering::Acquire) {
+            return Ok(current);
+        }
+        Err(LogError::OtherEpoch {
+            given: leader_epoch,
+            current,
+        })
+    }
+
+    /// Refuses what a producer sent if no segment may hold it.
+    fn check_size(&self, bytes: usize, config: &LogConfig) -> Result<()> {
+        if bytes as u64 > u64::from(config.segment_bytes) {
+            return Err(LogError::LargerThanSegment {
+                bytes,
+                bytes_max: config.segment_bytes,
             });
         }
         Ok(())
@@ -285,6 +302,7 @@ impl Log {
         let last = messages.batches.last();
         let last_offset = last.map_or(base_offset - 1, |(_, last)| last.header.last_offset());
         let is_append_time = config.message_timestamp_type == TimestampType::LogAppendTime;
+        self.check_size(messages.bytes.len(), config)?;
         if !self.write(
             writer,
             active,
@@ -305,73 +323,12 @@ impl Log {
             log_start_offset: self.start_offset(),
             is_duplicate: false,
             flush_due: self.is_flush_due(config, last_offset + 1),
+            losses: self.losses.load(Ordering::Relaxed),
         }))
     }
 
-    /// Appends what a leader sent, byte for byte: offsets, epochs and timestamps stay. Batches must continue the log; bytes of a last batch
-    /// that is not whole are left out. The epoch is not compared: a follower's fetcher is fenced by its caller.
-    pub fn append_as_follower(&self, records: &[u8], now_ms: i64) -> Result<AppendInfo> {
-        self.check_writable()?;
-        let config = self.config();
-        let mut writer = self.writer();
-        let end_offset = self.end_offset();
-        let mut batches: Vec<(usize, Checked)> = Vec::new();
-        let (mut next, mut length) = (end_offset, 0);
-        for batch in Batches::new(records) {
-            let batch = match batch {
-                Err(error) if error.is_incomplete() => break,
-                other => other?,
-            };
-            crate::records::check_crc(batch.bytes, &batch.header)?;
-            // A leader's log may have gaps (compaction), never offsets that we have.
-            if batch.header.base_offset < next
-                || batch.header.last_offset() < batch.header.base_offset
-            {
-                return Err(LogError::UnexpectedOffset {
-                    first: batch.header.base_offset,
-                    end: next,
-                });
-            }
-            next = batch.header.last_offset() + 1;
-            length = batch.position + batch.bytes.len();
-            let marker = end_marker(batch.bytes, &batch.header);
-            batches.push((
-                batch.position,
-                Checked {
-                    header: batch.header,
-                    marker,
-                    corrects_max_timestamp: false,
-                },
-            ));
-        }
-        let mut info = AppendInfo {
-            base_offset: batches
-                .first()
-                .map_or(end_offset, |(_, first)| first.header.base_offset),
-            last_offset: next - 1,
-            append_time_ms: -1,
-            log_start_offset: self.start_offset(),
-            is_duplicate: false,
-            flush_due: false,
-        };
-        if !batches.is_empty() {
-            let active = self.active()?;
-            self.write(
-                &mut writer,
-                active,
-                &records[..length],
-                &batches,
-                &config,
-                now_ms,
-                Roll::Start,
-            )?;
-            info.flush_due = self.is_flush_due(&config, next);
-        }
-        Ok(info)
-    }
-
     /// Writes checked and stamped batches to the end of the `active` segment, or to the next, then takes them into everything that knows the
-    /// log's content. False, with nothing done, if they belong into a new segment and `roll` refuses that.
+    /// log's content. What does not fit into any segment gets one of its own. False, with nothing done, if they belong into a new segment and `roll` refuses that.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn write(
         &self,
@@ -386,12 +343,7 @@ impl Log {
         let (Some((_, first)), Some((_, last))) = (batches.first(), batches.last()) else {
             return Ok(true);
         };
-        if bytes.len() as u64 > u64::from(config.segment_bytes) {
-            return Err(LogError::LargerThanSegment {
-                bytes: bytes.len(),
-                bytes_max: config.segment_bytes,
-            });
-        }
+        self.settle(writer)?;
         let last_offset = last.header.last_offset();
         let max_timestamp = batches
             .iter()

@@ -16,6 +16,7 @@ use super::error::Result;
 use super::log::Log;
 use super::names::Suffix;
 use super::segment::Segment;
+use crate::io::panics::catching;
 
 /// What a policy may look at.
 pub struct Candidates<'a> {
@@ -204,7 +205,10 @@ impl Log {
     /// Removes the partition: its folder is renamed at once (`orders-0.<unique>-delete`, as Kafka names it), its files go after
     /// `file.delete.delay.ms`. The log is closed.
     pub fn delete(&self, unique_id: u128) -> Result<()> {
-        self.check_writable()?;
+        // A log that is out of use goes as well.
+        if !self.is_broken() {
+            self.check_writable()?;
+        }
         self.close(false)?;
         let from = self.folder.path();
         let to = from.with_file_name(self.partition.deleted_folder_name(unique_id));
@@ -314,7 +318,7 @@ impl Reaper {
                         continue;
                     };
                     drop(state);
-                    (job.run)();
+                    let _ = catching(job.run);
                     state = self.state.lock();
                 }
             }

@@ -21,11 +21,12 @@ use super::lock::DirectoryLock;
 use super::log::{Log, OpenMode};
 use super::names::{DELETED_FOLDER, TopicPartition};
 use super::opening::Hints;
+use crate::io::panics::{catching, outcome};
 use crate::storage::Mode;
 
 /// From so many unflushed logs on, a clean stop makes the file system durable and not file after file: five files and a folder for each of 5,000 logs took
 /// 2.5 s on a disk that does all at once in 0.25. With fewer it would wait for the file system's other users without need.
-const AT_ONCE: usize = 1000;
+pub(super) const AT_ONCE: usize = 1000;
 
 /// An open data directory. One per directory and process: its lock says so.
 pub struct LogDirectory {
@@ -117,6 +118,15 @@ impl LogDirectory {
 
     pub fn path(&self) -> &Path {
         &self.home.path
+    }
+
+    pub(super) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Whether a log's files are in this directory.
+    pub(super) fn is_home_of(&self, log: &Log) -> bool {
+        Arc::ptr_eq(&self.home, &log.home)
     }
 
     /// Whether the last stop was clean.
@@ -327,23 +337,6 @@ impl LogDirectory {
         state.logs.remove(partition);
     }
 
-    /// [`Log::begin_epoch`] for many logs: each writes a small file, which is too much for a loop when a broker becomes leader of thousands.
-    pub fn begin_epochs(&self, epochs: &[(TopicPartition, i32)], threads: usize) -> Result<()> {
-        let logs: Vec<_> = {
-            let state = self.state.lock();
-            epochs
-                .iter()
-                .filter_map(|(partition, epoch)| {
-                    Some((state.logs.get(partition).cloned()?, *epoch))
-                })
-                .collect()
-        };
-        let threads = if logs.len() < 16 { 1 } else { threads };
-        in_parallel(threads, &logs, |(log, epoch)| log.begin_epoch(*epoch))
-            .into_iter()
-            .collect()
-    }
-
     /// Applies retention to every log, and forgets producers that were idle for too long. A log that fails does not stop the others; the first
     /// error is told in the end. Returns how many segments were deleted, of the logs of which some were.
     pub fn delete_old_segments(
@@ -424,7 +417,9 @@ impl LogDirectory {
         log.close(true)?;
         let mut state = self.state.lock();
         state.logs.remove(partition);
-        state.closed.insert(partition.clone());
+        if !log.is_broken() {
+            state.closed.insert(partition.clone());
+        }
         state
             .high_watermarks
             .insert(partition.clone(), log.high_watermark());
@@ -493,8 +488,16 @@ impl LogDirectory {
         self.write(CLEANED_OFFSETS, &offsets)
     }
 
-    fn checkpoint_after_truncation(&self) -> Result<()> {
+    /// The tables that may say more of a log than is left of it.
+    pub(super) fn checkpoint_after_truncation(&self) -> Result<()> {
         self.checkpoint_recovery_points()?;
+        if self.home.take_start_moved_back() {
+            let written = self.checkpoint_start_offsets();
+            if written.is_err() {
+                self.home.note_start_moved_back();
+            }
+            written?;
+        }
         let cleaned = !self.state.lock().cleaned_offsets.is_empty()
             || self.logs().iter().any(|log| log.cleaned_offset().is_some());
         if cleaned {
@@ -529,17 +532,28 @@ impl LogDirectory {
         let log = self
             .get(partition)
             .ok_or(LogError::CleaningStopped("the log is gone"))?;
+        let range = (first_dirty_offset, first_uncleanable_offset);
+        let cleaned = outcome(|| self.clean_noted(&log, cleaner, range));
+        if let Err(error) = &cleaned {
+            log.set_aside(error);
+        }
+        cleaned
+    }
+
+    fn clean_noted(
+        &self,
+        log: &Log,
+        cleaner: &Cleaner,
+        (first_dirty_offset, first_uncleanable_offset): (i64, i64),
+    ) -> Result<CleanReport> {
         if log.cleaned_offset().is_none() {
             // From now on gaps are no sign of damage.
             log.note_cleaned(first_dirty_offset);
             self.checkpoint_cleaned_offsets()?;
         }
-        let cleaned = log.clean(cleaner, first_dirty_offset, first_uncleanable_offset);
-        match &cleaned {
-            Ok(_) => self.checkpoint_cleaned_offsets()?,
-            Err(error) => log.set_aside(error),
-        }
-        cleaned
+        let report = log.clean(cleaner, first_dirty_offset, first_uncleanable_offset)?;
+        self.checkpoint_cleaned_offsets()?;
+        Ok(report)
     }
 
     fn write(&self, name: &str, offsets: &Offsets) -> Result<()> {
@@ -575,8 +589,8 @@ impl LogDirectory {
                 let Some(directory) = Weak::upgrade(&this) else {
                     return;
                 };
-                // An error has taken the directory out of use.
-                if directory.note_high_watermarks().is_err() {
+                // An error has taken the directory out of use. Of a panic the log tells, and the next table is a new one.
+                if let Ok(Err(_)) = catching(|| directory.note_high_watermarks()) {
                     return;
                 }
             }
@@ -645,7 +659,8 @@ impl LogDirectory {
             .iter()
             .chain(futures)
             .all(|partition| open.contains(partition));
-        if whole || self.was_clean {
+        let all_finished = !logs.iter().any(|log| log.is_broken());
+        if all_finished && (whole || self.was_clean) {
             let marker = self.path().join(CLEAN_SHUTDOWN);
             self.home
                 .storage
@@ -698,7 +713,7 @@ impl State {
 }
 
 /// Runs `work` on every item, on up to `threads` threads, this one included; results in the order of the items.
-fn in_parallel<T: Sync, R: Send>(
+pub(super) fn in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::io::panics::Panicked;
 use crate::records::RecordError;
 
 pub type Result<T> = std::result::Result<T, LogError>;
@@ -22,6 +23,12 @@ pub enum LogError {
     /// A disk failed us before (a failed fsync, a write that could not be undone): nothing in this directory can be trusted until it is opened again.
     #[error("the log directory {} is out of use: {reason}", path.display())]
     Offline { path: PathBuf, reason: String },
+    /// A thread panicked while it changed this log: what it left half done is put right when the log is opened again. Other logs go on.
+    #[error("the log {log} is out of use: {reason}")]
+    Broken { log: String, reason: Panicked },
+    /// A mistake of ours. It changed nothing, or the log is [`Broken`](Self::Broken) from now on.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
     #[error("the log {0} is closed")]
     Closed(String),
     /// The log was opened with mode `r`.
@@ -112,6 +119,7 @@ impl LogError {
         match self {
             Self::Io { .. }
             | Self::Offline { .. }
+            | Self::Broken { .. }
             | Self::Closed(_)
             | Self::ReadOnly(_)
             | Self::Split(_)
@@ -132,7 +140,7 @@ impl LogError {
             Self::InvalidProducerEpoch { .. } => 47,
             Self::InvalidTransactionState { .. } => 48,
             Self::CoordinatorFenced { .. } => 52,
-            Self::UnexpectedOffset { .. } | Self::CleaningStopped(_) => -1,
+            Self::UnexpectedOffset { .. } | Self::CleaningStopped(_) | Self::Panicked(_) => -1,
         }
     }
 }

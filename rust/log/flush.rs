@@ -16,6 +16,7 @@ use super::deletion::reaper;
 use super::error::{LogError, Result};
 use super::log::{Log, Published};
 use crate::io::IoPool;
+use crate::io::panics::catching;
 
 /// Called once with the flushed offset, from an I/O thread.
 pub type FlushWaiter = Box<dyn FnOnce(Result<i64>) + Send>;
@@ -134,11 +135,17 @@ impl Log {
                 }
                 std::mem::take(&mut state.waiters)
             };
-            let result = self.flush_once();
+            let result = self.flush_all();
             for waiter in waiters {
-                waiter(result.clone());
+                // It has been told of; the other waiters have nothing to do with it.
+                let _ = catching(|| waiter(result.clone()));
             }
         }
+    }
+
+    /// A flush that panics proves nothing, nor does one that comes after it: what was to be synced is forgotten.
+    fn flush_all(&self) -> Result<i64> {
+        catching(|| self.flush_once()).unwrap_or_else(|panicked| Err(self.break_by(panicked)))
     }
 
     pub(super) fn flush_once(&self) -> Result<i64> {

@@ -40,6 +40,8 @@ pub struct Home {
     pub(super) background: bool,
     /// The last append waited for the disk.
     slow: AtomicBool,
+    /// A log was truncated to before its start since the start offsets were written.
+    start_moved_back: AtomicBool,
     /// A high watermark moved since the checkpoint thread looked.
     moved: AtomicBool,
     wake: (Mutex<()>, Condvar),
@@ -75,6 +77,7 @@ impl Home {
             on_failure: OnceLock::new(),
             full_fails: AtomicBool::new(false),
             slow: AtomicBool::new(false),
+            start_moved_back: AtomicBool::new(false),
             moved: AtomicBool::new(false),
             wake: (Mutex::new(()), Condvar::new()),
         }
@@ -106,6 +109,20 @@ impl Home {
     /// at it: so the file is written first.
     pub fn recovery_point_moved_back(&self) -> Result<()> {
         self.checkpoint.get().map_or(Ok(()), |write| write())
+    }
+
+    /// A log starts earlier than it did. The checkpoint of start offsets may say more, and whatever is before that would be gone at the next start.
+    pub fn note_start_moved_back(&self) {
+        self.start_moved_back.store(true, Ordering::Release);
+    }
+
+    pub fn take_start_moved_back(&self) -> bool {
+        self.start_moved_back.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether the directory was taken out of use.
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     /// An error once the directory was taken out of use.

@@ -440,6 +440,10 @@ impl<E: Entry> Index<E> {
 
     /// Removes the entries about `offset` and later ones, in memory and in the file.
     pub fn truncate_to(&self, offset: i64) -> Result<()> {
+        if self.last()?.is_none_or(|last| last.offset() < offset) {
+            // As for most logs when thousands are cut by a batch or two.
+            return Ok(());
+        }
         let mut entries = self.entries()?;
         entries.truncate(entries.partition_point(|entry| entry.offset() < offset));
         self.replace(&entries)

@@ -3,6 +3,7 @@
 //! **Who may call what.** Everything takes `&self` and may be called from any thread. Appends, truncation, rolling and deletion serialise on
 //! one writer lock; reads and lookups never take it. What readers see is one pair, [`Published`]: the log end offset and where in which
 //! segment it is. It is replaced after data, indexes and producer state are done, so a reader never meets a batch that is half there.
+//! A panic under one of the locks may leave a change half done: the log then takes no more until it is opened again, and is read on.
 //!
 //! **What survives.** After `append` returns, a crash of the process loses nothing; a power cut loses what is at or after
 //! `flushed_offset`, which moves by [`flush`](super::flush). `log_start <= high_watermark <= end` holds whenever the writer lock is free.
@@ -25,7 +26,10 @@ use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::snapshots::{snapshots, take_snapshot};
 use super::staged::Staged;
+use super::truncate::Cut;
 use super::verification::Verifications;
+use super::watch::HighWatermarkWatch;
+use crate::io::panics::{Broken, Panicked, Watched, outcome};
 use crate::traffic::Traffic;
 
 /// How a log is opened.
@@ -69,13 +73,18 @@ pub struct Log {
     end_offset: AtomicI64,
     pub(super) start_offset: AtomicI64,
     pub(super) high_watermark: AtomicI64,
+    pub(super) high_watermark_watch: HighWatermarkWatch,
     pub(super) epochs: RwLock<LeaderEpochs>,
     /// The epoch that appends must name; ANY_EPOCH before a role is known.
     pub(super) expected_epoch: AtomicI32,
+    /// The leader epoch in which the leader began to lead without a break: an append may name any from there to the expected one.
+    pub(super) led_since: AtomicI32,
     /// See [`writer`](Log::writer).
-    pub(super) writer: Mutex<Writer>,
+    pub(super) writer: Watched<Writer>,
     /// Something is staged, or was lost since the turn began.
     pub(super) has_staged: AtomicBool,
+    /// How many writes of what was staged failed; changed under `writer`.
+    pub(super) losses: AtomicU64,
     pub(super) flush: Mutex<FlushState>,
     pub(super) flushed_offset: AtomicI64,
     /// A flush by `flush.ms` is on its way.
@@ -89,7 +98,9 @@ pub struct Log {
     pub(super) has_aborted: AtomicBool,
     /// Held while closed segments are taken out of the list and renamed, so that truncation, deletion and compaction come one after the
     /// other. Taken before `writer`, and never by an append.
-    pub(super) layout: Mutex<()>,
+    pub(super) layout: Watched<()>,
+    /// A thread panicked while it held `writer` or `layout`, or in a flush.
+    broken: Broken,
     /// Held by whoever compacts the log.
     pub(super) cleaning: Mutex<()>,
     pub(super) cleaned: Mutex<Cleaned>,
@@ -119,6 +130,8 @@ pub(super) struct Writer {
     /// Whether the leader-epoch file says what the table says; not after a full disk refused it.
     pub epochs_saved: bool,
     pub staged: Staged,
+    /// See [`settle`](Log::settle).
+    pub unsettled: Option<Arc<Cut>>,
 }
 
 impl Log {
@@ -144,6 +157,15 @@ impl Log {
         let size = segments.iter().map(|segment| segment.size_bytes()).sum();
         let jitter_ms = jitter_ms(&config);
         let unstable_offset = producers.first_unstable_offset().unwrap_or(i64::MAX);
+        let broken = Broken::default();
+        let writer = Writer {
+            producers,
+            jitter_ms,
+            epoch: -1,
+            epochs_saved: true,
+            staged: Staged::default(),
+            unsettled: None,
+        };
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             traffic: home.traffic.of(&partition.topic),
@@ -162,16 +184,13 @@ impl Log {
             }),
             start_offset: AtomicI64::new(start_offset),
             high_watermark: AtomicI64::new(start_offset),
+            high_watermark_watch: HighWatermarkWatch::default(),
             epochs: RwLock::new(epochs),
             expected_epoch: AtomicI32::new(ANY_EPOCH),
-            writer: Mutex::new(Writer {
-                producers,
-                jitter_ms,
-                epoch: -1,
-                epochs_saved: true,
-                staged: Staged::default(),
-            }),
+            led_since: AtomicI32::new(ANY_EPOCH),
+            writer: Watched::new(writer, &broken),
             has_staged: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
             flush: Mutex::new(FlushState::default()),
             flushed_offset: AtomicI64::new(flushed_offset),
             flush_timer: AtomicBool::new(false),
@@ -179,7 +198,8 @@ impl Log {
             unstable_offset: AtomicI64::new(unstable_offset),
             verifications: Mutex::default(),
             has_aborted: AtomicBool::new(has_aborted),
-            layout: Mutex::default(),
+            layout: Watched::new((), &broken),
+            broken,
             cleaning: Mutex::default(),
             cleaned: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -285,9 +305,10 @@ impl Log {
     /// Moves the high watermark, clamped to what the log has. True if it moved.
     pub fn set_high_watermark(&self, offset: i64) -> bool {
         let offset = offset.clamp(self.start_offset(), self.end_offset());
-        if self.high_watermark.swap(offset, Ordering::AcqRel) == offset {
+        if self.high_watermark.swap(offset, Ordering::SeqCst) == offset {
             return false;
         }
+        self.high_watermark_watch.moved();
         self.home.high_watermark_moved();
         true
     }
@@ -310,6 +331,11 @@ impl Log {
         self.epochs.read().latest()
     }
 
+    /// What went through the topic.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
     /// (epoch, first offset) for every epoch of the log.
     pub fn leader_epochs(&self) -> LeaderEpochs {
         self.epochs.read().clone()
@@ -326,14 +352,62 @@ impl Log {
     }
 
     /// Before anything that writes.
+    #[inline]
     pub(super) fn check_writable(&self) -> Result<()> {
+        let is_usable = !self.closed.load(Ordering::Acquire)
+            && self.mode != OpenMode::Read
+            && self.broken.get().is_none()
+            && !self.home.is_failed();
+        if is_usable {
+            return Ok(());
+        }
+        self.check_each()
+    }
+
+    #[cold]
+    fn check_each(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(LogError::Closed(self.partition.to_string()));
         }
         if self.mode == OpenMode::Read {
             return Err(LogError::ReadOnly(self.partition.to_string()));
         }
+        self.check_whole()?;
         self.home.check()
+    }
+
+    /// An error once a panic has taken the log out of use.
+    pub(super) fn check_whole(&self) -> Result<()> {
+        match self.broken.get() {
+            None => Ok(()),
+            Some(reason) => Err(LogError::Broken {
+                log: self.partition.to_string(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Whether a panic took the log out of use: see [`LogError::Broken`].
+    pub fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
+    /// Takes the log out of use until it is opened again; returns the error that all who would write get from now on.
+    pub(super) fn break_by(&self, panicked: Panicked) -> LogError {
+        let reason = self.broken.get_or_init(|| panicked).clone();
+        let log = self.partition.to_string();
+        LogError::Broken { log, reason }
+    }
+
+    /// What `work` on this log returns. If it panicked that is an error, namely the one that all others get from now on if it broke the log.
+    pub(super) fn outcome<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match outcome(work) {
+            Err(LogError::Panicked(panicked)) => {
+                self.check_whole()?;
+                Err(panicked.into())
+            }
+            other => other,
+        }
     }
 
     /// As [`Home::guard`], for what is written to this log: where its folder is going away, what is not found there says nothing about the disk.
@@ -371,10 +445,23 @@ impl Log {
     }
 
     /// Becoming leader: from now on appends must name `epoch`, and the epoch starts at the log's end even if nothing is ever appended in it.
+    /// `OtherEpoch`, with nothing changed, if the log is in a newer epoch: what that one wrote would be lost from the table.
     pub fn begin_epoch(&self, epoch: i32) -> Result<()> {
+        if let Some(next) = self.successor.get() {
+            return next.begin_epoch(epoch);
+        }
         self.check_writable()?;
-        self.expected_epoch.store(epoch, Ordering::Release);
+        self.raise_epoch(epoch)?;
         let mut writer = self.writer();
+        if let Some(next) = self.successor.get() {
+            // It took this one's place while we waited for the lock.
+            drop(writer);
+            return next.begin_epoch(epoch);
+        }
+        // The next role change may have come first.
+        self.check_epoch(epoch)?;
+        // A leader's appends must not have to do it: they may be the loop's.
+        self.settle(&mut writer)?;
         if self.config().message_format < 2 {
             // Its messages would not say who wrote them, so nobody may ask the table (as in Kafka).
             return self.clear_epochs(&mut writer);
@@ -391,11 +478,6 @@ impl Log {
         }
         self.epochs.write().truncate_from_end(0);
         self.save_epochs(writer)
-    }
-
-    /// Any other role change: appends that name an older epoch are refused from now on.
-    pub fn fence(&self, epoch: i32) {
-        self.expected_epoch.store(epoch, Ordering::Release);
     }
 
     pub(super) fn assign_epoch(
@@ -442,6 +524,7 @@ impl Log {
         if active.is_empty() && active.base_offset == base_offset {
             return Ok(active);
         }
+        self.settle(writer)?;
         active.finish()?;
         writer.producers.end_offset = base_offset;
         take_snapshot(&self.folder, &mut writer.producers)?;
@@ -509,9 +592,9 @@ impl Log {
         }
     }
 
-    /// Whether what is in its folder is this log's to finish.
+    /// Whether what is in its folder is this log's to finish. What it knows of itself after a panic is not to be believed at the next start.
     fn is_ours(&self) -> bool {
-        self.mode == OpenMode::Append && !self.leaving.load(Ordering::Acquire)
+        self.mode == OpenMode::Append && !self.leaving.load(Ordering::Acquire) && !self.is_broken()
     }
 
     fn finish(&self, writer: &mut Writer, segments: &[Arc<Segment>], flush: bool) -> Result<()> {

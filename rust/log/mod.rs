@@ -1,7 +1,7 @@
 //! The log: one partition as a sequence of segments, in Apache Kafka's files.
 //!
 //! Read in this order: [`segment`] (a `.log` with its two indexes), [`log`] (the sequence), then [`append`], [`read`], [`flush`],
-//! [`opening`], [`recovery`] and [`cleaner`] (compaction). [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
+//! [`follower`], [`opening`], [`recovery`] and [`cleaner`] (compaction). [`directory`] holds many logs: the lock, the checkpoints, opening thousands at once.
 
 pub mod append;
 mod beside;
@@ -15,12 +15,14 @@ pub mod directory;
 pub mod error;
 pub mod files;
 pub mod flush;
+pub mod follower;
 pub mod home;
 pub mod index;
 pub mod leader_epochs;
 pub mod lock;
 #[allow(clippy::module_inception)]
 pub mod log;
+pub mod many;
 pub mod moving;
 pub mod names;
 pub mod offset_index;
@@ -45,6 +47,7 @@ pub mod transactions;
 pub mod truncate;
 pub mod verification;
 pub mod verify;
+mod watch;
 
 #[cfg(test)]
 mod faults;
@@ -59,3 +62,4 @@ pub use files::{FileSlice, SegmentFile};
 pub use home::Home;
 pub use log::{Log, OpenMode};
 pub use read::{FetchRange, Fetched, ReadInfo};
+pub use staged::Turn;

@@ -53,13 +53,13 @@ pub fn copy(current: &Log, future: &Log, bytes_max: u64) -> Result<u64> {
         let bytes = current
             .home
             .guard_read(slice.read().context("read", &slice.file.path()))?;
-        match future.append_as_follower(&bytes, now_ms()) {
+        match future.append_copied(&bytes, now_ms()) {
             // The start of the log lies inside its first batch, which is there whole.
             Err(LogError::UnexpectedOffset { first, end })
                 if first < end && future.start_offset() == end =>
             {
-                future.truncate_fully_and_start_at(first)?;
-                future.append_as_follower(&bytes, now_ms())?;
+                future.truncate_fully_and_start_at(first, None)?;
+                future.append_copied(&bytes, now_ms())?;
             }
             other => {
                 other?;
@@ -78,16 +78,16 @@ pub fn copy(current: &Log, future: &Log, bytes_max: u64) -> Result<u64> {
 /// Cuts the future log back to what both have in common, by their leader epochs (KIP-101): the current one may have been truncated since.
 fn part_ways(current: &Log, future: &Log) -> Result<()> {
     if future.end_offset() < current.start_offset() {
-        return future.truncate_fully_and_start_at(current.start_offset());
+        return future.truncate_fully_and_start_at(current.start_offset(), None);
     }
     if future.end_offset() > current.end_offset() {
-        future.truncate_to(current.end_offset())?;
+        future.truncate_to(current.end_offset(), None)?;
     }
     loop {
         let epoch = future.leader_epoch();
         match current.epoch_end_offset(epoch) {
             Some((_, end)) if end < future.end_offset() => {
-                future.truncate_to(end.max(future.start_offset()))?;
+                future.truncate_to(end.max(future.start_offset()), None)?;
                 if future.leader_epoch() == epoch {
                     return Ok(());
                 }
@@ -108,8 +108,10 @@ pub fn replace(
     unique_id: u128,
 ) -> Result<bool> {
     future.flush()?;
-    let writer = current.writer();
+    let mut writer = current.writer();
     current.check_writable()?;
+    // If the power brought back what was cut off, a crash between the renames would leave an old log that is the longer one.
+    current.settle(&mut writer)?;
     let mut total = 0;
     loop {
         let copied = copy(current, future, LOCKED_BYTES_MAX)?;
@@ -138,6 +140,8 @@ pub fn replace(
         let unstable = current.unstable_offset.load(Ordering::Acquire);
         future.unstable_offset.store(unstable, Ordering::Release);
         let epoch = current.expected_epoch.load(Ordering::Acquire);
+        let since = current.led_since.load(Ordering::Acquire);
+        future.led_since.store(since, Ordering::Release);
         future.expected_epoch.store(epoch, Ordering::Release);
     }
     if current.cleaned_offset().is_some() {

@@ -19,6 +19,7 @@ use super::error::{LogError, Result};
 use super::log::Log;
 use super::rewrite::is_quick_to_store;
 use crate::io::IoPool;
+use crate::io::panics::catching;
 
 /// Larger appends go to an I/O thread. Measured with `benches/log.rs`: writing this much takes about ten times the hand-over.
 pub const INLINE_BYTES_MAX: usize = 128 << 10;
@@ -68,7 +69,9 @@ impl Log {
             self.write_staged_by(&mut writer);
         }
         self.queue(Box::new(move |log| {
-            done(log.append_with(&mut records, leader_epoch, origin, guard, now_ms));
+            done(
+                log.outcome(|| log.append_with(&mut records, leader_epoch, origin, guard, now_ms)),
+            );
         }))?;
         Ok(None)
     }
@@ -83,7 +86,6 @@ impl Log {
         guard: u64,
         now_ms: i64,
     ) -> Result<Option<AppendInfo>> {
-        self.check_writable()?;
         let inline =
             records.len() <= INLINE_BYTES_MAX && is_quick_to_store(records, &self.config());
         if !inline || self.home.is_slow() || self.has_pending() {
@@ -123,8 +125,33 @@ impl Log {
                 return;
             };
             drop(pending);
-            job(self);
+            // It has been told of; the next append has to have its turn.
+            let _ = catching(|| job(self));
         }
+    }
+
+    /// Has the thread panic in the middle of the next append: what tests do to a log in use.
+    pub fn panic_in_append(self: &Arc<Self>) -> Result<()> {
+        self.queue(Box::new(|log| {
+            let _writer = log.writer();
+            panic!("an append that was asked to");
+        }))
+    }
+
+    /// Waits until every append that is queued or runs now has ended; not for those that come later. After a [`fence`](Log::fence) the queued ones
+    /// end at once, for they name an older epoch.
+    pub(super) fn wait_for_queued(&self) {
+        let (ended, queue_reached) = std::sync::mpsc::channel();
+        {
+            let queue = self.pending.load_full();
+            let mut pending = queue.lock();
+            if !pending.running {
+                return;
+            }
+            pending.jobs.push_back(Box::new(move |_| drop(ended)));
+        }
+        // It ends when the sender is dropped.
+        let _ = queue_reached.recv() as std::result::Result<(), _>;
     }
 
     /// How many appends wait or run on an I/O thread.
@@ -253,15 +280,15 @@ mod tests {
         append(&log, &["a"], 1000);
         let mut far = batch(&["far"], 1000);
         crate::records::stamp(&mut far, i64::from(i32::MAX), 0, None);
-        log.append_as_follower(&far, 1000).unwrap();
+        log.append_as_follower(&far, 0, 1000).unwrap();
         assert_eq!(log.segments().len(), 1);
         for when in [When::Quick, When::InTurn] {
             assert!(is_handed_over(&log, batch(&["next"], 1000), when));
             assert_eq!(log.segments().len(), 2);
             assert!(!is_handed_over(&log, batch(&["there"], 1000), when));
-            log.truncate_to(i64::from(i32::MAX) + 1).unwrap();
-            log.truncate_to(1).unwrap();
-            log.append_as_follower(&far, 1000).unwrap();
+            log.truncate_to(i64::from(i32::MAX) + 1, None).unwrap();
+            log.truncate_to(1, None).unwrap();
+            log.append_as_follower(&far, 0, 1000).unwrap();
         }
     }
 

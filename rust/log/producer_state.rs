@@ -140,6 +140,17 @@ impl ProducerState {
         self.producers.is_empty()
     }
 
+    /// Whether there is no producer and no transaction, of an expired one either.
+    pub fn knows_nobody(&self) -> bool {
+        self.is_empty() && self.ongoing.is_empty() && self.unreplicated.is_empty()
+    }
+
+    /// Of a log that ends at `end_offset` now, earlier than before: nothing that is known came later.
+    pub fn end_at(&mut self, end_offset: i64) {
+        self.end_offset = end_offset;
+        self.snapshot_offset = self.snapshot_offset.min(end_offset);
+    }
+
     /// The earlier append of exactly this batch, if it is among the last five of its producer.
     pub fn duplicate_of(&self, batch: &BatchHeader) -> Option<BatchMetadata> {
         let producer = self.producers.get(&batch.producer_id)?;

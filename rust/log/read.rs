@@ -107,7 +107,7 @@ impl Log {
             other => return self.home.guard_read(other).map(Some),
         }
         let log = Arc::clone(self);
-        read_cold(move || done(log.fetch(&asked)));
+        read_cold(move || log.fetch(&asked), done);
         Ok(None)
     }
 

@@ -7,8 +7,9 @@
 //!
 //! Nothing but `Staged` knows of a staged batch, which is what keeps this simple:
 //! * readers, flushes, checkpoints and the high watermark see the published end, and that moves when the write is done;
-//! * a write that fails has nothing to undo but its own bytes. What it would have held is *lost*: `write_staged` says from which offset on,
-//!   and whoever staged it answers with the error;
+//! * a write that fails has nothing to undo but its own bytes. What it would have held is *lost*, and nothing is staged behind it before a
+//!   turn has ended. Whoever staged it answers with the error: several threads may have, and offsets are given again, so that losses are
+//!   counted, each append tells how many there were before it ([`AppendInfo::losses`]), and [`Log::lost`] compares;
 //! * whoever takes the writer ([`Log::writer`]: appends on other threads, rolls, truncation, a new epoch, closing) finds nothing staged,
 //!   because that writes it first;
 //! * what depends on the batch before it is not staged beside it: a second batch of a producer (its sequence number is checked against
@@ -17,21 +18,23 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use parking_lot::MutexGuard;
-
-use super::append::Roll;
+use super::append::{AppendInfo, Roll};
 use super::config::LogConfig;
 use super::error::{LogError, Result};
 use super::home::now_ms;
 use super::log::{Log, Writer};
 use super::prepare::Checked;
 use super::segment::Segment;
+use crate::io::panics::{Held, catching};
 use crate::records::BatchHeader;
 
 /// Larger batches are written by themselves: copying them costs more than a system call saves.
 const BATCH_BYTES_MAX: usize = 4 << 10;
 /// When so much is staged it is written. One write of this size takes about 20 µs.
 const BYTES_MAX: usize = 64 << 10;
+/// How many losses a log tells apart. An append that is not answered before so many came behind it may be told that it was lost with one of
+/// them, never that it was written.
+const LOSSES_MAX: usize = 64;
 /// Buffers that a thread keeps for the next turn; logs that are idle keep none.
 const SPARE_MAX: usize = 16;
 
@@ -49,8 +52,21 @@ thread_local! {
 #[derive(Default)]
 pub(super) struct Staged {
     buffers: Buffers,
-    /// What could not be written since the turn began: from which offset on, and why.
-    lost: Option<(i64, LogError)>,
+    /// The first offset of what is being written. It is there under the lock only if a panic ended the write.
+    writing: Option<i64>,
+    /// The newest losses, in their order, with ascending offsets.
+    losses: Vec<Loss>,
+    /// How many losses there were when a turn ended last.
+    told: u64,
+}
+
+/// A write that failed.
+struct Loss {
+    /// Its place among the losses of its log, from 1 on.
+    number: u64,
+    /// What was staged with this offset or a later one before the write failed is not in the log.
+    from: i64,
+    error: LogError,
 }
 
 /// What became of a turn's appends to one log.
@@ -60,8 +76,11 @@ pub struct Turn {
     pub end_offset: i64,
     /// `flush.messages` records wait for a flush now.
     pub flush_due: bool,
-    /// Appends of this turn that got this offset or a later one are not in the log, for this reason.
+    /// Appends of this turn that got this offset or a later one are not in the log, for this reason. Told to the first turn that ends behind
+    /// the loss, to be reported; of a single append [`Log::lost`] says the truth to everybody.
     pub lost: Option<(i64, LogError)>,
+    /// How many losses the log has had: appends with as many are not concerned.
+    pub losses: u64,
 }
 
 impl Staged {
@@ -72,10 +91,25 @@ impl Staged {
 
     /// Why nothing may be appended before the turn has ended.
     pub fn check(&self) -> Result<()> {
-        match &self.lost {
-            Some((_, error)) => Err(error.clone()),
-            None => Ok(()),
+        match self.losses.last() {
+            Some(loss) if loss.number > self.told => Err(loss.error.clone()),
+            _ => Ok(()),
         }
+    }
+
+    fn note(&mut self, loss: Loss) {
+        // Whom one of those concerned this one concerns too.
+        self.losses.retain(|before| before.from < loss.from);
+        self.losses.push(loss);
+        if self.losses.len() > LOSSES_MAX {
+            let oldest = self.losses.remove(0);
+            self.losses[0].from = oldest.from;
+        }
+    }
+
+    /// The losses behind the first `count`.
+    fn losses_since(&self, count: u64) -> impl Iterator<Item = &Loss> {
+        self.losses.iter().filter(move |loss| loss.number > count)
     }
 
     fn has_producer(&self, producer_id: i64) -> bool {
@@ -86,7 +120,7 @@ impl Staged {
 
 impl Log {
     /// The writer, with nothing staged: for everyone but the loop's own appends.
-    pub(super) fn writer(&self) -> MutexGuard<'_, Writer> {
+    pub(super) fn writer(&self) -> Held<'_, Writer> {
         let mut writer = self.writer.lock();
         self.write_staged_by(&mut writer);
         writer
@@ -135,32 +169,91 @@ impl Log {
         self.has_staged.store(true, Ordering::Release);
     }
 
-    /// Ends a turn: writes what was staged, and tells what could not be written in the whole turn.
+    /// Ends a turn: writes what was staged, and tells what could not be written since a turn ended last.
     pub fn write_staged(&self) -> Turn {
-        let mut lost = None;
-        // Another thread may have written it and hold the writer for long: then there is nothing to wait for.
-        if self.has_staged.load(Ordering::Acquire) {
-            let mut writer = self.writer.lock();
-            self.write_staged_by(&mut writer);
-            lost = writer.staged.lost.take();
-            self.has_staged.store(false, Ordering::Release);
-        }
+        self.write_staged_since(u64::MAX)
+    }
+
+    /// The same, and tells also what could not be written behind the first `losses`: what a turn appended is told to it even if another one
+    /// has heard of the loss. Nothing that was appended in the turn may be acknowledged where the write ended with a panic: that is a loss
+    /// too.
+    pub fn write_staged_since(&self, losses: u64) -> Turn {
+        let lost = catching(|| self.write_and_tell(losses));
+        let lost = lost.unwrap_or_else(|_| self.write_and_tell(losses));
         let end_offset = self.end_offset();
         Turn {
             end_offset,
             flush_due: self.is_flush_due(&self.config(), end_offset),
             lost,
+            losses: self.losses.load(Ordering::Acquire),
         }
     }
 
+    fn write_and_tell(&self, losses: u64) -> Option<(i64, LogError)> {
+        // Another thread may have written it and hold the writer for long: then there is nothing to wait for.
+        if !self.has_staged.load(Ordering::Acquire) && self.losses.load(Ordering::Acquire) <= losses
+        {
+            return None;
+        }
+        let mut writer = self.writer.lock();
+        self.write_staged_by(&mut writer);
+        let staged = &mut writer.staged;
+        let since = losses.min(staged.told);
+        let from = staged.losses_since(since).map(|loss| loss.from).min();
+        let error = staged.losses_since(since).last();
+        let lost = from.zip(error.map(|loss| loss.error.clone()));
+        staged.told = self.losses.load(Ordering::Relaxed);
+        self.has_staged.store(false, Ordering::Release);
+        lost
+    }
+
+    /// Why the batch of an append with [`When::InTurn`](super::When::InTurn) is not in the log, although the append went well. None is true
+    /// from the first [`write_staged`](Log::write_staged) behind the append on, whoever called it.
+    pub fn lost(&self, info: &AppendInfo) -> Option<LogError> {
+        if self.losses.load(Ordering::Acquire) <= info.losses {
+            return None;
+        }
+        let writer = self.writer.lock();
+        let mut losses = writer.staged.losses_since(info.losses);
+        // A duplicate was written before, so its offset is lower.
+        let loss = losses.find(|loss| loss.from <= info.base_offset);
+        loss.map(|loss| loss.error.clone())
+    }
+
+    fn lose(&self, writer: &mut Writer, from: i64, error: LogError) {
+        let number = self.losses.load(Ordering::Relaxed) + 1;
+        writer.staged.note(Loss {
+            number,
+            from,
+            error,
+        });
+        self.losses.store(number, Ordering::Release);
+    }
+
+    #[inline]
     pub(super) fn write_staged_by(&self, writer: &mut Writer) {
+        if !writer.staged.buffers.batches.is_empty() || writer.staged.writing.is_some() {
+            self.write_all_staged(writer);
+        }
+    }
+
+    fn write_all_staged(&self, writer: &mut Writer) {
+        if let Some(from) = writer.staged.writing.take() {
+            let broken = self.check_whole().err();
+            let error = broken.unwrap_or_else(|| LogError::Closed(self.partition.to_string()));
+            self.lose(writer, from, error);
+        }
         let Some((_, first)) = writer.staged.buffers.batches.first() else {
             return;
         };
         let (from, epoch) = (first.header.base_offset, first.header.leader_epoch);
         let mut buffers = std::mem::take(&mut writer.staged.buffers);
+        writer.staged.writing = Some(from);
         // The role may have changed since.
-        let written = self.check_epoch(epoch).and_then(|()| {
+        let may_write = self
+            .check_whole()
+            .and_then(|()| self.check_epoch(epoch).map(drop));
+        let written = may_write.and_then(|()| {
             let (bytes, batches) = (&buffers.bytes, &buffers.batches);
             let active = self.active()?;
             self.write(
@@ -173,9 +266,10 @@ impl Log {
                 Roll::Decided,
             )
         });
+        writer.staged.writing = None;
         match written {
             Ok(_) => self.has_staged.store(false, Ordering::Release),
-            Err(error) => writer.staged.lost = Some((from, error)),
+            Err(error) => self.lose(writer, from, error),
         }
         buffers.bytes.clear();
         buffers.batches.clear();
@@ -322,6 +416,67 @@ mod tests {
     }
 
     #[test]
+    fn everybody_who_appended_hears_of_a_loss() {
+        let (storage, log) = log(LogConfig::default());
+        append(&log, &["a"], 1000);
+        let before = in_turn(&log, batch(&["b"], 1000)).unwrap();
+        assert!(log.write_staged().lost.is_none());
+        let first = in_turn(&log, batch(&["c"], 1000)).unwrap();
+        let second = in_turn(&log, batch(&["d"], 1000)).unwrap();
+        storage.break_at(Some(Operation::Write), 0, Fault::Full, false);
+        assert_eq!(log.write_staged().lost.unwrap().0, 2);
+        // Another turn gets the offsets, and loses nothing.
+        let again = in_turn(&log, batch(&["e"], 1000)).unwrap();
+        assert_eq!(again.base_offset, first.base_offset);
+        assert!(log.write_staged().lost.is_none());
+        for lost in [&first, &second] {
+            assert_eq!(log.lost(lost).map(|error| error.code()), Some(56));
+            let turn = log.write_staged_since(lost.losses);
+            assert_eq!((turn.lost.unwrap().0, turn.losses), (2, 1));
+        }
+        assert!(log.lost(&before).is_none() && log.lost(&again).is_none());
+        assert!(log.write_staged_since(again.losses).lost.is_none());
+        // A later loss concerns neither, though the first one was of the offset that `again` has.
+        let third = in_turn(&log, batch(&["f"], 1000)).unwrap();
+        storage.break_at(Some(Operation::Write), 0, Fault::Full, false);
+        assert_eq!(log.write_staged().lost.unwrap().0, 3);
+        assert!(log.lost(&before).is_none() && log.lost(&again).is_none());
+        assert!(log.lost(&first).is_some() && log.lost(&third).is_some());
+    }
+
+    #[test]
+    fn a_loss_is_known_behind_many_others() {
+        let (storage, log) = log(LogConfig::default());
+        append(&log, &["a"], 1000);
+        let kept = in_turn(&log, batch(&["b"], 1000)).unwrap();
+        assert!(log.write_staged().lost.is_none());
+        let lost: Vec<_> = (0..3 * LOSSES_MAX)
+            .map(|_| {
+                let info = in_turn(&log, batch(&["c"], 1000)).unwrap();
+                storage.break_at(Some(Operation::Write), 0, Fault::Full, false);
+                assert!(log.write_staged().lost.is_some());
+                append(&log, &["d"], 1000);
+                info
+            })
+            .collect();
+        assert!(lost.iter().all(|info| log.lost(info).is_some()));
+        assert!(log.lost(&kept).is_none());
+        assert!(log.writer.lock().staged.losses.len() <= LOSSES_MAX);
+    }
+
+    #[test]
+    fn what_a_panic_kept_from_being_written_is_lost() {
+        let (storage, log) = log(LogConfig::default());
+        append(&log, &["a"], 1000);
+        let info = in_turn(&log, batch(&["b"], 1000)).unwrap();
+        storage.break_at(Some(Operation::Write), 0, Fault::Panic, false);
+        assert_eq!(log.write_staged().lost.unwrap().0, 1);
+        assert!(log.is_broken());
+        assert!(log.lost(&info).is_some());
+        assert!(log.write_staged_since(info.losses).lost.is_some());
+    }
+
+    #[test]
     fn sequence_numbers_are_checked_within_a_turn() {
         let (_, log) = log(LogConfig::default());
         append(&log, &["a"], 1000);
@@ -354,7 +509,7 @@ mod tests {
         in_turn(&log, batch(&["b"], 1000)).unwrap();
         assert_eq!(append(&log, &["c"], 1000).base_offset, 2);
         in_turn(&log, batch(&["d"], 1000)).unwrap();
-        assert!(log.truncate_to(3).unwrap());
+        assert!(log.truncate_to(3, None).unwrap());
         assert_eq!(log.end_offset(), 3);
         in_turn(&log, batch(&["e"], 1000)).unwrap();
         log.close(true).unwrap();

@@ -176,7 +176,7 @@ fn a_reader_at_the_end_of_a_log_that_was_cut() {
     for number in 0..4 {
         append(&log, &["a", "b"], number);
     }
-    log.truncate_to(4).unwrap();
+    log.truncate_to(4, None).unwrap();
     for end in [6, 8] {
         append(&log, &["long enough to be elsewhere", "d"], 9);
         for offset in 0..end {
@@ -276,7 +276,7 @@ fn a_queued_append_is_refused_when_the_epoch_has_changed() {
     let folder = Folder::new();
     let log = folder.open(LogConfig::default(), true);
     log.begin_epoch(1).unwrap();
-    log.fence(2);
+    log.fence(2).unwrap();
     for (_, result) in through_the_queue(&log, &[10, super::pending::INLINE_BYTES_MAX], 1) {
         assert_eq!(result.unwrap_err().code(), 6);
     }

@@ -312,7 +312,7 @@ mod tests {
         let marker = end(&log, (1, 0), Outcome::Abort, 0).unwrap();
         log.set_high_watermark(log.end_offset());
         assert_eq!(log.last_stable_offset(), 4);
-        log.truncate_to(marker).unwrap();
+        log.truncate_to(marker, None).unwrap();
         assert_eq!((log.end_offset(), log.last_stable_offset()), (3, 0));
         let read = log.read(0, 1 << 20, i64::MAX, true).unwrap();
         assert_eq!(log.aborted_transactions(0, &read).unwrap(), []);

@@ -11,18 +11,55 @@ use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::snapshots::{load_producers, snapshots};
 
+/// A cut of which the disk, or the checkpoint of recovery points, may not know yet.
+pub(super) struct Cut {
+    /// The segment that is the last one since.
+    segment: Arc<Segment>,
+}
+
 impl Log {
     /// Cuts off everything at or after `offset`, by whole batches. Also forgets epochs that start there, even if no batch goes: this broker may have
-    /// led and appended nothing. True if batches went.
-    pub fn truncate_to(&self, offset: i64) -> Result<bool> {
+    /// led and appended nothing. True if batches went. `OtherEpoch` if a `leader_epoch` is given and the log is in another one.
+    pub fn truncate_to(&self, offset: i64, leader_epoch: Option<i32>) -> Result<bool> {
+        self.under_epoch(leader_epoch, |log, writer| {
+            let went = log.cut(writer, offset)?;
+            log.settle(writer)?;
+            Ok(went)
+        })
+    }
+
+    /// Runs `work` on this log, or on the one that took its place, while nobody else appends, truncates or rolls, if the log is in `leader_epoch`.
+    pub(super) fn under_epoch<T>(
+        &self,
+        leader_epoch: Option<i32>,
+        work: impl FnOnce(&Self, &mut Writer) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(next) = self.successor.get() {
+            return next.under_epoch(leader_epoch, work);
+        }
         self.check_writable()?;
         let layout = self.layout.lock();
         let mut writer = self.writer();
+        if let Some(next) = self.successor.get() {
+            // It took this one's place while we waited for the locks.
+            drop(writer);
+            drop(layout);
+            return next.under_epoch(leader_epoch, work);
+        }
+        // It may have been closed meanwhile, or have changed its role.
+        self.check_writable()?;
+        self.check_given(leader_epoch)?;
+        work(self, &mut writer)
+    }
+
+    /// [`truncate_to`](Self::truncate_to) as far as readers see it; what is cut off is [unsettled](Self::settle).
+    pub(super) fn cut(&self, writer: &mut Writer, offset: i64) -> Result<bool> {
+        self.check_not_negative(offset)?;
         let end_offset = self.end_offset();
         writer.epoch = -1;
         if offset >= end_offset {
             if self.epochs.write().truncate_from_end(end_offset) {
-                self.save_epochs(&mut writer)?;
+                self.save_epochs(writer)?;
             }
             return Ok(false);
         }
@@ -31,14 +68,59 @@ impl Log {
             .first()
             .is_none_or(|first| first.base_offset > offset)
         {
-            drop(writer);
-            drop(layout);
-            self.truncate_fully_and_start_at(offset)?;
+            let result = self.start_anew(writer, offset);
+            self.guard(result)?;
             return Ok(true);
         }
-        let result = self.truncate_segments(&mut writer, offset);
+        let result = self.truncate_segments(writer, offset);
         self.guard(result)?;
         Ok(true)
+    }
+
+    /// What a leader answers when it does not know an epoch is no place to cut at.
+    fn check_not_negative(&self, offset: i64) -> Result<()> {
+        if offset >= 0 {
+            return Ok(());
+        }
+        let (start, end) = (self.start_offset(), self.end_offset());
+        Err(LogError::OffsetOutOfRange { offset, start, end })
+    }
+
+    /// Makes a cut durable, and has the checkpoint of recovery points say no more than what is left. Both before anything is written over it: else a power
+    /// cut could leave a mixture of old and new batches, or a recovery would begin behind what was written last. Whoever truncates many logs
+    /// leaves this for one checkpoint at the end; who comes to write to a log before that does it first.
+    #[inline]
+    pub(super) fn settle(&self, writer: &mut Writer) -> Result<()> {
+        match &writer.unsettled {
+            None => Ok(()),
+            Some(_) => self.settle_cut(writer),
+        }
+    }
+
+    #[cold]
+    fn settle_cut(&self, writer: &mut Writer) -> Result<()> {
+        let Some(cut) = &writer.unsettled else {
+            return Ok(());
+        };
+        self.guard(self.sync_cut(cut))?;
+        self.home.recovery_point_moved_back()?;
+        writer.unsettled = None;
+        Ok(())
+    }
+
+    /// The first half: the disk knows of the cut.
+    pub(super) fn sync_cut(&self, cut: &Cut) -> Result<()> {
+        cut.segment.sync()
+    }
+
+    /// Somebody else has done both halves for `cut`. Another cut that came since is as unsettled as it was.
+    pub(super) fn note_settled(&self, cut: &Arc<Cut>) {
+        let mut writer = self.writer();
+        if let Some(last) = &writer.unsettled
+            && Arc::ptr_eq(last, cut)
+        {
+            writer.unsettled = None;
+        }
     }
 
     fn truncate_segments(&self, writer: &mut Writer, offset: i64) -> Result<()> {
@@ -47,6 +129,8 @@ impl Log {
         let segments = self.segments();
         let kept = segments.partition_point(|segment| segment.base_offset <= offset);
         let active = Arc::clone(&segments[kept - 1]);
+        let segment = Arc::clone(&active);
+        writer.unsettled = Some(Arc::new(Cut { segment }));
         // Readers first: nobody may be told of what is about to go.
         self.note_truncated(offset);
         self.note_cleaned_truncated(active.base_offset);
@@ -54,7 +138,9 @@ impl Log {
         self.remove_from_end(&segments[kept..])?;
         active.truncate_to(offset)?;
         let end_offset = active.next_offset()?.max(self.start_offset().min(offset));
-        self.start_offset.fetch_min(end_offset, Ordering::AcqRel);
+        if self.start_offset.fetch_min(end_offset, Ordering::AcqRel) > end_offset {
+            self.home.note_start_moved_back();
+        }
         self.publish(end_offset, &active);
         // Batches go whole: the end may be before what was asked for.
         self.flushed_offset.fetch_min(end_offset, Ordering::AcqRel);
@@ -63,19 +149,22 @@ impl Log {
         if self.epochs.write().truncate_from_end(end_offset) {
             self.save_epochs(writer)?;
         }
-        self.reload_producers(writer, end_offset)?;
-        // The cut must be durable before anything is written over it: else a power cut could leave a mixture of both.
-        active.sync()?;
-        self.home.recovery_point_moved_back()
+        self.reload_producers(writer, end_offset)
     }
 
-    /// Drops everything and starts anew at `offset`: a follower whose leader's log starts after its own ends.
-    pub fn truncate_fully_and_start_at(&self, offset: i64) -> Result<()> {
-        self.check_writable()?;
-        let _layout = self.layout.lock();
-        let mut writer = self.writer();
-        let result = self.start_anew(&mut writer, offset);
-        self.guard(result)
+    /// Drops everything and starts anew at `offset`: a follower whose leader's log starts after its own ends. Epochs as in
+    /// [`truncate_to`](Self::truncate_to).
+    pub fn truncate_fully_and_start_at(
+        &self,
+        offset: i64,
+        leader_epoch: Option<i32>,
+    ) -> Result<()> {
+        self.under_epoch(leader_epoch, |log, writer| {
+            log.check_not_negative(offset)?;
+            let result = log.start_anew(writer, offset);
+            log.guard(result)?;
+            log.settle(writer)
+        })
     }
 
     fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
@@ -87,9 +176,13 @@ impl Log {
         // Renamed first: the new segment may need the name of an old one.
         self.remove_from_end(&segments)?;
         let active = Segment::create(&self.folder, offset, now_ms(), &self.home.cache)?;
+        let segment = Arc::clone(&active);
+        writer.unsettled = Some(Arc::new(Cut { segment }));
         self.segments.store(Arc::new(vec![Arc::clone(&active)]));
         self.note_created();
-        self.start_offset.store(offset, Ordering::Release);
+        if self.start_offset.swap(offset, Ordering::AcqRel) > offset {
+            self.home.note_start_moved_back();
+        }
         self.high_watermark.store(offset, Ordering::Release);
         self.publish(offset, &active);
         self.recount();
@@ -101,8 +194,7 @@ impl Log {
         }
         writer.producers = ProducerState::starting_at(offset);
         self.note_unstable(writer);
-        self.folder.sync()?;
-        self.home.recovery_point_moved_back()
+        self.folder.sync()
     }
 
     fn reload_producers(&self, writer: &mut Writer, end_offset: i64) -> Result<()> {
@@ -111,7 +203,10 @@ impl Log {
                 self.remove_snapshot(snapshot)?;
             }
         }
-        if writer.producers.end_offset != end_offset {
+        if writer.producers.knows_nobody() {
+            // Nor did it before the cut: there is nothing to look for in what may be a large segment.
+            writer.producers.end_at(end_offset);
+        } else if writer.producers.end_offset != end_offset {
             writer.producers = load_producers(&self.folder, &self.segments(), end_offset)?;
             self.note_unstable(writer);
         }

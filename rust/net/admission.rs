@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use super::frames::Buffer;
-use crate::wire::headers::{API_VERSIONS, RequestHeader, parse_request_header};
-
-/// Kafka's UNSUPPORTED_VERSION.
-const UNSUPPORTED_VERSION: i16 = 35;
+use crate::wire::error::UNSUPPORTED_VERSION;
+use crate::wire::headers::{RequestHeader, parse_request_header};
+use crate::wire::keys::API_VERSIONS;
 
 /// The lowest and highest version of each API that is served.
 pub struct Supported(Vec<Option<(i16, i16)>>);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::io::panics::Panicked;
 use crate::io::{Wake, read_cold};
 use crate::wire::piece::FileSlice;
 
@@ -45,9 +46,13 @@ impl Cold {
     /// An error of the disk is left for `sendfile` to meet.
     pub fn bring(&self, connection: u64, slice: FileSlice) {
         let (done, wake) = (Arc::clone(&self.done), Arc::clone(&self.wake));
-        read_cold(move || {
-            let bytes = slice.length;
+        let bytes = slice.length;
+        let read = move || {
             read_through(&slice);
+            Ok(())
+        };
+        // Even if that panicked: the bytes are where they were, and sending them may have to wait for the disk once.
+        read_cold(read, move |_: Result<(), Panicked>| {
             done.lock().push(Warmed { connection, bytes });
             wake.signal();
         });

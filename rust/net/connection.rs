@@ -17,6 +17,7 @@ use super::listeners::Origin;
 use super::reply::{Output, Sent};
 use super::slots::{Slots, Value};
 use super::times::Times;
+use crate::wire::keys::PRODUCE;
 use crate::wire::piece::{FileSlice, Piece};
 
 /// What epoll is asked for while a connection is read. The end of a connection (RDHUP) is asked for always: a client that leaves while its
@@ -29,6 +30,17 @@ pub struct Reply {
     pub bytes: Vec<u8>,
     /// What follows, in order.
     pub rest: Vec<Piece>,
+}
+
+impl Reply {
+    /// What it takes of this process's memory.
+    pub fn memory_bytes(&self) -> usize {
+        let rest = self.rest.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::File(_) => 0,
+        });
+        self.bytes.len() + rest.sum::<usize>()
+    }
 }
 
 /// Whether the connection's life goes on.
@@ -167,7 +179,7 @@ impl Connection {
         };
         match self.input.peek(&none, limits.frame_bytes_max) {
             Next::Nothing => false,
-            Next::Frame { api_key, .. } => self.slots.may_start(api_key == 0),
+            Next::Frame { api_key, .. } => self.slots.may_start(api_key == PRODUCE),
             Next::Bad(_) => true,
         }
     }
@@ -256,7 +268,7 @@ impl Connection {
                 None => return,
                 Some(Value::Skip) => {}
                 Some(Value::Answer(reply)) => {
-                    self.slot_bytes -= reply.bytes.len();
+                    self.slot_bytes -= reply.memory_bytes();
                     self.output.push(Piece::Bytes(reply.bytes));
                     for piece in reply.rest {
                         self.output.push(piece);

@@ -11,10 +11,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::io::aside;
+
 use super::budget::{Account, Budget};
 use super::limits::{POOL_KEPT_BYTES_MAX, SMALL_FRAME_BYTES};
 
 const SMALLEST: usize = 256;
+/// A buffer of this size is given back to the system by a thread: to unmap 100 MB takes over 30 ms, and the last user is often the loop.
+const UNMAPPED_ASIDE_BYTES: usize = 8 << 20;
 /// Four classes for each power of two from 256 B to 2 GiB.
 const CLASSES: usize = 4 * 24;
 
@@ -53,6 +57,18 @@ impl Pool {
             }),
             budget,
         }
+    }
+
+    /// Keeps memory for the next user, or gives it back if there is enough.
+    fn keep(&self, memory: Box<[u8]>) -> Option<Box<[u8]>> {
+        let size = memory.len();
+        let mut kept = self.kept.lock();
+        if kept.bytes + size > POOL_KEPT_BYTES_MAX {
+            return Some(memory);
+        }
+        kept.bytes += size;
+        kept.free[class_of(size).0].push(memory);
+        None
     }
 
     /// A buffer of exactly `length` bytes, charged to `account`; their content is left from an earlier use.
@@ -133,6 +149,11 @@ impl Buffer {
         Ok(())
     }
 
+    /// Another buffer of `length` bytes, charged to `account`, for what is here and more.
+    pub fn larger(&self, length: usize, account: Account) -> Result<Self, NoMemory> {
+        self.pool.take(length, account)
+    }
+
     pub fn account(&self) -> Account {
         self.account
     }
@@ -155,15 +176,17 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        let size = memory.len();
-        {
-            let mut kept = self.pool.kept.lock();
-            if kept.bytes + size <= POOL_KEPT_BYTES_MAX {
-                kept.bytes += size;
-                kept.free[class_of(size).0].push(memory);
-            }
-        }
-        self.pool.budget.release(self.account, self.charged);
+        let (account, charged) = (self.account, self.charged);
+        let Some(memory) = self.pool.keep(memory) else {
+            return self.pool.budget.release(account, charged);
+        };
+        let pool = Arc::clone(&self.pool);
+        let is_large = memory.len() >= UNMAPPED_ASIDE_BYTES;
+        let free = move || {
+            drop(memory);
+            pool.budget.release(account, charged);
+        };
+        if is_large { aside(free) } else { free() }
     }
 }
 

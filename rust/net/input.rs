@@ -23,12 +23,75 @@ struct Partial {
     filled: usize,
     length: usize,
     moves: Moves,
+    /// What the frame had before it got its present memory.
+    behind: Option<Behind>,
+}
+
+/// The beginning of a large frame in its former memory. It is moved as more comes in, each time about as much as came: tens of megabytes at
+/// once would take the loop for as many milliseconds, most of them for the pages.
+struct Behind {
+    buffer: Buffer,
+    moved: usize,
 }
 
 impl Partial {
-    /// What its memory grows to next.
+    /// What its memory grows to next: four times as much, or all where that is not much more. So what is behind is less than what is to come.
     fn next_length(&self) -> usize {
-        self.length.min((4 * self.filled).max(SECOND_BYTES_MAX))
+        if self.filled < SECOND_BYTES_MAX {
+            return self.length.min(SECOND_BYTES_MAX);
+        }
+        let next = 4 * self.filled;
+        if self.length <= 2 * next {
+            self.length
+        } else {
+            next
+        }
+    }
+
+    /// Whether what it has so far is moved in pieces.
+    fn is_moved_later(&self) -> bool {
+        self.filled > SECOND_BYTES_MAX
+    }
+
+    fn grow(&mut self, length: usize, account: Account) -> Result<(), NoMemory> {
+        self.catch_up(self.filled);
+        if !self.is_moved_later() {
+            return self.buffer.grow(length, self.filled, account);
+        }
+        let larger = self.buffer.larger(length, account)?;
+        self.behind = Some(Behind {
+            buffer: std::mem::replace(&mut self.buffer, larger),
+            moved: 0,
+        });
+        Ok(())
+    }
+
+    /// More has come in: moves its part of what is behind, and the last of it with the last byte that there is memory for.
+    fn advance(&mut self, count: usize) {
+        self.filled += count;
+        let Some(behind) = &self.behind else {
+            return;
+        };
+        let (all, to_come) = (behind.buffer.len(), self.buffer.len() - behind.buffer.len());
+        let came = self.filled - all;
+        let part = if came >= to_come {
+            all
+        } else {
+            (came as u128 * all as u128 / to_come as u128) as usize
+        };
+        self.catch_up(part);
+    }
+
+    /// Moves what is behind up to `end`.
+    fn catch_up(&mut self, end: usize) {
+        if let Some(behind) = &mut self.behind {
+            let end = end.min(behind.buffer.len());
+            self.buffer[behind.moved..end].copy_from_slice(&behind.buffer[behind.moved..end]);
+            behind.moved = end;
+            if end == behind.buffer.len() {
+                self.behind = None;
+            }
+        }
     }
 }
 
@@ -135,7 +198,13 @@ impl Input {
             Some(partial)
                 if partial.filled == partial.buffer.len() && partial.filled < partial.length =>
             {
-                partial.next_length() - partial.buffer.len()
+                // Both are there until all is moved.
+                let has = if partial.is_moved_later() {
+                    0
+                } else {
+                    partial.buffer.len()
+                };
+                partial.next_length() - has
             }
             _ => 0,
         }
@@ -148,7 +217,7 @@ impl Input {
                 Account::Frames => partial.next_length(),
                 Account::Lane => partial.length,
             };
-            partial.buffer.grow(length, partial.filled, account)?;
+            partial.grow(length, account)?;
         }
         Ok(())
     }
@@ -163,7 +232,7 @@ impl Input {
     /// `count` bytes came into `direct()`.
     pub fn advance(&mut self, count: usize, now_ms: u64) {
         if let Some(partial) = &mut self.partial {
-            partial.filled += count;
+            partial.advance(count);
             partial.moves.add(count as u64, now_ms);
         }
     }
@@ -284,6 +353,7 @@ impl Input {
             filled: begun.len(),
             length,
             moves: Moves::begin(now_ms),
+            behind: None,
         });
         Ok(())
     }
@@ -397,10 +467,22 @@ mod tests {
             }
             let (space, is_rest) = input.direct().unwrap();
             assert_eq!(is_rest, received + space.len() == length);
-            space.fill((received >> 20) as u8);
-            let count = space.len();
-            sizes.push(received + count);
+            let is_new = sizes.last() != Some(&(received + space.len()));
+            if is_new {
+                sizes.push(received + space.len());
+            }
+            // Some at a time, as the socket brings it.
+            let count = space.len().min(300_001);
+            for (index, byte) in space[..count].iter_mut().enumerate() {
+                *byte = ((received + index) >> 20) as u8;
+            }
+            let moved = |input: &Input| {
+                let partial = input.partial.as_ref().unwrap();
+                partial.behind.as_ref().map_or(0, |behind| behind.moved)
+            };
+            let before = moved(&input);
             input.advance(count, 0);
+            assert!(moved(&input) <= before + count, "no more than came");
             received += count;
         }
         let second = SECOND_BYTES_MAX;
@@ -416,7 +498,9 @@ mod tests {
         };
         let frame = input.take(length, &mut none, &pool).unwrap();
         assert_eq!((frame.len(), frame[0]), (length, 9));
-        assert_eq!(frame[4 * second], 4);
+        for index in 1..length {
+            assert_eq!(frame[index], (index >> 20) as u8, "{index}");
+        }
     }
 
     proptest! {

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use super::times::{PARTS, Stamps};
 use crate::traffic::Topics;
+use crate::wire::keys::FETCH;
 
 const WINDOW_US: u64 = 300_000_000;
 const STEPS: usize = 16;
@@ -24,7 +25,6 @@ const PLACES: usize = STEPS + (VALUE_BITS_MAX as usize - 4) * STEPS;
 pub const QUANTILES: [f64; 6] = [0.5, 0.75, 0.95, 0.98, 0.99, 0.999];
 
 /// Fetches of consumers and of followers are told apart, under keys of their own beside Fetch's.
-pub const FETCH: i16 = 1;
 pub const FETCH_CONSUMER: i16 = -1;
 pub const FETCH_FOLLOWER: i16 = -2;
 

@@ -18,10 +18,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::hub::{Disconnected, Event, Hub, Incoming};
 use super::limits::{Limits, SENT_BYTES_MAX};
 use crate::wire::headers::request_frame;
+use crate::wire::keys::PRODUCE;
 use crate::wire::piece::{FileSlice, Piece, Source};
 
 const METADATA: i16 = 3;
-const PRODUCE: i16 = 0;
 
 struct Rig {
     hub: Hub<u32>,

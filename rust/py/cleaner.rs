@@ -133,8 +133,8 @@ impl LogCleaner {
         let from = candidate.first_dirty_offset;
         let to = candidate.first_uncleanable_offset;
         let queue = completions.queue();
-        pool.submit(move || {
-            let cleaned = directory.clean(&partition, &cleaner, from, to);
+        let clean = move || directory.clean(&partition, &cleaner, from, to);
+        pool.work(clean, move |cleaned| {
             queue.push(
                 token,
                 Box::new(move |py| match cleaned {

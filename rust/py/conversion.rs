@@ -9,6 +9,7 @@ use pyo3::types::PyList;
 
 use super::net::{Completions, FetchRow};
 use crate::io::IoPool;
+use crate::io::panics::outcome;
 use crate::log::conversion::{Converted, convert};
 use crate::log::{FileSlice, LogError};
 use crate::records::{DownConverted, Wanted};
@@ -60,7 +61,7 @@ pub fn convert_fetched(
         .collect();
     let queue = completions.queue();
     let pool = pool().ok_or_else(|| PyRuntimeError::new_err("no thread can be started"))?;
-    pool.submit(move || {
+    let make_all = move || {
         let make = |(slice, first_offset, may_convert): (Option<FileSlice>, i64, bool)| {
             let slice = slice?;
             let wanted = Wanted {
@@ -68,10 +69,12 @@ pub fn convert_fetched(
                 first_offset,
                 bytes_max: usize::try_from(slice.length).unwrap_or(usize::MAX),
             };
-            Some(convert(&slice, &wanted, may_convert))
+            Some(outcome(|| convert(&slice, &wanted, may_convert)))
         };
-        let made: Vec<Made> = jobs.into_iter().map(make).collect();
-        queue.push(token, Box::new(move |py| answers(py, made)));
+        Ok(jobs.into_iter().map(make).collect::<Vec<Made>>())
+    };
+    pool.work(make_all, move |made: Result<_, LogError>| {
+        queue.push(token, Box::new(move |py| answers(py, made?)));
     });
     Ok(())
 }

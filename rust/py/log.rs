@@ -8,21 +8,22 @@ mod results;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyBaseException, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use pyo3::{PyClass, PyClassInitializer};
 
 pub use config::LogConfig;
 pub use directory::LogDirectory;
-pub use results::{AppendInfo, FileSlice, ReadInfo};
+pub use results::{AppendInfo, FileSlice, LogFigures, ReadInfo, Unwritten, Written};
 
 use super::buffer::Input;
 use super::coordinator;
 use super::errors::kafka_error;
 use super::net::{Completions, Outcome, ProduceRequest};
-use super::traffic::TopicTraffic;
+use super::traffic::{Counts, TopicTraffic, TrafficCounts};
 use crate::io;
+use crate::io::panics::outcome;
 use crate::log::share::Borrowed;
 use crate::log::verification::NO_GUARD;
 use crate::log::{self, LogError, Origin, When, home};
@@ -31,11 +32,17 @@ use crate::records::Marker;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogConfig>()?;
     module.add_class::<AppendInfo>()?;
+    module.add_class::<Unwritten>()?;
+    module.add_class::<Written>()?;
+    module.add_class::<LogFigures>()?;
     module.add_class::<ReadInfo>()?;
     module.add_class::<FileSlice>()?;
     module.add_class::<Log>()?;
+    module.add_class::<Producers>()?;
     module.add_class::<LogDirectory>()?;
     module.add_class::<TopicTraffic>()?;
+    module.add_class::<TrafficCounts>()?;
+    module.add_class::<Counts>()?;
     module.add_function(wrap_pyfunction!(find_times, module)?)?;
     module.add_function(wrap_pyfunction!(raise_descriptor_limit, module)?)?;
     files::register(module)
@@ -72,8 +79,41 @@ pub struct Log {
 /// Producer id, epoch, last sequence, last timestamp, coordinator epoch, start of its transaction or -1.
 type ProducerRow = (i64, i16, i32, i64, i32, i64);
 
-/// From which offset on, and why.
-type Lost = (i64, Py<PyBaseException>);
+impl Log {
+    fn producer_rows(&self, py: Python<'_>) -> Vec<ProducerRow> {
+        py.detach(|| {
+            let found = self.log.producers().into_iter();
+            let rows = found.map(|info| {
+                (
+                    info.producer_id,
+                    info.epoch,
+                    info.last_sequence,
+                    info.last_timestamp_ms,
+                    info.coordinator_epoch,
+                    info.transaction_start.unwrap_or(-1),
+                )
+            });
+            rows.collect()
+        })
+    }
+}
+
+/// The producers that a log remembered at one moment. Their objects are made one by one: there may be a million.
+#[pyclass(module = "ottla._core")]
+pub struct Producers {
+    left: std::vec::IntoIter<ProducerRow>,
+}
+
+#[pymethods]
+impl Producers {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self) -> Option<ProducerRow> {
+        self.left.next()
+    }
+}
 
 /// Where the logs of a directory report appends that ran on an I/O thread; set once a loop is there.
 type Reports = Arc<OnceLock<Arc<io::Completions<Outcome>>>>;
@@ -114,12 +154,13 @@ fn find_times(completions: &Completions, token: u64, wanted: Vec<(PyRef<'_, Log>
         .map(|(log, timestamp_ms)| (Arc::clone(&log.log), *timestamp_ms))
         .collect();
     let queue = completions.queue();
-    io::read_cold(move || {
-        let found = wanted
-            .iter()
-            .map(|(log, timestamp_ms)| find_time(log, *timestamp_ms));
-        let found: Vec<_> = found.collect();
-        queue.push(token, Box::new(move |py| times(py, found)));
+    let find = move || {
+        let find =
+            |(log, timestamp_ms): &(Arc<log::Log>, i64)| outcome(|| find_time(log, *timestamp_ms));
+        Ok(wanted.iter().map(find).collect::<Vec<_>>())
+    };
+    io::read_cold(find, move |found: Result<_, LogError>| {
+        queue.push(token, Box::new(move |py| times(py, found?)));
     });
 }
 
@@ -220,6 +261,20 @@ impl Log {
         self.log.advance_high_watermark()
     }
 
+    fn watch_high_watermark(&self, token: u64) {
+        // Without a loop nobody waits.
+        if let Some(queue) = self.reports.get() {
+            let (queue, of) = (Arc::clone(queue), self.log.partition.clone());
+            self.log.watch_high_watermark(move || {
+                let key = (of.topic.to_string(), of.partition);
+                queue.push(
+                    token,
+                    Box::new(move |py| Ok(key.into_pyobject(py)?.into_any().unbind())),
+                );
+            });
+        }
+    }
+
     #[getter]
     fn first_unstable_offset(&self) -> Option<i64> {
         self.log.first_unstable_offset()
@@ -251,14 +306,14 @@ impl Log {
     }
 
     #[getter]
-    fn figures(&self) -> (i64, i64, usize, u64) {
+    fn figures(&self) -> LogFigures {
         let log = &self.log;
-        (
-            log.start_offset(),
-            log.end_offset(),
-            log.segments().len(),
-            log.size_bytes(),
-        )
+        LogFigures {
+            start_offset: log.start_offset(),
+            end_offset: log.end_offset(),
+            segments: log.segments().len(),
+            size_bytes: log.size_bytes(),
+        }
     }
 
     #[getter]
@@ -337,12 +392,17 @@ impl Log {
         Ok(appended.map(AppendInfo::from))
     }
 
-    fn write_staged(&self, py: Python<'_>) -> (i64, bool, Option<Lost>) {
-        let turn = self.log.write_staged();
-        let lost = turn
-            .lost
-            .map(|(from, error)| (from, PyErr::from(error).into_value(py)));
-        (turn.end_offset, turn.flush_due, lost)
+    fn _panic_in_append(&self) -> PyResult<()> {
+        Ok(self.log.panic_in_append()?)
+    }
+
+    fn write_staged(&self, py: Python<'_>, losses: u64) -> PyResult<Written> {
+        let turn = self.log.write_staged_since(losses);
+        Ok(Written {
+            owner: None,
+            flush_due: turn.flush_due,
+            unwritten: Unwritten::of(py, turn)?,
+        })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -398,19 +458,13 @@ impl Log {
     }
 
     fn producers(&self, py: Python<'_>) -> Vec<ProducerRow> {
-        py.detach(|| self.log.producers())
-            .into_iter()
-            .map(|info| {
-                (
-                    info.producer_id,
-                    info.epoch,
-                    info.last_sequence,
-                    info.last_timestamp_ms,
-                    info.coordinator_epoch,
-                    info.transaction_start.unwrap_or(-1),
-                )
-            })
-            .collect()
+        self.producer_rows(py)
+    }
+
+    fn each_producer(&self, py: Python<'_>) -> Producers {
+        Producers {
+            left: self.producer_rows(py).into_iter(),
+        }
     }
 
     #[pyo3(signature = (records, leader_epoch, *, origin="client"))]
@@ -429,11 +483,24 @@ impl Log {
             .into())
     }
 
-    fn append_as_follower(&self, py: Python<'_>, records: Input) -> PyResult<AppendInfo> {
-        Ok(self
-            .log
-            .append_as_follower(records.bytes(py), home::now_ms())?
-            .into())
+    fn append_as_follower(
+        &self,
+        py: Python<'_>,
+        records: Input,
+        leader_epoch: i32,
+    ) -> PyResult<AppendInfo> {
+        let append = |records: &[u8]| {
+            self.log
+                .append_as_follower(records, leader_epoch, home::now_ms())
+        };
+        let appended = match records.bytes_detached() {
+            Some(bytes) => py.detach(|| append(bytes)),
+            None => {
+                let copied = records.bytes(py).to_vec();
+                py.detach(|| append(&copied))
+            }
+        };
+        Ok(appended?.into())
     }
 
     #[pyo3(signature = (offset, bytes_max, upper_bound=i64::MAX, at_least_one=true))]
@@ -486,8 +553,16 @@ impl Log {
         Ok(self.log.begin_epoch(epoch)?)
     }
 
-    fn fence(&self, epoch: i32) {
-        self.log.fence(epoch);
+    fn lead_on(&self, epoch: i32) -> PyResult<()> {
+        Ok(self.log.lead_on(epoch)?)
+    }
+
+    fn refuse_older(&self, epoch: i32) -> PyResult<()> {
+        Ok(self.log.refuse_older(epoch)?)
+    }
+
+    fn fence(&self, py: Python<'_>, epoch: i32) -> PyResult<()> {
+        Ok(py.detach(|| self.log.fence(epoch))?)
     }
 
     fn flush(&self, py: Python<'_>) -> PyResult<i64> {
@@ -522,12 +597,25 @@ impl Log {
         Ok(py.detach(|| self.log.roll())?)
     }
 
-    fn truncate_to(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {
-        Ok(py.detach(|| self.log.truncate_to(offset))?)
+    #[pyo3(signature = (offset, leader_epoch=None))]
+    fn truncate_to(
+        &self,
+        py: Python<'_>,
+        offset: i64,
+        leader_epoch: Option<i32>,
+    ) -> PyResult<bool> {
+        Ok(py.detach(|| self.log.truncate_to(offset, leader_epoch))?)
     }
 
-    fn truncate_fully_and_start_at(&self, py: Python<'_>, offset: i64) -> PyResult<()> {
-        Ok(py.detach(|| self.log.truncate_fully_and_start_at(offset))?)
+    #[pyo3(signature = (offset, leader_epoch=None))]
+    fn truncate_fully_and_start_at(
+        &self,
+        py: Python<'_>,
+        offset: i64,
+        leader_epoch: Option<i32>,
+    ) -> PyResult<()> {
+        let truncate = || self.log.truncate_fully_and_start_at(offset, leader_epoch);
+        Ok(py.detach(truncate)?)
     }
 
     fn set_start_offset(&self, py: Python<'_>, offset: i64) -> PyResult<bool> {

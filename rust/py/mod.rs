@@ -9,8 +9,10 @@ pub mod errors;
 mod log;
 mod messages;
 mod net;
+mod panics;
 mod produce_fetch;
 mod records;
+mod replication;
 mod traffic;
 mod wire;
 
@@ -21,11 +23,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     // A debug build is ten times slower: benchmarks and users must be able to tell.
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+    panics::register();
     records::register(module)?;
     log::register(module)?;
     cleaner::register(module)?;
     wire::register(module)?;
     net::register(module)?;
+    replication::register(module)?;
     client::register(module)?;
     conversion::register(module)?;
     coordinator::register(module)?;

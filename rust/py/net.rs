@@ -14,15 +14,20 @@ use pyo3::prelude::*;
 pub use completions::{Completions, Outcome};
 pub use fetch_row::FetchRow;
 pub use produce::ProduceRequest;
+pub use request::Request;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<completions::Completions>()?;
     module.add_class::<completions::Completion>()?;
     module.add_class::<hub::Hub>()?;
+    module.add_class::<direct::Terms>()?;
     module.add_class::<direct::Lease>()?;
     module.add_class::<hub::Disconnected>()?;
     module.add_class::<hub::Served>()?;
+    module.add_class::<hub::ApiFigures>()?;
+    module.add_class::<hub::Distribution>()?;
     module.add_class::<produce::ProduceRequest>()?;
+    module.add_class::<produce::ProduceRow>()?;
     module.add_class::<fetch::FetchRequest>()?;
     module.add_class::<fetch::PartitionToRead>()?;
     module.add_class::<FetchRow>()?;

@@ -6,6 +6,7 @@ mod decoder;
 mod format_07;
 mod memory;
 mod messages;
+mod mirror;
 mod reader;
 mod rows;
 
@@ -111,6 +112,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::ColumnBuffer>()?;
     module.add_class::<columns::Columns>()?;
     module.add_class::<decoder::ColumnDecoder>()?;
+    module.add_class::<mirror::Mirror>()?;
     module.add_class::<reader::BatchInfo>()?;
     module.add_class::<reader::Record>()?;
     module.add_class::<reader::RecordReader>()?;

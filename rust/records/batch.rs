@@ -29,7 +29,7 @@ use crate::checksum::crc32c;
 
 const BASE_OFFSET: usize = 0;
 pub(super) const BATCH_LENGTH: usize = BASE_OFFSET + 8;
-const LEADER_EPOCH: usize = BATCH_LENGTH + 4;
+pub(crate) const LEADER_EPOCH: usize = BATCH_LENGTH + 4;
 pub(crate) const MAGIC: usize = LEADER_EPOCH + 4;
 const CRC: usize = MAGIC + 1;
 pub(super) const ATTRIBUTES: usize = CRC + 4;
@@ -307,8 +307,9 @@ impl Unstamped {
     ///
     /// # Panics
     /// If `batch` is shorter than a header.
+    #[inline]
     pub fn of(batch: &[u8]) -> Self {
-        Self(field(batch, 0))
+        Self(*batch.first_chunk().expect("a header"))
     }
 
     /// Puts the part back.

@@ -7,7 +7,7 @@
 //! * `encode`, `decode`: batches from records, records from batches; `control`: transaction markers.
 //! * `columns`: many records into Arrow-shaped `chunk`s, with what a consumer must not see left out (`aborted`).
 //! * `rows`: a table's rows into batches, with the partition of each.
-//! * `rewrite`: batches with fewer records than they had.
+//! * `rewrite`: batches with fewer records than they had; `mirror`: batches for a partition of another cluster.
 //! * `walk`, `varint`: one record, read where it lies.
 //! * `error`: what is wrong, in which field, where.
 //! * `compression`: gzip, snappy, lz4, zstd, each with a bound on what it may unpack.
@@ -26,6 +26,7 @@ pub mod error;
 pub mod format_07;
 pub mod message_builder;
 pub mod message_set;
+pub mod mirror;
 pub mod rewrite;
 pub mod rows;
 pub mod scratch;
@@ -46,6 +47,7 @@ pub use encode::{BatchBuilder, BatchOptions, Header};
 pub use error::{ErrorKind, RecordError};
 pub use message_builder::MessageBuilder;
 pub use message_set::{set_timestamp, stamp_message};
+pub use mirror::{Mirror, MirrorOptions, Mirrored};
 pub use scratch::{Limits, Opened, Scratch};
 pub use validate::{Produced, Validated, validate, validate_produced, validate_sent};
 

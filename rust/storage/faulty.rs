@@ -6,15 +6,17 @@
 //! unsynced name changes a prefix did (file systems journal them in order).
 //!
 //! [`FaultyStorage::break_at`] makes a coming operation fail, write a part and fail, or report success and do nothing.
-//! [`FaultyStorage::lose_power_after`] lets a number of changes through and nothing after them.
+//! [`FaultyStorage::lose_power_after`] lets a number of changes through and nothing after them. [`FaultyStorage::stop_at`] has a coming write
+//! wait, for what other threads do meanwhile.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::{Entry, File, Metadata, Mode, Storage};
 
@@ -40,6 +42,9 @@ impl Operation {
     }
 }
 
+/// What [`Fault::Panic`] says.
+pub const PANIC: &str = "a panic on purpose";
+
 /// How it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -53,6 +58,8 @@ pub enum Fault {
     Full,
     /// Success is reported, nothing done.
     Forget,
+    /// A mistake in the code that asked for it: half of a write is done, then a panic.
+    Panic,
 }
 
 /// A plan for the operations to come.
@@ -63,6 +70,56 @@ struct Break {
     fault: Fault,
     /// It stays broken, as a disk does.
     lasting: bool,
+}
+
+/// How long tests wait for a write.
+const REACHED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A write that waits: see [`FaultyStorage::stop_at`]. It goes on when this is dropped.
+pub struct Stopped(Arc<Gate>);
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_reached: bool,
+    is_open: bool,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        state.is_reached = true;
+        self.changed.notify_all();
+        self.changed.wait_while(&mut state, |state| !state.is_open);
+    }
+}
+
+impl Stopped {
+    /// Returns when a write waits here. Panics if none comes.
+    pub fn wait_until_reached(&self) {
+        let mut state = self.0.state.lock();
+        let is_late = self
+            .0
+            .changed
+            .wait_while_for(&mut state, |state| !state.is_reached, REACHED_WITHIN)
+            .timed_out();
+        assert!(!is_late, "no write comes");
+    }
+
+    /// Lets the write go on.
+    pub fn go_on(self) {}
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.state.lock().is_open = true;
+        self.0.changed.notify_all();
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +212,8 @@ struct Disk {
     durable_names: BTreeMap<PathBuf, Item>,
     changes: Vec<Change>,
     breaks: Vec<Break>,
+    /// How many writes go by before one waits.
+    gates: Vec<(u64, Arc<Gate>)>,
     /// How many changes were made or refused,
     change_count: u64,
     /// and the number of the first one that the power does not suffice for.
@@ -184,6 +243,7 @@ impl FaultyStorage {
             names,
             changes: Vec::new(),
             breaks: Vec::new(),
+            gates: Vec::new(),
             change_count: 0,
             power_until: u64::MAX,
             life: 0,
@@ -199,6 +259,13 @@ impl FaultyStorage {
             fault,
             lasting,
         });
+    }
+
+    /// After `skip` more writes, one waits, with the disk free for others; when it goes on, it is as if it came then.
+    pub fn stop_at(&self, skip: u64) -> Stopped {
+        let gate = Arc::<Gate>::default();
+        self.0.lock().gates.push((skip, Arc::clone(&gate)));
+        Stopped(gate)
     }
 
     /// Nothing breaks any more. What the power did not suffice for stays undone.
@@ -308,6 +375,15 @@ impl Disk {
         None
     }
 
+    /// Where a write has to wait first.
+    fn gate(&mut self) -> Option<Arc<Gate>> {
+        let at = self.gates.iter().position(|(skip, _)| *skip == 0);
+        for (skip, _) in &mut self.gates {
+            *skip = skip.saturating_sub(1);
+        }
+        at.map(|at| self.gates.remove(at).1)
+    }
+
     /// Ok(true): do it; Ok(false): say so, but do nothing.
     fn may(&mut self, operation: Operation) -> io::Result<bool> {
         match self.fault(operation) {
@@ -317,6 +393,7 @@ impl Disk {
             Some(Fault::Errno(number)) => Err(io::Error::from_raw_os_error(number)),
             Some(Fault::Tear) => Err(io::Error::other("a torn operation")),
             Some(Fault::Full) => Err(ErrorKind::StorageFull.into()),
+            Some(Fault::Panic) => panic!("{PANIC}"),
         }
     }
 
@@ -390,19 +467,28 @@ impl File for FaultyFile {
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let mut disk = self.disk.lock();
+        if !disk.gates.is_empty()
+            && let Some(gate) = disk.gate()
+        {
+            drop(disk);
+            gate.pass();
+            disk = self.disk.lock();
+        }
         if disk.life != self.life {
             return Err(io::Error::other("opened before the power cut"));
         }
         if !self.writable {
             return Err(ErrorKind::PermissionDenied.into());
         }
-        let (part, result) = match disk.fault(Operation::Write) {
+        let fault = disk.fault(Operation::Write);
+        let (part, result) = match fault {
             None => (bytes.len(), Ok(())),
             Some(Fault::Forget) => (0, Ok(())),
             Some(Fault::Fail(kind)) => (0, Err(kind.into())),
             Some(Fault::Errno(number)) => (0, Err(io::Error::from_raw_os_error(number))),
             Some(Fault::Tear) => (bytes.len() / 2, Err(io::Error::other("a torn write"))),
             Some(Fault::Full) => (bytes.len() / 2, Err(ErrorKind::StorageFull.into())),
+            Some(Fault::Panic) => (bytes.len() / 2, Err(io::Error::other(PANIC))),
         };
         if part > 0 {
             let change = Unsynced::Write(position, bytes[..part].to_vec());
@@ -413,6 +499,7 @@ impl File for FaultyFile {
             node.unsynced.push(change);
             node.modified_ms = now_ms;
         }
+        assert!(fault != Some(Fault::Panic), "{PANIC}");
         result
     }
 

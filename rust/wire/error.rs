@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// Kafka's INVALID_REQUEST, for bytes that are not a message.
-const INVALID_REQUEST: i16 = 42;
-/// Kafka's UNSUPPORTED_VERSION, for a message that a version cannot express.
-const UNSUPPORTED_VERSION: i16 = 35;
+/// For bytes that are not a message, and for a message that contradicts itself.
+pub const INVALID_REQUEST: i16 = 42;
+/// For a version that is not served, and for a message that a version cannot express.
+pub const UNSUPPORTED_VERSION: i16 = 35;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {

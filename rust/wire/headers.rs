@@ -17,10 +17,8 @@
 use std::ops::Range;
 
 use super::error::{At, WireError};
+use super::keys::{API_VERSIONS, CONTROLLED_SHUTDOWN};
 use super::primitives::{Reader, Writer};
-
-pub const CONTROLLED_SHUTDOWN: i16 = 7;
-pub const API_VERSIONS: i16 = 18;
 
 /// Tagged fields that a request header may have, and their bytes in all. No release of Kafka has defined one; without a bound a frame of the
 /// largest size has 50 million of them, which the loop would walk through.

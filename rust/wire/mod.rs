@@ -2,6 +2,7 @@
 //!
 //! * `error`: what can be wrong with bytes or with a message.
 //! * `primitives`: checked readers and writers of the basic types.
+//! * `keys`: the numbers of APIs.
 //! * `headers`: request and response headers, and from which version each API is flexible.
 //! * `schema`, `walk`: declared messages, compiled per version, and the walk along them.
 //! * `produce`, `fetch`: the hot ones by hand.
@@ -10,6 +11,7 @@
 pub mod error;
 pub mod fetch;
 pub mod headers;
+pub mod keys;
 pub mod piece;
 pub mod primitives;
 pub mod produce;

@@ -11,7 +11,6 @@ use std::ops::Range;
 use super::error::{At, WireError};
 use super::primitives::{REQUEST_ITEMS_MAX, Reader, Writer};
 
-pub const KEY: i16 = 0;
 pub const VERSION_MAX: i16 = 8;
 
 const TRANSACTIONAL_ID_SINCE: i16 = 3;
@@ -90,6 +89,8 @@ pub fn decode_request(body: &[u8], version: i16) -> Result<ProduceRequest, WireE
     })
 }
 
+/// The acks of a Produce that is answered when all in-sync replicas have its records.
+pub const ACKS_ALL: i16 = -1;
 /// The first version that carries nothing but record batches.
 pub const BATCHES_SINCE: i16 = 3;
 const ZSTD_SINCE: i16 = 7;

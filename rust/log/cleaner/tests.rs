@@ -476,7 +476,7 @@ impl Model {
             .next_back()
             .map_or(start, |batch| batch.last_offset() + 1);
         self.durable = self.durable.min(self.cut_from);
-        self.log.truncate_to(offset)?;
+        self.log.truncate_to(offset, None)?;
         self.alive()?;
         let end = self.log.end_offset();
         // By whole batches. What is in no batch was cleaned away.
@@ -1167,7 +1167,7 @@ fn messages_of_old_formats_are_cleaned_in_their_format() {
                 model.entries.push(entry);
             }
             let set = builder.finish(&mut Compressor::default());
-            model.log.append_as_follower(&set, 0).unwrap();
+            model.log.append_as_follower(&set, 0, 0).unwrap();
         };
         append(codec, &[1, 2, 1, 3, 4]);
         append(codec, &[5, 6]);

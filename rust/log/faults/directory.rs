@@ -17,7 +17,7 @@ use crate::log::tests::batch;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
 use crate::log::{Home, Log, LogConfig, LogDirectory, Origin, When, moving};
-use crate::records::Batches;
+use crate::records::{Batches, stamp};
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
 
@@ -131,7 +131,8 @@ impl Broker {
             let offset = told.appended.len();
             let value = format!("{key}{offset} ").repeat(6);
             told.appended.push(value.clone().into_bytes());
-            log.append(&mut batch(&[&value], 1000), 0, Origin::Client, 1000)?;
+            let epoch = log.leader_epoch();
+            log.append(&mut batch(&[&value], 1000), epoch, Origin::Client, 1000)?;
         }
         if flush {
             let end = log.flush()?;
@@ -156,7 +157,10 @@ impl Broker {
             let directory = Arc::clone(&self.directories[directory]);
             let partitions = [partition.clone()];
             directory.create(&partitions, &config(&partition.topic), 1)?;
-            directory.begin_epochs(&[(partition.clone(), 0)], 1)?;
+            directory
+                .begin_epochs(&[(partition.clone(), 0)], 1)
+                .into_iter()
+                .collect::<Result<()>>()?;
             self.append(&partition, &["x"], true)?;
             self.told(&partition).exists = true;
         }
@@ -177,7 +181,7 @@ impl Broker {
         log.delete_old_segments(1000)?;
         // A follower's truncation.
         self.plain.end = self.plain.end.min(12);
-        log.truncate_to(12)?;
+        log.truncate_to(12, None)?;
         self.plain.appended.truncate(12);
         self.append(&plain(), &["t", "u"], true)?;
         self.restart()?;
@@ -193,7 +197,40 @@ impl Broker {
         self.directories[at].load(&compacted(), config("compacted"))?;
         self.append(&compacted(), &["z"], false)?;
         self.restart()?;
-        self.append(&plain(), &["e"], true)
+        self.append(&plain(), &["e"], true)?;
+        self.follow(3)?;
+        self.append(&plain(), &["l"], true)
+    }
+
+    /// A follower's part: its logs are fenced and cut, and go on as the leader says.
+    fn follow(&mut self, epoch: i32) -> Result<()> {
+        for partition in [plain(), compacted()] {
+            let (at, log) = self.log(&partition);
+            let directory = Arc::clone(&self.directories[at]);
+            let followed = directory.follow_many(&[(partition.clone(), epoch)]);
+            followed.into_iter().collect::<Result<()>>()?;
+            let told = self.told(&partition);
+            let offset = told.appended.len() as i64 - 2;
+            let kept = end_before(&log, offset);
+            told.end = told.end.min(kept);
+            let cut = directory.truncate_many(&[(partition.clone(), offset, epoch)], 1);
+            cut.into_iter().collect::<Result<Vec<bool>>>()?;
+            let offset = log.end_offset();
+            assert_eq!(offset, kept);
+            told.appended.truncate(offset as usize);
+            let mut sent = Vec::new();
+            for offset in offset..offset + 5 {
+                let value = format!("f{offset} ").repeat(6);
+                let mut batch = batch(&[&value], 1000);
+                stamp(&mut batch, offset, epoch, None);
+                sent.extend(batch);
+                told.appended.push(value.into_bytes());
+            }
+            log.append_as_follower(&sent, epoch, 1000)?;
+            self.told(&partition).end = log.flush()?;
+            log.advance_high_watermark();
+        }
+        Ok(())
     }
 
     fn clean(&mut self) -> Result<()> {
@@ -325,6 +362,23 @@ impl Broker {
             }
         }
         (start, end, records)
+    }
+}
+
+/// Where a log ends that is cut at `offset`: there may have been nothing just before that since a cleaning.
+fn end_before(log: &Log, offset: i64) -> i64 {
+    let segments = log.segments();
+    let bases = segments.iter().map(|segment| segment.base_offset);
+    let mut end = bases.filter(|base| *base <= offset).max().unwrap();
+    loop {
+        let read = log.read(end, 1, i64::MAX, true).unwrap();
+        let bytes = read.slice.unwrap().read().unwrap();
+        let first = Batches::new(&bytes).next().unwrap().unwrap();
+        let last_offset = first.header.last_offset();
+        if last_offset >= offset {
+            return end;
+        }
+        end = last_offset + 1;
     }
 }
 
@@ -493,7 +547,7 @@ fn appends_keep_their_order_when_the_log_moves() {
         let queued = log.append_or_queue(
             When::Now,
             batch(&[value], 1000),
-            0,
+            log.leader_epoch(),
             Origin::Client,
             NO_GUARD,
             1000,

@@ -88,7 +88,9 @@ impl One {
         // A batch of which only an index could not be written is there, though its producer was told that it is not.
         let end = self.log.end_offset();
         assert!(end >= self.answered.len() as i64);
-        self.log.truncate_to(self.answered.len() as i64).unwrap();
+        self.log
+            .truncate_to(self.answered.len() as i64, None)
+            .unwrap();
         self.check();
     }
 }

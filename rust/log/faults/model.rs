@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use super::entries::{Content, Entry, read_all};
 use super::seeds::{self, choices};
-use super::steps::{IN_TRANSACTIONS, Step, in_transactions, step};
+use super::steps::{IN_TRANSACTIONS, Sent, Step, in_transactions, step};
 use super::{rebuilt, transactions};
 use crate::log::append::When;
 use crate::log::error::Result;
 use crate::log::leader_epochs::EpochStart;
-use crate::log::log::OpenMode;
+use crate::log::log::{OpenMode, Writer};
 use crate::log::opening::Hints;
 use crate::log::verification::NO_GUARD;
 use crate::log::verify::verify;
 use crate::log::{Home, Log, LogConfig, LogError, Origin};
-use crate::records::{BatchBuilder, BatchOptions, Batches, Marker, Outcome};
+use crate::records::{BatchBuilder, BatchOptions, Batches, Marker, Outcome, stamp};
 use crate::storage::faulty::{Fault, Operation};
 use crate::storage::{FaultyStorage, Storage};
 
@@ -29,6 +29,8 @@ pub struct Model {
     pub entries: Vec<Entry>,
     /// What was deleted from the front.
     deleted: Vec<Entry>,
+    /// What was cut off while the disk may not know of it: a power cut may bring it back.
+    cut_off: Vec<Entry>,
     start: i64,
     /// What a power cut must not take.
     durable: i64,
@@ -96,6 +98,7 @@ impl Model {
             log,
             entries: Vec::new(),
             deleted: Vec::new(),
+            cut_off: Vec::new(),
             start: 0,
             durable: 0,
             epoch: 0,
@@ -181,10 +184,16 @@ impl Model {
 
     pub fn run(&mut self, step: &Step) {
         self.take(step);
+        if self.log.writer.lock().unsettled.is_none() {
+            self.cut_off.clear();
+        }
         // Producers, aborted transactions and epochs are what the batches that are left give, however they came to be left.
         let takes_away = matches!(
             step,
-            Step::Truncate { .. } | Step::DeleteBefore { .. } | Step::Reopen { .. }
+            Step::Truncate { .. }
+                | Step::CutOfMany { .. }
+                | Step::DeleteBefore { .. }
+                | Step::Reopen { .. }
         );
         if takes_away && !self.broken {
             let hints = Hints {
@@ -287,20 +296,34 @@ impl Model {
                 self.broken = false;
             }
             Step::Retry { producer } => self.retry(producer),
-            Step::Truncate { part } => {
-                let offset = self.start + (self.end() - self.start) * i64::from(part) / 255;
-                let result = self.log.truncate_to(offset);
-                // By whole batches.
-                let kept = self
+            Step::Fetch { ref batches } => self.fetch(batches),
+            Step::Follow => {
+                self.epoch += 1;
+                self.log.fence(self.epoch).unwrap();
+            }
+            Step::CutOfMany { part } => {
+                let (offset, kept) = self.kept(part);
+                let cut = |log: &Log, writer: &mut Writer| log.cut(writer, offset);
+                let result = self.log.under_epoch(Some(self.epoch), cut);
+                if result.is_ok() {
+                    let mut cut_off = self.entries.split_off(kept);
+                    cut_off.append(&mut self.cut_off);
+                    self.cut_off = cut_off;
+                }
+                let kept_end = self
                     .entries
-                    .iter()
-                    .position(|entry| entry.batch.1 >= offset)
-                    .unwrap_or(self.entries.len());
-                let kept = if offset >= self.end() {
-                    self.entries.len()
-                } else {
-                    kept
-                };
+                    .get(kept)
+                    .map_or(self.end(), |entry| entry.offset);
+                self.durable = self.durable.min(kept_end);
+                self.excused(result);
+            }
+            Step::Truncate { part } => {
+                let (offset, kept) = self.kept(part);
+                if !self.broken {
+                    let refused = self.log.truncate_to(offset, Some(self.epoch - 1));
+                    assert!(matches!(refused, Err(LogError::OtherEpoch { .. })));
+                }
+                let result = self.log.truncate_to(offset, Some(self.epoch));
                 if result.is_ok() {
                     self.entries.truncate(kept);
                     self.durable = self.durable.min(self.end());
@@ -380,6 +403,62 @@ impl Model {
         }
     }
 
+    /// Where a cut is made, and how many entries are left: it goes by whole batches.
+    fn kept(&self, part: u8) -> (i64, usize) {
+        let offset = self.start + (self.end() - self.start) * i64::from(part) / 255;
+        let mut entries = self.entries.iter();
+        let first = entries.position(|entry| entry.batch.1 >= offset);
+        let kept = first.filter(|_| offset < self.end());
+        (offset, kept.unwrap_or(self.entries.len()))
+    }
+
+    /// Appends batches as a follower: the first as old as what is there, the others of this epoch.
+    fn fetch(&mut self, batches: &[Sent]) {
+        let first = self.end();
+        // What its table has of newer ones a follower has cut off before it fetches.
+        let mut epoch = self.log.leader_epoch().max(0);
+        let mut bytes = Vec::new();
+        for sent in batches {
+            let producer = sent.producer.map(|id| (id, self.next_sequence(id)));
+            let (mut batch, values) = self.batch(sent.records, sent.bytes, producer);
+            let base = self.end();
+            stamp(&mut batch, base, epoch, None);
+            bytes.append(&mut batch);
+            let last = base + sent.records as i64 - 1;
+            let numbered = |at: usize| producer.map(|(id, sequence)| (id, sequence + at as i32));
+            let entries = values.into_iter().enumerate().map(|(at, value)| Entry {
+                offset: base + at as i64,
+                value,
+                epoch,
+                producer: numbered(at),
+                content: Content::of(producer),
+                batch: (base, last),
+            });
+            self.entries.extend(entries);
+            epoch = self.epoch;
+            if let Some((id, commit)) = sent.producer.zip(sent.commit)
+                && id >= IN_TRANSACTIONS
+            {
+                let mut marker = self.marker(id, commit);
+                stamp(&mut marker, last + 1, epoch, None);
+                bytes.append(&mut marker);
+            }
+        }
+        let (now_ms, epoch) = (self.clock_ms, self.epoch);
+        if !self.broken {
+            for (named, refused) in [(epoch - 1, 6), (epoch + 1, 6)] {
+                let appended = self.log.append_as_follower(&bytes, named, now_ms);
+                assert_eq!(appended.unwrap_err().code(), refused);
+            }
+            assert_eq!(self.log.end_offset(), first);
+        }
+        let result = self.log.append_as_follower(&bytes, epoch, now_ms);
+        let last = self.end() - 1;
+        if let Some(info) = self.excused(result) {
+            assert_eq!((info.base_offset, info.last_offset), (first, last));
+        }
+    }
+
     /// Appends batches of one record as the loop does, and ends the turn. What was lost: from which offset on, and why.
     fn turn(
         &mut self,
@@ -434,6 +513,17 @@ impl Model {
     }
 
     fn end_transaction(&mut self, producer: i64, commit: bool) -> Result<()> {
+        let offset = self.end();
+        let mut batch = self.marker(producer, commit);
+        let appended =
+            self.log
+                .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)?;
+        assert_eq!(appended.base_offset, offset);
+        Ok(())
+    }
+
+    /// What ends a transaction, noted as the next entry.
+    fn marker(&mut self, producer: i64, commit: bool) -> Vec<u8> {
         let outcome = if commit {
             Outcome::Commit
         } else {
@@ -443,7 +533,7 @@ impl Model {
             outcome,
             coordinator_epoch: self.epoch,
         };
-        let mut batch = marker.batch(producer, 0, self.clock_ms)?;
+        let batch = marker.batch(producer, 0, self.clock_ms).unwrap();
         let offset = self.end();
         self.entries.push(Entry {
             offset,
@@ -453,11 +543,7 @@ impl Model {
             content: Content::Marker(producer, commit),
             batch: (offset, offset),
         });
-        let appended =
-            self.log
-                .append(&mut batch, self.epoch, Origin::Coordinator, self.clock_ms)?;
-        assert_eq!(appended.base_offset, offset);
-        Ok(())
+        batch
     }
 
     /// Everything that may have been in flight is sent again: the last five batches.
@@ -536,6 +622,14 @@ impl Model {
             }
             other => other.unwrap(),
         };
+        let may_be_back =
+            matches!(stop, Stop::PowerCut { .. }) && self.log.writer.lock().unsettled.is_some();
+        let cut_off = std::mem::take(&mut self.cut_off);
+        if let Some(first) = cut_off.first().filter(|_| may_be_back) {
+            // Nothing was written over it: that would have made the cut durable first.
+            self.entries.retain(|entry| entry.offset < first.offset);
+            self.entries.extend(cut_off);
+        }
         self.log = log;
         let end = self.log.end_offset();
         assert!(

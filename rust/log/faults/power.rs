@@ -5,7 +5,7 @@
 
 use super::model::Model;
 use super::seeds;
-use super::steps::{IN_TRANSACTIONS, Step, workload};
+use super::steps::{IN_TRANSACTIONS, Sent, Step, workload};
 
 /// Runs `steps` as often as they change the disk, each time with the power going at another change. How often that was.
 fn sweep(steps: &[Step], seed: u64) -> u64 {
@@ -88,6 +88,60 @@ fn script() -> Vec<Step> {
         Step::Flush,
         append(None),
     ]
+}
+
+/// What a follower does: it gets batches for more than one segment, is cut alone and as one of many, goes on otherwise, follows another, and leads.
+fn followed() -> Vec<Step> {
+    let sent = |bytes, producer, commit| Sent {
+        records: 2,
+        bytes,
+        producer,
+        commit,
+    };
+    let fetch = || Step::Fetch {
+        batches: vec![
+            sent(20, None, None),
+            sent(300, Some(1), None),
+            sent(90, Some(IN_TRANSACTIONS), Some(false)),
+            sent(1100, None, None),
+            sent(300, Some(1), None),
+            sent(90, Some(IN_TRANSACTIONS + 1), None),
+        ],
+    };
+    vec![
+        Step::Follow,
+        fetch(),
+        Step::Flush,
+        fetch(),
+        Step::CutOfMany { part: 150 },
+        fetch(),
+        Step::Follow,
+        Step::Truncate { part: 200 },
+        fetch(),
+        Step::Flush,
+        Step::CutOfMany { part: 90 },
+        Step::Roll,
+        fetch(),
+        Step::CutOfMany { part: 120 },
+        Step::Flush,
+        Step::NextEpoch,
+        append(Some(1)),
+        Step::Retry { producer: 1 },
+        Step::Flush,
+        Step::Follow,
+        Step::CutOfMany { part: 240 },
+        Step::CutOfMany { part: 200 },
+        Step::Reopen { clean: true },
+        fetch(),
+        Step::CutOfMany { part: 230 },
+    ]
+}
+
+#[test]
+fn at_every_change_of_a_follower() {
+    let mut changes = 0;
+    seeds::each(2, |seed| changes = sweep(&followed(), seed));
+    assert!(changes > 100, "only {changes} changes");
 }
 
 #[test]

@@ -37,7 +37,17 @@ pub enum Step {
     Retry {
         producer: i64,
     },
+    /// As a follower: what a leader sent at once, of this epoch and of the one before.
+    Fetch {
+        batches: Vec<Sent>,
+    },
+    /// Another leader is to be followed.
+    Follow,
     Truncate {
+        part: u8,
+    },
+    /// As one of many: whoever comes next makes the cut durable.
+    CutOfMany {
         part: u8,
     },
     DeleteBefore {
@@ -64,6 +74,15 @@ pub enum Step {
     },
 }
 
+/// A batch of a leader, and behind it perhaps the end of its producer's transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub records: usize,
+    pub bytes: usize,
+    pub producer: Option<i64>,
+    pub commit: Option<bool>,
+}
+
 /// Producers from this id on write in transactions.
 pub const IN_TRANSACTIONS: i64 = 10;
 
@@ -73,6 +92,19 @@ pub fn in_transactions() -> std::ops::Range<i64> {
 
 fn producer() -> impl Strategy<Value = i64> {
     prop_oneof![0..3i64, in_transactions()]
+}
+
+/// Most are small, some larger than a segment.
+fn sent() -> impl Strategy<Value = Sent> {
+    let bytes = prop_oneof![9 => 0..200usize, 1 => 500..1000usize];
+    let commit = prop::option::of(any::<bool>());
+    let parts = (1..5usize, bytes, prop::option::of(producer()), commit);
+    parts.prop_map(|(records, bytes, producer, commit)| Sent {
+        records,
+        bytes,
+        producer,
+        commit,
+    })
 }
 
 pub fn step() -> impl Strategy<Value = Step> {
@@ -95,7 +127,10 @@ pub fn step() -> impl Strategy<Value = Step> {
         2 => (in_transactions(), any::<bool>(), 0..3u64)
             .prop_map(|(producer, commit, skip)| Step::FullEnd { producer, commit, skip }),
         2 => (0..3i64).prop_map(|producer| Step::Retry { producer }),
+        8 => prop::collection::vec(sent(), 1..10).prop_map(|batches| Step::Fetch { batches }),
+        1 => Just(Step::Follow),
         2 => any::<u8>().prop_map(|part| Step::Truncate { part }),
+        2 => any::<u8>().prop_map(|part| Step::CutOfMany { part }),
         2 => any::<u8>().prop_map(|part| Step::DeleteBefore { part }),
         1 => Just(Step::Roll),
         3 => Just(Step::Flush),

@@ -134,7 +134,7 @@ fn append_last(log: &Log, last: Last, epoch: i32) {
             let time = if magic == 0 { -1 } else { 1_000_100 };
             builder.append(log.end_offset(), time, key, value).unwrap();
             let set = builder.finish(&mut Compressor::default());
-            log.append_as_follower(&set, 0).unwrap();
+            log.append_as_follower(&set, 0, 0).unwrap();
             return;
         }
     };

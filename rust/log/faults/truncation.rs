@@ -54,7 +54,7 @@ fn no_segment_is_left_behind_one_that_is_gone() {
             let storage = disk();
             let log = open(&storage, Hints::default());
             storage.lose_power_after(changes);
-            let _ = log.truncate_to(2);
+            let _ = log.truncate_to(2, None);
             drop(log);
             let is_done = !storage.is_dead();
             storage.repair();

@@ -13,8 +13,10 @@
 //! less than two frames of the largest size, below 6/10 of it and one such frame.
 //!
 //! An answer that may have many rows takes its memory before they are made (`reservations`), any other is charged when it is made. No request
-//! whose answer may be large starts while `answers` is reached. So the account exceeds its bound by one answer at most. An answer of many rows is no
-//! larger than a frame may be.
+//! whose answer may be large starts while `answers` is reached. So answers that take their memory before exceed the bound by one of them at
+//! most. Others exceed it by those whose requests started before it was reached and run at the same time, in tasks: each of these answers has
+//! as many rows as its request, and what such requests are decoded to has a sum of its own (`broker/request_memory.py`). An answer of many
+//! rows is no larger than a frame may be.
 //!
 //! Values and atomic numbers only: the hub asks, and does what follows. `shortage` says who holds memory without need.
 

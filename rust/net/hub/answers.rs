@@ -39,8 +39,9 @@ impl<T> Hub<T> {
             if let Err(reason) = write_answer(&mut bytes, ticket, write, &rest) {
                 return self.close_after(ticket, Some(&reason));
             }
-            connection.slot_bytes += bytes.len();
-            let answer = Value::Answer(Reply { bytes, rest });
+            let reply = Reply { bytes, rest };
+            connection.slot_bytes += reply.memory_bytes();
+            let answer = Value::Answer(reply);
             let filled = connection.slots.fill(ticket.sequence, answer);
             self.filled(ticket, filled);
         }

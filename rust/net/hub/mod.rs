@@ -56,11 +56,12 @@ use super::slots::Value;
 use super::table::Table;
 use crate::io::{Completion, Completions, Wake};
 use crate::wire::headers::{RequestHeader, response_header_version};
+use crate::wire::keys::{self, PRODUCE};
 use crate::wire::piece::Piece;
 
-const PRODUCE: i16 = 0;
 /// LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: nobody but a broker sends them.
-const BETWEEN_BROKERS: std::ops::RangeInclusive<i16> = 4..=7;
+const BETWEEN_BROKERS: std::ops::RangeInclusive<i16> =
+    keys::LEADER_AND_ISR..=keys::CONTROLLED_SHUTDOWN;
 /// What epoll reports for descriptors that are not connections; listeners count down from below these.
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;

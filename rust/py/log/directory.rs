@@ -39,6 +39,20 @@ type NotOpened = (String, i32, PyErr);
 /// Topic, partition, segments.
 type Deleted = (String, i32, usize);
 
+/// What went wrong, in its place.
+fn errors<T>(results: Vec<Result<T, LogError>>) -> Vec<Option<PyErr>> {
+    let errors = results.into_iter().map(|result| result.err());
+    errors.map(|error| error.map(PyErr::from)).collect()
+}
+
+/// Each partition with its leader epoch.
+fn of_partitions(epochs: Vec<(String, i32, i32)>) -> Result<Vec<(TopicPartition, i32)>, LogError> {
+    let epochs = epochs.into_iter();
+    epochs
+        .map(|(topic, number, epoch)| Ok((TopicPartition::new(topic, number)?, epoch)))
+        .collect()
+}
+
 /// For names of folders that must not be there yet.
 fn unique_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
@@ -196,12 +210,39 @@ impl LogDirectory {
         })?)
     }
 
-    fn begin_epochs(&self, py: Python<'_>, topic: &str, epochs: Vec<(i32, i32)>) -> PyResult<()> {
-        let epochs: Vec<_> = epochs
+    fn begin_epochs(
+        &self,
+        py: Python<'_>,
+        epochs: Vec<(String, i32, i32)>,
+    ) -> PyResult<Vec<Option<PyErr>>> {
+        let epochs = of_partitions(epochs)?;
+        Ok(errors(py.detach(|| {
+            self.directory.begin_epochs(&epochs, threads())
+        })))
+    }
+
+    fn follow(
+        &self,
+        py: Python<'_>,
+        epochs: Vec<(String, i32, i32)>,
+    ) -> PyResult<Vec<Option<PyErr>>> {
+        let epochs = of_partitions(epochs)?;
+        Ok(errors(py.detach(|| self.directory.follow_many(&epochs))))
+    }
+
+    fn truncate(
+        &self,
+        py: Python<'_>,
+        cuts: Vec<(String, i32, i64, i32)>,
+    ) -> PyResult<Vec<Option<PyErr>>> {
+        let cuts: Vec<_> = cuts
             .into_iter()
-            .map(|(number, epoch)| Ok((TopicPartition::new(topic, number)?, epoch)))
+            .map(|(topic, number, offset, epoch)| {
+                Ok((TopicPartition::new(topic, number)?, offset, epoch))
+            })
             .collect::<Result<_, LogError>>()?;
-        Ok(py.detach(|| self.directory.begin_epochs(&epochs, threads()))?)
+        let truncated = py.detach(|| self.directory.truncate_many(&cuts, threads()));
+        Ok(errors(truncated))
     }
 
     fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {

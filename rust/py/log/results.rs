@@ -1,5 +1,6 @@
 //! What appends and reads of a log give back.
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -13,6 +14,7 @@ pub struct AppendInfo {
     pub log_start_offset: i64,
     pub is_duplicate: bool,
     pub flush_due: bool,
+    pub losses: u64,
 }
 
 impl From<log::AppendInfo> for AppendInfo {
@@ -24,6 +26,7 @@ impl From<log::AppendInfo> for AppendInfo {
             log_start_offset,
             is_duplicate,
             flush_due,
+            losses,
         } = info;
         Self {
             base_offset,
@@ -32,6 +35,7 @@ impl From<log::AppendInfo> for AppendInfo {
             log_start_offset,
             is_duplicate,
             flush_due,
+            losses,
         }
     }
 }
@@ -46,6 +50,7 @@ impl AppendInfo {
             log_start_offset,
             is_duplicate,
             flush_due,
+            ..
         } = self;
         let python = |value: &bool| if *value { "True" } else { "False" };
         let (is_duplicate, flush_due) = (python(is_duplicate), python(flush_due));
@@ -54,6 +59,67 @@ impl AppendInfo {
              log_start_offset={log_start_offset}, is_duplicate={is_duplicate}, flush_due={flush_due})"
         )
     }
+}
+
+/// What a log could not write at the end of a turn.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct Unwritten {
+    offset: i64,
+    error: Py<PyBaseException>,
+    losses: u64,
+}
+
+impl Unwritten {
+    pub fn of(py: Python<'_>, turn: log::Turn) -> PyResult<Option<Py<Self>>> {
+        let Some((offset, error)) = turn.lost else {
+            return Ok(None);
+        };
+        let error = PyErr::from(error).into_value(py);
+        let losses = turn.losses;
+        let unwritten = Self {
+            offset,
+            error,
+            losses,
+        };
+        Py::new(py, unwritten).map(Some)
+    }
+}
+
+#[pymethods]
+impl Unwritten {
+    #[new]
+    #[pyo3(signature = (offset, error, losses = u64::MAX))]
+    fn new(offset: i64, error: Py<PyBaseException>, losses: u64) -> Self {
+        Self {
+            offset,
+            error,
+            losses,
+        }
+    }
+
+    /// Whether what was appended is among it.
+    fn has(&self, info: &AppendInfo) -> bool {
+        // A duplicate was written by an earlier turn, so its offset is lower.
+        info.losses < self.losses && info.base_offset >= self.offset
+    }
+}
+
+/// What the end of a turn did with a log.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct Written {
+    /// What the lease was granted with, if it was written for one.
+    pub owner: Option<Py<PyAny>>,
+    pub flush_due: bool,
+    pub unwritten: Option<Py<Unwritten>>,
+}
+
+/// What metrics tell of a log.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct LogFigures {
+    pub start_offset: i64,
+    pub end_offset: i64,
+    pub segments: usize,
+    pub size_bytes: u64,
 }
 
 #[pyclass(frozen, module = "ottla._core")]

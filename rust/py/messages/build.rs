@@ -1,5 +1,6 @@
 //! Python objects out of what is decoded.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::vec::Drain;
@@ -9,7 +10,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyList, PyMemoryView, PySlice, PyStr
 
 use super::{Default, PyWireError, Table};
 use crate::wire::schema::Op;
-use crate::wire::walk::Build;
+use crate::wire::walk::{Build, Long};
 
 pub(super) struct Builder<'a, 'py> {
     pub py: Python<'py>,
@@ -21,7 +22,14 @@ pub(super) struct Builder<'a, 'py> {
     pub items_left: usize,
     /// The arrays whose items are decoded later.
     pub later: Vec<Later>,
+    /// Whether nobody can write to the buffer: then other threads may run while items are checked.
+    pub is_frozen: bool,
+    /// Where long arrays end, by where they begin.
+    pub ends: HashMap<usize, usize>,
 }
+
+/// Items that are checked without letting other threads run: less than a tenth of a millisecond.
+const ITEMS_CHECKED_AT_ONCE: usize = 2_000;
 
 /// The items of an array that are not decoded yet.
 pub(super) struct Later {
@@ -92,6 +100,23 @@ impl<'py> Build for Builder<'_, 'py> {
             count,
         });
         Ok(Some(list.into_any()))
+    }
+
+    fn apart<R: Send>(&mut self, items: usize, work: impl FnOnce() -> R + Send) -> R {
+        if self.is_frozen && items > ITEMS_CHECKED_AT_ONCE {
+            self.py.detach(work)
+        } else {
+            work()
+        }
+    }
+
+    fn met(&mut self, long: Vec<Long>) {
+        let ends = long.into_iter().map(|array| (array.position, array.end));
+        self.ends.extend(ends);
+    }
+
+    fn end_of(&self, position: usize) -> Option<usize> {
+        self.ends.get(&position).copied()
     }
 
     fn structure(

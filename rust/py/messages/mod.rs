@@ -7,6 +7,7 @@ mod build;
 mod pieces;
 mod take;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use build::Builder;
@@ -113,6 +114,8 @@ impl Schema {
             start,
             items_left: usize::MAX,
             later: Vec::new(),
+            is_frozen: false,
+            ends: HashMap::new(),
         };
         walk::decode(plan, bytes, self.items_max, &mut builder).map_err(PyWireError::into_py)
     }

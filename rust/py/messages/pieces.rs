@@ -3,6 +3,8 @@
 //! What has more array items than may be made at once is left for later, array by array: a decoded list is filled from
 //! where its items begin, the bytes of an encoded one come between those around it.
 
+use std::collections::HashMap;
+
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -11,6 +13,7 @@ use super::take::{self, Pace, Taken};
 use super::{PyWireError, Schema};
 use crate::py::buffer::Input;
 use crate::py::errors::wire_error;
+use crate::py::net::Request;
 use crate::wire::schema::Plan;
 use crate::wire::walk;
 
@@ -29,8 +32,10 @@ pub struct Decoding {
     version: i16,
     buffer: Py<PyAny>,
     items: usize,
+    items_count: usize,
     message: Py<PyAny>,
     later: Vec<build::Later>,
+    ends: HashMap<usize, usize>,
 }
 
 impl Decoding {
@@ -49,17 +54,23 @@ impl Decoding {
             tables: &known.tables,
             buffer,
             start: 0,
-            items_left: items,
+            // No item is made before the caller knows how many there are.
+            items_left: 0,
             later: Vec::new(),
+            ends: HashMap::new(),
+            is_frozen: buffer.is_instance_of::<Request>() || buffer.is_instance_of::<PyBytes>(),
         };
-        let message = walk::decode(plan, input.bytes(py), known.items_max, &mut builder)
-            .map_err(PyWireError::into_py)?;
+        let (message, items_count) =
+            walk::decode_counted(plan, input.bytes(py), known.items_max, &mut builder)
+                .map_err(PyWireError::into_py)?;
         Ok(Self {
             version,
             buffer: buffer.clone().unbind(),
             items,
+            items_count,
             message: message.unbind(),
             later: builder.later,
+            ends: builder.ends,
             schema: schema.unbind(),
         })
     }
@@ -70,6 +81,12 @@ impl Decoding {
     #[getter]
     fn message(&self, py: Python<'_>) -> Py<PyAny> {
         self.message.clone_ref(py)
+    }
+
+    /// How many items all arrays of the message have together.
+    #[getter]
+    fn items_count(&self) -> usize {
+        self.items_count
     }
 
     /// Decodes some more items; False if none are left.
@@ -86,6 +103,8 @@ impl Decoding {
             start: 0,
             items_left: self.items,
             later: std::mem::take(&mut self.later),
+            is_frozen: false,
+            ends: std::mem::take(&mut self.ends),
         };
         while builder.items_left > 0 {
             let Some(array) = builder.later.pop() else {
@@ -112,10 +131,13 @@ impl Decoding {
                 });
             }
         }
-        self.later = builder.later;
+        (self.later, self.ends) = (builder.later, builder.ends);
         Ok(!self.later.is_empty())
     }
 }
+
+/// Bytes of an encoded message that are kept in one block: what is larger stays where it was written.
+const BLOCK_BYTES: usize = 64 << 10;
 
 enum Part {
     Bytes(Vec<u8>),
@@ -124,12 +146,14 @@ enum Part {
 }
 
 /// A message that is being encoded; `bytes` has it when `go_on` has returned False.
+///
+/// It is kept in blocks, so that a message of many megabytes is copied nowhere in one go.
 #[pyclass(module = "ottla._core")]
 pub struct Encoding {
     schema: Py<Schema>,
     version: i16,
     items: usize,
-    bytes: Vec<u8>,
+    blocks: Vec<Vec<u8>>,
     /// What follows, the next one last.
     parts: Vec<Part>,
 }
@@ -149,7 +173,7 @@ impl Encoding {
         let mut encoding = Self {
             version,
             items,
-            bytes: Vec::new(),
+            blocks: Vec::new(),
             parts: Vec::new(),
             schema: schema.unbind(),
         };
@@ -170,10 +194,20 @@ impl Encoding {
 
     /// Takes over the bytes up to the next items.
     fn join(&mut self) {
-        while let Some(Part::Bytes(bytes)) = self.parts.last() {
-            self.bytes.extend_from_slice(bytes);
-            self.parts.pop();
+        while let Some(part) = self.parts.pop() {
+            match (part, self.blocks.last_mut()) {
+                (Part::Bytes(bytes), Some(block)) if block.len() + bytes.len() <= BLOCK_BYTES => {
+                    block.extend_from_slice(&bytes);
+                }
+                (Part::Bytes(bytes), _) => self.blocks.push(bytes),
+                (items, _) => return self.parts.push(items),
+            }
         }
+    }
+
+    /// The blocks of the message, which has none afterwards.
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.blocks)
     }
 }
 
@@ -182,7 +216,7 @@ impl Encoding {
     /// The message; what there is of it if some is left.
     #[getter]
     fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.bytes)
+        PyBytes::new(py, &self.blocks.concat())
     }
 
     /// Whether all of it was small enough to be encoded at once.

@@ -2,18 +2,39 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 
 use super::hub::Shared;
-use crate::direct::{self, Terms};
-use crate::py::log::Log;
+use crate::direct;
+use crate::py::log::{Log, Unwritten, Written};
 
 /// Python knows a partition by an object of its own.
 pub type Direct = direct::Direct<Py<PyAny>>;
 
-/// A partition that was appended to, whether a flush is due, and from which offset on it could not be written, and why.
-pub type Written = (Py<PyAny>, bool, Option<(i64, Py<PyBaseException>)>);
+/// What was decided about a partition.
+#[pyclass(frozen, module = "ottla._core")]
+pub struct Terms(direct::Terms);
+
+#[pymethods]
+impl Terms {
+    #[new]
+    #[pyo3(signature = (*, leader_epoch, is_alone, acknowledges_all, everyone_may_read, everyone_may_write))]
+    fn new(
+        leader_epoch: i32,
+        is_alone: bool,
+        acknowledges_all: bool,
+        everyone_may_read: bool,
+        everyone_may_write: bool,
+    ) -> Self {
+        Self(direct::Terms {
+            leader_epoch,
+            is_alone,
+            acknowledges_all,
+            everyone_may_read,
+            everyone_may_write,
+        })
+    }
+}
 
 #[pyclass(frozen, module = "ottla._core")]
 pub struct Lease {
@@ -27,10 +48,10 @@ impl Lease {
         (direct, hub): (&Arc<Direct>, &Shared),
         (topic, partition): (&str, i32),
         log: &Log,
-        terms: Terms,
+        terms: &Terms,
         owner: Py<PyAny>,
     ) -> Self {
-        let lease = direct::Lease::new(topic, partition, Arc::clone(&log.log), terms, owner);
+        let lease = direct::Lease::new(topic, partition, Arc::clone(&log.log), terms.0, owner);
         Self {
             lease: direct.grant(hub, lease),
             direct: Arc::clone(direct),
@@ -54,12 +75,13 @@ impl Lease {
     }
 }
 
-pub fn written(py: Python<'_>, direct: &Direct) -> Vec<Written> {
+pub fn written(py: Python<'_>, direct: &Direct) -> PyResult<Vec<Written>> {
     let written = direct.written().into_iter().map(|one| {
-        let lost = one
-            .lost
-            .map(|(from, error)| (from, PyErr::from(error).into_value(py)));
-        (one.lease.owner.clone_ref(py), one.flush_due, lost)
+        Ok(Written {
+            owner: Some(one.lease.owner.clone_ref(py)),
+            flush_due: one.turn.flush_due,
+            unwritten: Unwritten::of(py, one.turn)?,
+        })
     });
     written.collect()
 }

@@ -11,10 +11,8 @@ use super::fetch_row::{FetchRow, Read};
 use crate::log::FetchRange;
 use crate::py::errors::{kafka_error, wire_error};
 use crate::py::log::Log;
-use crate::wire::fetch;
-
-const INVALID_REQUEST: i16 = 42;
-const READ_COMMITTED: i8 = 1;
+use crate::wire::error::INVALID_REQUEST;
+use crate::wire::fetch::{self, READ_COMMITTED};
 
 /// The partitions of a Fetch. Their topics are ranges of `names`.
 pub struct Asked {

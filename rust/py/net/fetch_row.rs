@@ -32,6 +32,9 @@ pub struct FetchRow {
     /// Epoch and end offset: where the asker's log parts from this one.
     #[pyo3(get)]
     diverging_epoch: Option<(i32, i64)>,
+    /// The broker that the asker is to read from; -1: this one.
+    #[pyo3(get)]
+    preferred_read_replica: i32,
 }
 
 enum Records {
@@ -82,14 +85,17 @@ impl FetchRow {
             aborted_transactions: None,
             records: Records::Nothing,
             diverging_epoch: None,
+            preferred_read_replica: -1,
         }
     }
 
     /// A row without records that says where a log is.
     pub fn at(log: &log::Log) -> Self {
+        let high_watermark = log.high_watermark();
         Self {
-            high_watermark: log.high_watermark(),
-            last_stable_offset: log.last_stable_offset(),
+            high_watermark,
+            // A fetcher may have moved the high watermark in between.
+            last_stable_offset: log.last_stable_offset().min(high_watermark),
             log_start_offset: log.start_offset(),
             ..Self::nothing(0)
         }
@@ -147,7 +153,8 @@ impl FetchRow {
 impl FetchRow {
     #[new]
     #[pyo3(signature = (error_code = 0, *, high_watermark = -1, last_stable_offset = -1, log_start_offset = -1,
-        aborted_transactions = None, records = None, diverging_epoch = None))]
+        aborted_transactions = None, records = None, diverging_epoch = None, preferred_read_replica = -1))]
+    #[allow(clippy::too_many_arguments)] // they are fields, and named
     fn made(
         error_code: i16,
         high_watermark: i64,
@@ -156,6 +163,7 @@ impl FetchRow {
         aborted_transactions: Option<Vec<(i64, i64)>>,
         records: Option<&Bound<'_, PyAny>>,
         diverging_epoch: Option<(i32, i64)>,
+        preferred_read_replica: i32,
     ) -> PyResult<Self> {
         Ok(Self {
             error_code,
@@ -165,6 +173,7 @@ impl FetchRow {
             aborted_transactions,
             records: records.map_or(Ok(Records::Nothing), given)?,
             diverging_epoch,
+            preferred_read_replica,
         })
     }
 
@@ -179,10 +188,10 @@ impl FetchRow {
         }
     }
 
-    /// Whether it holds what its asker does not have: records, or a diverging epoch.
+    /// Whether it holds what its asker does not have: records, a diverging epoch, or where to read.
     #[getter]
     fn has_more(&self) -> bool {
-        self.length() > 0 || self.diverging_epoch.is_some()
+        self.length() > 0 || self.diverging_epoch.is_some() || self.preferred_read_replica >= 0
     }
 
     /// The same row with other records.
@@ -268,9 +277,11 @@ pub fn encode(
         topics.note((0..rows.len()).map(|place| of(place).0), |place, count| {
             let row = rows[place].get();
             count.add(Count::FetchRequests, 1);
-            if !asked.is_follower {
-                count.add(Count::BytesOut, row.length());
-            }
+            let bytes_out = match asked.is_follower {
+                true => Count::ReplicationBytesOut,
+                false => Count::BytesOut,
+            };
+            count.add(bytes_out, row.length());
             count.add(Count::FetchConversions, row.converted_records());
             if row.error_code != 0 && !EXPECTED.contains(&row.error_code) {
                 count.add(Count::FailedFetchRequests, 1);
@@ -296,7 +307,7 @@ pub fn encode(
             last_stable_offset: row.last_stable_offset,
             log_start_offset: row.log_start_offset,
             aborted_transactions: row.aborted_transactions.clone(),
-            preferred_read_replica: -1,
+            preferred_read_replica: row.preferred_read_replica,
             records: row.data(),
             diverging_epoch: row.diverging_epoch,
             current_leader: None,

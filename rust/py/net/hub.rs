@@ -11,15 +11,14 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::completions::{Completion, Completions, Outcome};
-use super::direct::{self, Direct, Lease, Written};
+use super::direct::{self, Direct, Lease, Terms};
 use super::request::Request;
-use crate::direct::{Lost, Terms};
 use crate::net::hub::{self, Event};
 use crate::net::limits::{Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
 use crate::net::meter::{Histogram, Meter};
 use crate::net::rate::Window;
-use crate::py::log::Log;
+use crate::py::log::{Log, Written};
 use crate::py::traffic::TopicTraffic;
 
 /// The hub as requests share it. The lock is held only for a moment, never while a Python object is made or dropped (a collection of garbage may
@@ -151,35 +150,20 @@ impl Hub {
         event.map(|event| self.told(py, event)).transpose()
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all that there is to know of a partition"
-    )]
     fn lease(
         &self,
         topic: &str,
         partition: i32,
         log: &Log,
-        leader_epoch: i32,
+        terms: &Terms,
         owner: Py<PyAny>,
-        is_alone: bool,
-        acknowledges_all: bool,
-        everyone_may_read: bool,
-        everyone_may_write: bool,
     ) -> Lease {
-        let terms = Terms {
-            leader_epoch,
-            is_alone,
-            acknowledges_all,
-            everyone_may_read,
-            everyone_may_write,
-        };
         let to = (&self.direct, &self.hub);
         Lease::grant(to, (topic, partition), log, terms, owner)
     }
 
-    fn limit_leased_fetches(&self, bytes_max: u64) {
-        self.direct.limit_fetches(bytes_max);
+    fn limit_leased_fetches(&self, bytes_max: u64, serves_racks: bool) {
+        self.direct.limit_fetches(bytes_max, serves_racks);
     }
 
     #[getter]
@@ -187,12 +171,12 @@ impl Hub {
         self.direct.waiting()
     }
 
-    fn write_leased(&self, py: Python<'_>) -> Vec<Written> {
+    fn write_leased(&self, py: Python<'_>) -> PyResult<Vec<Written>> {
         direct::written(py, &self.direct)
     }
 
-    fn answer_leased(&self, lost: Vec<Lost>) {
-        self.direct.answer(&self.hub, &lost);
+    fn answer_leased(&self) {
+        self.direct.answer(&self.hub);
     }
 
     fn watch_beside(&self, fd: Option<RawFd>) -> PyResult<()> {
@@ -309,22 +293,40 @@ impl Hub {
             .get_or_insert_with(|| Box::new(Meter::of(Arc::clone(&traffic.0))));
     }
 
-    fn measured(&self) -> Vec<Measured> {
+    fn measured(&self) -> Vec<ApiFigures> {
         let mut hub = self.hub.lock();
         let Some(meter) = &mut hub.meter else {
             return Vec::new();
         };
         let now_us = meter.now_us();
-        let table = |of: &mut Histogram| (of.count, of.quantiles(now_us).to_vec());
         meter
             .apis()
             .map(|(key, api)| {
                 let versions = (0..).zip(api.versions.iter().copied());
-                let versions = versions.filter(|(_, count)| *count > 0).collect();
-                let times = api.times_us.iter_mut().map(table).collect();
-                let sizes = table(&mut api.bytes);
-                let throttles = table(&mut api.throttle_ms);
-                (key, versions, times, sizes, throttles, api.errors.clone())
+                let [
+                    total_us,
+                    request_queue_us,
+                    local_us,
+                    remote_us,
+                    response_queue_us,
+                    response_send_us,
+                ] = api
+                    .times_us
+                    .each_mut()
+                    .map(|of| Distribution::of(of, now_us));
+                ApiFigures {
+                    key,
+                    versions: versions.filter(|(_, count)| *count > 0).collect(),
+                    total_us,
+                    request_queue_us,
+                    local_us,
+                    remote_us,
+                    response_queue_us,
+                    response_send_us,
+                    size_bytes: Distribution::of(&mut api.bytes, now_us),
+                    throttle_ms: Distribution::of(&mut api.throttle_ms, now_us),
+                    errors: api.errors.clone(),
+                }
             })
             .collect()
     }
@@ -348,17 +350,41 @@ impl Hub {
     }
 }
 
-/// How often, and the values at the quantiles.
-type Distribution = (u64, Vec<f64>);
-/// Key, requests by version, then times by part, sizes and throttle times, then how often there was which error.
-type Measured = (
-    i16,
-    Vec<(usize, u64)>,
-    Vec<Distribution>,
-    Distribution,
-    Distribution,
-    Vec<(i16, u64)>,
-);
+/// How often something was measured, and its values at the quantiles of `meter::QUANTILES`.
+#[pyclass(frozen, get_all, skip_from_py_object, module = "ottla._core")]
+#[derive(Clone)]
+pub struct Distribution {
+    count: u64,
+    quantiles: Vec<f64>,
+}
+
+impl Distribution {
+    fn of(histogram: &mut Histogram, now_us: u64) -> Self {
+        Self {
+            count: histogram.count,
+            quantiles: histogram.quantiles(now_us).to_vec(),
+        }
+    }
+}
+
+/// What the requests of one API cost.
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct ApiFigures {
+    key: i16,
+    /// How many requests there were, by version.
+    versions: Vec<(usize, u64)>,
+    /// The time until an answer was sent, and its parts: see `net::times`.
+    total_us: Distribution,
+    request_queue_us: Distribution,
+    local_us: Distribution,
+    remote_us: Distribution,
+    response_queue_us: Distribution,
+    response_send_us: Distribution,
+    size_bytes: Distribution,
+    throttle_ms: Distribution,
+    /// How often which error code was answered.
+    errors: Vec<(i16, u64)>,
+}
 
 /// Neither may be nothing: both divide.
 fn window(samples: usize, size_ms: u64) -> Window {

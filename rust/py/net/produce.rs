@@ -135,8 +135,10 @@ pub fn decode(
 /// (index in the batch, message) of each refused record.
 type RecordErrors = Vec<(i32, Option<String>)>;
 
-/// One element of the results that Python gives.
-struct Result {
+/// One partition's part of the answer where no append gives it: an error, or that there was nothing to append.
+#[pyclass(frozen, eq, get_all, skip_from_py_object, module = "ottla._core")]
+#[derive(Clone, PartialEq)]
+pub struct ProduceRow {
     error_code: i16,
     base_offset: i64,
     append_time_ms: i64,
@@ -145,7 +147,41 @@ struct Result {
     message: Option<String>,
 }
 
-impl Result {
+#[pymethods]
+impl ProduceRow {
+    #[new]
+    #[pyo3(signature = (
+        error_code = 0, *, base_offset = -1, append_time_ms = -1, log_start_offset = -1, record_errors = Vec::new(),
+        message = None,
+    ))]
+    fn new(
+        error_code: i16,
+        base_offset: i64,
+        append_time_ms: i64,
+        log_start_offset: i64,
+        record_errors: RecordErrors,
+        message: Option<String>,
+    ) -> Self {
+        Self {
+            error_code,
+            base_offset,
+            append_time_ms,
+            log_start_offset,
+            record_errors,
+            message,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "ProduceRow({}, base_offset={}, log_start_offset={})",
+            self.error_code, self.base_offset, self.log_start_offset
+        )
+    }
+}
+
+impl ProduceRow {
+    /// From one element of the results that Python gives.
     fn take(result: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(info) = result.cast::<AppendInfo>() {
             let info = info.get();
@@ -158,20 +194,7 @@ impl Result {
                 message: None,
             });
         }
-        let tuple = result.cast::<PyTuple>()?;
-        let (record_errors, message) = if tuple.len() > 4 {
-            (tuple.get_item(4)?.extract()?, tuple.get_item(5)?.extract()?)
-        } else {
-            (Vec::new(), None)
-        };
-        Ok(Self {
-            error_code: tuple.get_item(0)?.extract()?,
-            base_offset: tuple.get_item(1)?.extract()?,
-            append_time_ms: tuple.get_item(2)?.extract()?,
-            log_start_offset: tuple.get_item(3)?.extract()?,
-            record_errors,
-            message,
-        })
+        Ok(result.cast::<Self>()?.get().clone())
     }
 }
 
@@ -190,7 +213,7 @@ pub fn note(topics: &Topics, asked: &Asked, results: Option<&Results>) {
 }
 
 /// The results as Python gives them, in the order of the request's partitions.
-pub struct Results(Vec<Result>);
+pub struct Results(Vec<ProduceRow>);
 
 impl Results {
     pub fn take(asked: &Asked, results: &Bound<'_, PyList>) -> PyResult<Self> {
@@ -201,7 +224,7 @@ impl Results {
                 asked.len()
             )));
         }
-        let results = results.iter().map(|result| Result::take(&result));
+        let results = results.iter().map(|result| ProduceRow::take(&result));
         Ok(Self(results.collect::<PyResult<_>>()?))
     }
 

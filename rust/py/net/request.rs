@@ -20,12 +20,11 @@ use crate::net::frames::Buffer;
 use crate::net::hub::{Incoming, Reserved, Ticket};
 use crate::net::listeners::Origin;
 use crate::py::buffer::Input;
+use crate::py::messages::Encoding;
 use crate::traffic::Topics;
 use crate::wire::fetch::ResponseHead;
+use crate::wire::keys::{FETCH, PRODUCE};
 use crate::wire::piece::Piece;
-
-const PRODUCE: i16 = 0;
-const FETCH: i16 = 1;
 
 #[pyclass(frozen, freelist = 64, module = "ottla._core")]
 pub struct Request {
@@ -45,6 +44,8 @@ pub struct Request {
     answered: AtomicBool,
     /// The message, if it was decoded before the request is handled.
     message: Mutex<Option<Py<PyAny>>>,
+    /// What lives as long as the request does.
+    kept: OnceLock<Py<PyAny>>,
     quota: Mutex<Option<Quota>>,
     /// Whether memory was asked for, for its answer.
     reserved: AtomicBool,
@@ -79,6 +80,7 @@ impl Request {
             origin: incoming.origin,
             answered: AtomicBool::new(false),
             message: Mutex::new(None),
+            kept: OnceLock::new(),
             quota: Mutex::new(None),
             reserved: AtomicBool::new(false),
         }
@@ -93,6 +95,26 @@ impl Request {
         };
         let ms = quota.throttle_ms.call0(py)?.extract::<i32>(py)?;
         Ok((u32::try_from(ms).unwrap_or(0), quota.is_named))
+    }
+
+    /// Answers with a body that begins with `first`, which has the throttle time if there is one, and goes on with `rest`.
+    fn answer(&self, py: Python<'_>, first: &[u8], rest: Vec<Piece>) -> PyResult<()> {
+        let (throttle_ms, is_named) = self.throttled(py)?;
+        self.answered();
+        let write = |to: &mut Vec<u8>| {
+            let start = to.len();
+            to.extend_from_slice(first);
+            if is_named && let Some(named) = to.get_mut(start..start + 4) {
+                named.copy_from_slice(&throttle_ms.to_be_bytes());
+            }
+        };
+        let mut hub = self.hub.lock();
+        hub.reply(self.ticket, write, rest);
+        if self.reserved.swap(false, Ordering::Relaxed) {
+            hub.release(self.ticket);
+        }
+        self.muted(&mut hub, throttle_ms);
+        Ok(())
     }
 
     fn muted(&self, hub: &mut crate::net::hub::Hub<Outcome>, throttle_ms: u32) {
@@ -151,6 +173,11 @@ impl Request {
         *self.message.lock() = Some(message);
     }
 
+    /// Keeps an object as long as there is a request. There is one such object at most: a later one is not kept.
+    fn keep(&self, object: Py<PyAny>) {
+        let _ = self.kept.set(object);
+    }
+
     /// The message that was put here, once; None if there was none.
     fn take_message(&self) -> Option<Py<PyAny>> {
         self.message.lock().take()
@@ -206,23 +233,14 @@ impl Request {
     }
 
     fn reply(&self, py: Python<'_>, body: Input) -> PyResult<()> {
-        let (throttle_ms, is_named) = self.throttled(py)?;
-        self.answered();
-        let bytes = body.bytes(py);
-        let write = |to: &mut Vec<u8>| {
-            let start = to.len();
-            to.extend_from_slice(bytes);
-            if is_named && let Some(named) = to.get_mut(start..start + 4) {
-                named.copy_from_slice(&throttle_ms.to_be_bytes());
-            }
-        };
-        let mut hub = self.hub.lock();
-        hub.reply(self.ticket, write, Vec::new());
-        if self.reserved.swap(false, Ordering::Relaxed) {
-            hub.release(self.ticket);
-        }
-        self.muted(&mut hub, throttle_ms);
-        Ok(())
+        self.answer(py, body.bytes(py), Vec::new())
+    }
+
+    /// Answers with an encoded message, which is taken out of `encoding` as it is.
+    fn reply_encoded(&self, py: Python<'_>, encoding: &Bound<'_, Encoding>) -> PyResult<()> {
+        let mut blocks = encoding.try_borrow_mut()?.take().into_iter();
+        let first = blocks.next().unwrap_or_default();
+        self.answer(py, &first, blocks.map(Piece::Bytes).collect())
     }
 
     fn reserve(&self, bytes: usize, token: u64) -> Option<bool> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple, PyType};
 
 use super::{exclusive, record_error};
 use crate::py::buffer::Input;
@@ -215,6 +215,36 @@ impl RecordReader {
             }
         }
         Ok(state.records.pop_front())
+    }
+
+    /// All records that are left as instances of `kind`, a subclass of tuple whose fields are topic, partition, offset,
+    /// time, key, value and headers. An attribute read in Python costs more than all of a record here.
+    fn rows<'py>(
+        &self,
+        kind: &Bound<'py, PyType>,
+        topic: &Bound<'py, PyString>,
+        partition: &Bound<'py, PyInt>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let py = kind.py();
+        let make = py.get_type::<PyTuple>().getattr("__new__")?;
+        let rows = PyList::empty(py);
+        let mut state = exclusive(&self.0)?;
+        loop {
+            while let Some(record) = state.records.pop_front() {
+                let Record {
+                    offset,
+                    timestamp_ms,
+                    key,
+                    value,
+                    headers,
+                } = record;
+                let row = (topic, partition, offset, timestamp_ms, key, value, headers);
+                rows.append(make.call1((kind, row))?)?;
+            }
+            if !state.read_batch(py)? {
+                return Ok(rows);
+            }
+        }
     }
 }
 

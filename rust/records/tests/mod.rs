@@ -8,6 +8,7 @@ mod columns;
 mod headers;
 mod hostile;
 mod messages;
+mod mirror;
 mod properties;
 mod rules;
 mod walk;

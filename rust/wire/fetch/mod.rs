@@ -15,9 +15,16 @@ pub use response::*;
 
 use super::error::WireError;
 
-pub const KEY: i16 = 1;
 pub const VERSION_MAX: i16 = 12;
 
+/// In place of a broker's number: the reader is a consumer.
+pub const CONSUMER: i32 = -1;
+/// Isolation levels: transactions that are open or aborted are read too, or are not.
+pub const READ_UNCOMMITTED: i8 = 0;
+pub const READ_COMMITTED: i8 = 1;
+
+/// The first version whose consumers can read everything that is stored: what is compressed with zstd, too.
+pub const ZSTD_SINCE: i16 = 10;
 const THROTTLE_SINCE: i16 = 1;
 const BYTES_MAX_SINCE: i16 = 3;
 const ISOLATION_SINCE: i16 = 4;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::wire::error::{At, WireError};
 use crate::wire::piece::{FileSlice, Piece};
-use crate::wire::primitives::{Reader, Writer};
+use crate::wire::primitives::{ITEMS_MAX, Reader, Writer};
 
 const DIVERGING_EPOCH_TAG: u32 = 0;
 const CURRENT_LEADER_TAG: u32 = 1;
@@ -235,8 +235,17 @@ pub struct FetchResponse {
 
 /// The client's side.
 pub fn decode_response(body: &[u8], version: i16) -> Result<FetchResponse, WireError> {
+    decode_response_of(body, version, ITEMS_MAX)
+}
+
+/// The same for a client that knows how many topics, partitions and aborted transactions an answer may have, all counted together.
+pub fn decode_response_of(
+    body: &[u8],
+    version: i16,
+    items_max: usize,
+) -> Result<FetchResponse, WireError> {
     let flexible = known(version)?;
-    let mut reader = Reader::new(body);
+    let mut reader = Reader::bounded(body, items_max);
     let mut head = ResponseHead::default();
     if version >= THROTTLE_SINCE {
         head.throttle_time_ms = reader.i32().at("throttle_time_ms")?;

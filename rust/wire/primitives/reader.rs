@@ -49,6 +49,16 @@ impl<'a> Reader<'a> {
         self.items_left = earlier.items_left;
     }
 
+    /// How many more array items the message may have.
+    pub fn items_left(&self) -> usize {
+        self.items_left
+    }
+
+    /// Goes on at `position`: what is before it was checked.
+    pub fn pass_to(&mut self, position: usize) {
+        self.position = position.min(self.bytes.len());
+    }
+
     pub fn position(&self) -> usize {
         self.position
     }

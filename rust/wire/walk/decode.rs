@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::vec::Drain;
 
-use super::{Build, ValueError};
+use super::{Build, LONG_ITEMS, Long, ValueError};
 use crate::wire::error::{Fault, Problem, WireError};
 use crate::wire::primitives::Reader;
 use crate::wire::schema::{Op, Plan, Presence, Slot, StructPlan};
@@ -17,13 +17,24 @@ pub fn decode<B: Build>(
     items_max: usize,
     build: &mut B,
 ) -> Result<B::Value, B::Error> {
+    decode_counted(plan, bytes, items_max, build).map(|(value, _)| value)
+}
+
+/// The same, with the number of array items that the message has.
+pub fn decode_counted<B: Build>(
+    plan: &Plan,
+    bytes: &[u8],
+    items_max: usize,
+    build: &mut B,
+) -> Result<(B::Value, usize), B::Error> {
     let mut decoder = Decoder {
         flexible: plan.flexible,
         reader: Reader::bounded(bytes, items_max),
         build,
         stack: Vec::new(),
     };
-    decoder.structure(&plan.root)
+    let value = decoder.structure(&plan.root)?;
+    Ok((value, items_max - decoder.reader.items_left()))
 }
 
 /// Decodes `count` items that a whole message has been checked with, from `position` on. Returns the
@@ -53,7 +64,9 @@ pub fn decode_items<B: Build>(
 }
 
 /// Builds nothing: what is walked through with it is only checked.
-struct Nothing;
+struct Nothing {
+    met: Vec<Long>,
+}
 
 impl Build for Nothing {
     type Value = ();
@@ -72,6 +85,9 @@ impl Build for Nothing {
     }
     fn list(&mut self, _items: Drain<'_, ()>) -> Result<(), WireError> {
         Ok(())
+    }
+    fn met(&mut self, long: Vec<Long>) {
+        self.met.extend(long);
     }
     fn structure(&mut self, _id: usize, _fields: Drain<'_, ()>) -> Result<(), WireError> {
         Ok(())
@@ -219,9 +235,13 @@ impl<B: Build> Decoder<'_, '_, B> {
 
     fn array(&mut self, item: &Arc<Op>, count: usize) -> Result<B::Value, ValueError<B::Error>> {
         if let Some(list) = self.build.later(item, self.reader.position(), count)? {
-            self.check(item, count)?;
+            match self.build.end_of(self.reader.position()) {
+                Some(end) => self.reader.pass_to(end),
+                None => self.check(item, count)?,
+            }
             return Ok(list);
         }
+        let position = self.reader.position();
         let base = self.stack.len();
         // At most as many as the bytes that are left can hold: the reader has compared them.
         self.stack.reserve(count);
@@ -231,24 +251,36 @@ impl<B: Build> Decoder<'_, '_, B> {
                 .map_err(|error| ValueError::Item(error.into_inner(), index))?;
             self.stack.push(value);
         }
+        if count >= LONG_ITEMS {
+            let end = self.reader.position();
+            self.build.met(vec![Long { position, end }]);
+        }
         Ok(self.build.list(self.stack.drain(base..))?)
     }
 
     /// Goes over items without building them.
     fn check(&mut self, item: &Op, count: usize) -> Result<(), ValueError<B::Error>> {
-        let mut nothing = Nothing;
-        let mut decoder = Decoder {
-            flexible: self.flexible,
-            reader: self.reader.clone(),
-            build: &mut nothing,
-            stack: Vec::new(),
+        let (flexible, reader) = (self.flexible, self.reader.clone());
+        let check = || {
+            let mut nothing = Nothing { met: Vec::new() };
+            let mut decoder = Decoder {
+                flexible,
+                reader,
+                build: &mut nothing,
+                stack: Vec::new(),
+            };
+            for index in 0..count {
+                decoder
+                    .value(item, false)
+                    .map_err(|error| (error.into_inner(), index))?;
+            }
+            Ok((decoder.reader, nothing.met))
         };
-        for index in 0..count {
-            decoder
-                .value(item, false)
-                .map_err(|error| ValueError::Item(error.into_inner().into(), index))?;
-        }
-        self.reader = decoder.reader;
+        let checked: Result<_, (WireError, usize)> = self.build.apart(count, check);
+        let (reader, met) =
+            checked.map_err(|(error, index)| ValueError::Item(error.into(), index))?;
+        self.reader = reader;
+        self.build.met(met);
         Ok(())
     }
 }

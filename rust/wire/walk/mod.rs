@@ -6,7 +6,7 @@
 mod decode;
 mod encode;
 
-pub use decode::{decode, decode_items};
+pub use decode::{decode, decode_counted, decode_items};
 pub use encode::{encode, encode_items};
 
 use std::ops::Range;
@@ -26,6 +26,16 @@ impl Inside for WireError {
         WireError::inside(self, outer, index)
     }
 }
+
+/// Where the items of an array with many of them begin and end: they need not be checked again to be passed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Long {
+    pub position: usize,
+    pub end: usize,
+}
+
+/// From so many items on an array is long.
+pub const LONG_ITEMS: usize = 1_000;
 
 /// Makes values out of what is decoded.
 pub trait Build {
@@ -51,6 +61,16 @@ pub trait Build {
         _count: usize,
     ) -> Result<Option<Self::Value>, Self::Error> {
         Ok(None)
+    }
+    /// Does the work of checking so many items, which builds nothing: perhaps without what building needs.
+    fn apart<R: Send>(&mut self, _items: usize, work: impl FnOnce() -> R + Send) -> R {
+        work()
+    }
+    /// The long arrays that were met while items were checked.
+    fn met(&mut self, _long: Vec<Long>) {}
+    /// Where the array ends whose items begin at `position`, if that is known from an earlier check.
+    fn end_of(&self, _position: usize) -> Option<usize> {
+        None
     }
     /// A structure from the values of all its slots.
     fn structure(

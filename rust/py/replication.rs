@@ -1,0 +1,239 @@
+//! The fetcher for Python. Documented in `_core.pyi`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::log::Log;
+use super::net::Completions;
+use crate::replication::{self, FetcherSettings, PartitionKey, Quota, Replica, Throttled, Window};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ReplicationQuota>()?;
+    module.add_class::<Fetcher>()?;
+    module.add_class::<FetcherEvent>()?;
+    module.add_class::<FetcherFigures>()
+}
+
+/// The Fetch that can tell where logs diverge, and the one before it.
+const VERSIONS: std::ops::RangeInclusive<i16> = 11..=12;
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct ReplicationQuota(Arc<Quota>);
+
+#[pymethods]
+impl ReplicationQuota {
+    #[new]
+    fn new(samples: u32, sample_s: u32) -> Self {
+        let size = Duration::from_secs(sample_s.into());
+        Self(Arc::new(Quota::new(Window { samples, size })))
+    }
+
+    fn limit(&self, bytes_per_second_max: Option<u64>) {
+        self.0.limit(bytes_per_second_max);
+    }
+
+    fn throttle(&self, topic: &str, partitions: Option<HashSet<i32>>) {
+        let throttled = partitions.map_or(Throttled::All, Throttled::These);
+        self.0.throttle(topic, throttled);
+    }
+
+    #[getter]
+    fn is_used(&self) -> bool {
+        self.0.is_used()
+    }
+
+    fn is_throttled(&self, topic: &str, partition: i32) -> bool {
+        self.0.is_throttled(topic, partition)
+    }
+
+    #[getter]
+    fn is_exceeded(&self) -> bool {
+        self.0.is_exceeded()
+    }
+
+    #[getter]
+    fn until_room_ms(&self) -> u64 {
+        let nanos = self.0.until_room().as_nanos();
+        u64::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
+    fn record(&self, bytes: u64) {
+        self.0.record(bytes);
+    }
+
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct Fetcher(replication::Fetcher);
+
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct FetcherEvent {
+    topic: String,
+    partition: i32,
+    leader_epoch: i32,
+    kind: &'static str,
+    code: i16,
+    epoch: i32,
+    offset: i64,
+    message: String,
+}
+
+impl From<replication::Event> for FetcherEvent {
+    fn from(event: replication::Event) -> Self {
+        let (topic, partition) = match event.partition {
+            Some(key) => (key.topic.to_string(), key.partition),
+            None => (String::new(), -1),
+        };
+        Self {
+            topic,
+            partition,
+            leader_epoch: event.leader_epoch,
+            kind: event.kind.name(),
+            code: event.code,
+            epoch: event.epoch,
+            offset: event.offset,
+            message: event.message,
+        }
+    }
+}
+
+#[pymethods]
+impl FetcherEvent {
+    fn __repr__(&self) -> String {
+        format!(
+            "<FetcherEvent {} of {:?}-{} in epoch {}: {}>",
+            self.kind, self.topic, self.partition, self.leader_epoch, self.message
+        )
+    }
+}
+
+#[pyclass(frozen, get_all, module = "ottla._core")]
+pub struct FetcherFigures {
+    partitions: usize,
+    requests: u64,
+    bytes: u64,
+    buffer_bytes: usize,
+    lags: Vec<(String, i32, i64)>,
+}
+
+impl From<replication::Figures> for FetcherFigures {
+    fn from(figures: replication::Figures) -> Self {
+        let lags = figures.lags.into_iter();
+        Self {
+            partitions: figures.active,
+            requests: figures.requests,
+            bytes: figures.bytes,
+            buffer_bytes: figures.buffer_bytes,
+            lags: lags
+                .map(|(key, lag)| (key.topic.to_string(), key.partition, lag))
+                .collect(),
+        }
+    }
+}
+
+#[pymethods]
+impl Fetcher {
+    #[new]
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (*, host, port, replica_id, client_id, fetch_version, wait_max_ms, bytes_min, response_bytes_max,
+        partition_bytes_max, batch_bytes_max, backoff_ms, socket_timeout_ms, receive_buffer_bytes, quota, completions, token))]
+    fn new(
+        host: String,
+        port: u16,
+        replica_id: i32,
+        client_id: String,
+        fetch_version: i16,
+        wait_max_ms: i32,
+        bytes_min: i32,
+        response_bytes_max: i32,
+        partition_bytes_max: i32,
+        batch_bytes_max: i32,
+        backoff_ms: u32,
+        socket_timeout_ms: u32,
+        receive_buffer_bytes: i32,
+        quota: &ReplicationQuota,
+        completions: &Completions,
+        token: u64,
+    ) -> PyResult<Self> {
+        if !VERSIONS.contains(&fetch_version) {
+            let problem = format!("fetch_version {fetch_version}: 11 or 12");
+            return Err(PyValueError::new_err(problem));
+        }
+        let settings = FetcherSettings {
+            host,
+            port,
+            replica_id,
+            client_id,
+            fetch_version,
+            wait_max_ms,
+            bytes_min,
+            response_bytes_max,
+            partition_bytes_max,
+            batch_bytes_max,
+            backoff: Duration::from_millis(backoff_ms.into()),
+            socket_timeout: Duration::from_millis(socket_timeout_ms.into()),
+            receive_buffer_bytes: usize::try_from(receive_buffer_bytes).unwrap_or(0),
+        };
+        let queue = completions.queue();
+        let notify = move || queue.push(token, Box::new(|py| Ok(py.None())));
+        let quota = Arc::clone(&quota.0);
+        Ok(Self(replication::Fetcher::start(settings, quota, notify)?))
+    }
+
+    #[pyo3(signature = (partitions, *, is_move = false))]
+    fn add(&self, partitions: Vec<(String, i32, PyRef<'_, Log>, i32)>, is_move: bool) {
+        let replica = |log: &Log| -> Arc<dyn Replica> { Arc::new(Arc::clone(&log.log)) };
+        let partitions = partitions.iter();
+        let partitions = partitions
+            .map(|(topic, partition, log, leader_epoch)| {
+                (
+                    PartitionKey::new(topic, *partition),
+                    replica(log),
+                    *leader_epoch,
+                )
+            })
+            .collect();
+        match is_move {
+            true => self.0.add_moved(partitions),
+            false => self.0.add(partitions),
+        }
+    }
+
+    fn remove(&self, py: Python<'_>, partitions: Vec<(String, i32)>) {
+        let keys = partitions.iter();
+        let keys: Vec<_> = keys
+            .map(|(topic, partition)| PartitionKey::new(topic, *partition))
+            .collect();
+        py.detach(|| self.0.remove(&keys));
+    }
+
+    fn events(&self) -> Vec<FetcherEvent> {
+        self.0.take_events().into_iter().map(Into::into).collect()
+    }
+
+    fn figures(&self) -> FetcherFigures {
+        self.0.figures().into()
+    }
+
+    #[getter]
+    fn requests(&self) -> u64 {
+        self.0.requests()
+    }
+
+    #[getter]
+    fn lag_max(&self) -> i64 {
+        self.0.lag_max()
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
