@@ -8,9 +8,9 @@ What a broker does with it, in this order, whatever keeps the tree (`EmbeddedTre
     # listen first: the controller connects as soon as it sees the registration
     registration = Registration(tree, broker_id, describe, on_epoch=...)   # describe() -> BrokerRegistration
     await registration.register()                         # the broker epoch; AlreadyRegistered if the id is taken
-    controller = Controller(tree, broker_id, listener="PLAINTEXT")
-    nursery.start_soon(registration.run)                  # again after every expired session
-    nursery.start_soon(controller.run)                    # elects itself, or waits until it can
+    controller = Controller(tree, broker_id, listener="PLAINTEXT", registration=registration)
+    nursery.start_soon(controller.run)                    # elects itself, or waits until it can; and registers again
+                                                          # after every expired session
     await nursery.start(watch_config_changes, tree, on_change)             # async on_change(type, name)
     ...
     await tree.aclose()                                   # before exit, so that the registration is gone
@@ -43,13 +43,14 @@ from ottla.controller.admin import (
 from ottla.controller.assignment import Assignment, assign
 from ottla.controller.config_changes import watch_config_changes
 from ottla.controller.controller import Controller
-from ottla.controller.names import check_name, collisions
+from ottla.controller.names import CollidingNames, check_name
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import AlreadyRegistered, Registration, get_or_create_cluster_id, prepare
 
 __all__ = [
     "AlreadyRegistered",
     "Assignment",
+    "CollidingNames",
     "Controller",
     "NewTopic",
     "ProducerIds",
@@ -57,7 +58,6 @@ __all__ = [
     "assign",
     "broker_racks",
     "check_name",
-    "collisions",
     "create_partitions",
     "create_topic",
     "create_topics",

@@ -16,7 +16,8 @@ import msgspec
 from ottla.config.topic import check_topic
 from ottla.config.values import ConfigError
 from ottla.controller.assignment import Assignment, assign
-from ottla.controller.names import check_name, collisions
+from ottla.controller.names import CollidingNames, check_name, may_collide
+from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,
@@ -47,6 +48,8 @@ from ottla.errors import (
 
 #: Of one topic in one request, as in Kafka 4's controller (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH).
 NEW_PARTITIONS_MAX = 10_000
+#: Of all topics in one request: as many as a cluster has.
+REQUEST_PARTITIONS_MAX = 200_000
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -61,7 +64,10 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 async def broker_racks(tree: Tree) -> dict[int, str | None]:
     """The registered brokers and their racks; without one whose registration cannot be understood."""
-    ids = [int(name) for name in await tree.children(znodes.BROKER_IDS)]
+    ids = []
+    for name in await tree.children(znodes.BROKER_IDS):
+        with contextlib.suppress(znodes.MalformedNode):
+            ids.append(znodes.broker_of(name))
     paths = [znodes.broker_path(broker_id) for broker_id in ids]
     racks: dict[int, str | None] = {}
     for broker_id, path, node in zip(ids, paths, await tree.get_many(paths), strict=True):
@@ -71,52 +77,96 @@ async def broker_racks(tree: Tree) -> dict[int, str | None]:
     return racks
 
 
-async def create_topics(
-    tree: Tree, topics: Sequence[NewTopic], *, validate_only: bool = False
-) -> dict[str, Assignment | KafkaError]:
-    """Create topics, each on its own: for each name the assignment that it got, or the error.
+class NewPartitions:
+    """How many partitions one request has made. A folder for each is made by every replica."""
 
-    With `validate_only` nothing is written. Errors: InvalidTopic, TopicAlreadyExists, InvalidPartitions,
-    InvalidReplicationFactor, InvalidReplicaAssignment, InvalidConfig.
+    def __init__(self) -> None:
+        self.made = 0
+
+    def check(self, more: int) -> None:
+        """Raises PolicyViolation if so many more are too many."""
+        if self.made + more > REQUEST_PARTITIONS_MAX:
+            raise PolicyViolation(
+                f"Excessively large number of partitions per request: {self.made + more}, not at most "
+                f"{REQUEST_PARTITIONS_MAX}."
+            )
+
+
+class Creation:
+    """Creates topics one after another: what they are checked against is read once for all of them.
+
+    What others change meanwhile is found by the creation itself, but for names whose metrics collide. All of them
+    together have at most `REQUEST_PARTITIONS_MAX` partitions.
     """
-    racks = await broker_racks(tree)
-    existing = set(await tree.children(znodes.TOPICS))
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._racks: dict[int, str | None] | None = None
+        self._names: CollidingNames | None = None
+        self._partitions = NewPartitions()
+
+    async def create(self, topic: NewTopic) -> Assignment:
+        """Creates one and returns its assignment.
+
+        Raises InvalidTopic, TopicAlreadyExists, PolicyViolation, InvalidPartitions, InvalidReplicationFactor,
+        InvalidReplicaAssignment, InvalidConfig.
+        """
+        assignment = await self.check(topic)
+        self.take(topic, assignment)
+        await self.write(topic, assignment)
+        return assignment
+
+    def take(self, topic: NewTopic, assignment: Assignment) -> None:
+        """Counts a topic that is going to be written; later ones may not collide with it. Raises PolicyViolation."""
+        self._partitions.check(len(assignment))
+        self._partitions.made += len(assignment)
+        if self._names is not None:
+            self._names.add(topic.name)
+
+    async def write(self, topic: NewTopic, assignment: Assignment) -> None:
+        """Writes one that was checked and taken. Raises TopicAlreadyExists if another was quicker."""
+        await _create_topic(self._tree, topic, assignment)
+
+    async def check(self, topic: NewTopic) -> Assignment:
+        """The assignment that the topic gets; raises as `create` does, but for what `take` refuses."""
+        if _may_be_name(topic.name) and await self._tree.exists(znodes.topic_path(topic.name)) is not None:
+            raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+        if self._racks is None:
+            self._racks = await broker_racks(self._tree)
+        _check_count(topic.partitions if topic.assignment is None else len(topic.assignment))
+        if topic.assignment is None:
+            assignment = assign(self._racks, topic.partitions, topic.replication_factor)
+        else:
+            assignment = dict(topic.assignment)
+        check_name(topic.name)
+        if may_collide(topic.name):
+            if self._names is None:
+                names = CollidingNames()
+                async for name in in_turns(await self._tree.children(znodes.TOPICS)):
+                    names.add(name)
+                self._names = names
+            if colliding := self._names.colliding_with(topic.name):
+                raise InvalidTopic(f"Topic '{topic.name}' collides with existing topics: {', '.join(colliding)}")
+        _check_assignment(assignment)
+        _check_config(topic.config)
+        return assignment
+
+
+async def create_topics(tree: Tree, topics: Sequence[NewTopic]) -> dict[str, Assignment | KafkaError]:
+    """Create topics, each on its own: for each name the assignment that it got, or the error (see `Creation`)."""
+    creation = Creation(tree)
     results: dict[str, Assignment | KafkaError] = {}
     for topic in topics:
         try:
-            assignment = _check_new(topic, existing, racks)
-            if not validate_only:
-                await _create_topic(tree, topic, assignment)
-                existing.add(topic.name)
-            results[topic.name] = assignment
+            results[topic.name] = await creation.create(topic)
         except KafkaError as error:
             results[topic.name] = error
     return results
 
 
 async def create_topic(tree: Tree, topic: NewTopic) -> Assignment:
-    """One of `create_topics`; raises its error."""
-    result = (await create_topics(tree, [topic]))[topic.name]
-    if isinstance(result, KafkaError):
-        raise result
-    return result
-
-
-def _check_new(topic: NewTopic, existing: set[str], racks: Mapping[int, str | None]) -> Assignment:
-    if topic.name in existing:
-        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
-    _check_count(topic.partitions if topic.assignment is None else len(topic.assignment))
-    if topic.assignment is None:
-        assignment = assign(racks, topic.partitions, topic.replication_factor)
-    else:
-        assignment = dict(topic.assignment)
-    check_name(topic.name)
-    colliding = collisions(topic.name, existing)
-    if colliding:
-        raise InvalidTopic(f"Topic '{topic.name}' collides with existing topics: {', '.join(colliding)}")
-    _check_assignment(assignment)
-    _check_config(topic.config)
-    return assignment
+    """Create one topic, on its own (see `Creation`)."""
+    return await Creation(tree).create(topic)
 
 
 def _check_count(new_partitions: int) -> None:
@@ -269,11 +319,19 @@ def _more_partitions(
     if total == count:
         raise InvalidPartitions(f"Topic already has {count} partitions.")
     _check_count(total - count)
+    if 0 not in current.partitions:
+        raise InvalidReplicaAssignment(f"The topic '{topic}' has no partition 0 in its assignment.")
     first = current.partitions[0]
     if assignments is None:
         ordered = sorted(racks)
         start = next((index for index, broker in enumerate(ordered) if broker >= first[0]), 0)
         return assign(racks, total - count, len(first), first_partition=count, start=start)
+    # Before anything else: a request may name any number of brokers.
+    for replicas in assignments:
+        if len(replicas) != len(first):
+            raise InvalidReplicaAssignment(
+                f"A partition of topic '{topic}' has {len(first)} replicas, not {len(replicas)}."
+            )
     unknown = sorted({broker for replicas in assignments for broker in replicas} - racks.keys())
     if unknown:
         raise InvalidReplicaAssignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
@@ -282,7 +340,7 @@ def _more_partitions(
             f"Increasing the number of partitions by {total - count} but {len(assignments)} assignments provided."
         )
     for replicas in assignments:
-        if len(replicas) != len(first) or len(set(replicas)) != len(replicas):
+        if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignment(
                 f"A partition of topic '{topic}' has {len(first)} replicas on different brokers, not {list(replicas)}."
             )

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 BACKOFF_MS = 100
 """Between attempts, as Kafka's RequestSendThread."""
 TIMEOUT_MS = 30_000
-"""`controller.socket.timeout.ms`."""
+"""The default of `controller.socket.timeout.ms`."""
 
 OnResponse = Callable[[ControlRequest, Any], None]
 
@@ -31,7 +31,9 @@ OnResponse = Callable[[ControlRequest, Any], None]
 class ControlConnection(Protocol):
     """What is needed of a connection to a broker; `ottla.client.Connection` has it."""
 
-    async def call(self, api: Any, message: Any, version: int | None = None, *, timeout_ms: float = ...) -> Any: ...
+    async def call(
+        self, api: Any, message: Any, version: int | None = None, *, timeout_ms: float = ..., in_pieces: bool = ...
+    ) -> Any: ...
 
     async def aclose(self) -> None: ...
 
@@ -39,33 +41,35 @@ class ControlConnection(Protocol):
 Connect = Callable[[str, int], Awaitable[ControlConnection]]
 
 
-def connector(controller_id: int, timeout_ms: int = TIMEOUT_MS) -> Connect:
-    """Connections that name themselves as Kafka's controllers do: by the broker's id."""
-
-    async def connect(host: str, port: int) -> ControlConnection:
-        from ottla.client.connection import Connection
-
-        return await Connection.connect(host, port, str(controller_id), timeout_ms=timeout_ms, negotiate=False)
-
-    return connect
-
-
 class Channel:
     """What one broker is told, for as long as it has this epoch."""
 
-    def __init__(self, broker: Broker, listener: str, connect: Connect, on_response: OnResponse) -> None:
+    def __init__(
+        self, broker: Broker, listener: str, connect: Connect, on_response: OnResponse, timeout_ms: int = TIMEOUT_MS
+    ) -> None:
         self.broker = broker
         self._listener = listener
         self._connect = connect
         self._on_response = on_response
+        self._timeout_ms = timeout_ms
         self._queue: deque[ControlRequest] = deque()
         self._filled = trio.Event()
+        self._emptied = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
         self._failures = 0
+
+    def __len__(self) -> int:
+        """How many requests were not answered yet."""
+        return len(self._queue)
 
     def send(self, request: ControlRequest) -> None:
         self._queue.append(request)
         self._filled.set()
+
+    async def told(self) -> None:
+        """Returns when the broker has answered all that it was sent, or is gone."""
+        while self._queue:
+            await self._emptied.park()
 
     def update(self, broker: Broker) -> None:
         """The same broker with other endpoints: used from the next connection on."""
@@ -89,38 +93,57 @@ class Channel:
                         if connection is None:
                             connection = await self._open()
                         response = await connection.call(
-                            request.api, request.message, request.version, timeout_ms=TIMEOUT_MS
+                            request.api,
+                            request.message,
+                            request.version,
+                            timeout_ms=self._timeout_ms,
+                            in_pieces=True,
                         )
                     except (OSError, ProtocolError) as error:
-                        self._log_failure(request, error)
+                        await self._log_failure(request, error)
                         if connection is not None:
                             await connection.aclose()
                             connection = None
                         await trio.sleep(BACKOFF_MS / 1000)
                         continue
                     self._queue.popleft()
+                    if not self._queue:
+                        self._emptied.unpark_all()
                     self._failures = 0
                     self._on_response(request, response)
                     # Until the next there is they would be kept, with all partitions of the cluster perhaps.
                     del request, response
             finally:
+                self._queue.clear()
+                self._emptied.unpark_all()
                 if connection is not None:
                     with trio.CancelScope(shield=True):
                         await connection.aclose()
 
-    def _log_failure(self, request: ControlRequest, error: Exception) -> None:
+    async def _log_failure(self, request: ControlRequest, error: Exception) -> None:
         """A broker registers a moment before it listens, and a dead one is tried until the tree says so: not every
         attempt.
         """
         self._failures += 1
         if self._failures % 100 == 5:
+            reason = await self._lacking(request) or error
             logger.warning(
                 "%s to broker %d failed %d times, going on: %s",
                 request.api.name,
                 self.broker.id,
                 self._failures,
-                error,
+                reason,
             )
+
+    async def _lacking(self, request: ControlRequest) -> str | None:
+        """What the broker lacks, if that is why it does not answer."""
+        from ottla.peers.versions import lacking
+
+        endpoint = self.broker.endpoint(self._listener)
+        if endpoint is None:
+            return None
+        needed = [(request.api, request.version)]
+        return await lacking(endpoint.host, endpoint.port, "controller", needed, self._timeout_ms)
 
     async def _open(self) -> ControlConnection:
         endpoint = self.broker.endpoint(self._listener)

@@ -1,8 +1,8 @@
 """Hearing of changed settings: every broker watches `/config/changes` and reads again what is named there.
 
 A change is told by a sequential node that names the entity. Nodes are kept for 15 minutes, so that every broker sees
-them, and removed by whoever looks next. A broker that starts reads all settings anyway; what it then finds here names
-entities it may read once too often. (Kafka: ZkNodeChangeNotificationListener.)
+them, and removed by whoever looks when there is a newer one. A broker that starts reads all settings anyway; what it
+then finds here names entities it may read once too often. (Kafka: ZkNodeChangeNotificationListener.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import ConnectionLoss, Delete, NoNode, SessionExpired, Tree, WatchEvent
+from ottla.coordination.tree import ConnectionLoss, Delete, NoNode, SessionExpired, Stat, Tree, WatchEvent
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +74,25 @@ async def _handle(tree: Tree, path: str, on_change: OnChange) -> None:
 
 
 async def _remove_old(tree: Tree, names: list[str]) -> None:
-    paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
-    try:
-        nodes = await tree.get_many(paths)
-        for path, node in zip(paths, nodes, strict=True):
-            if node is not None and znodes.now_ms() - node.stat.ctime_ms > KEPT_MS:
-                await tree.multi([Delete(path)])
-    except (ConnectionLoss, NoNode, SessionExpired):
-        logger.debug("another broker removes old changes, or the tree is away")
+    """Removes the notifications that are too old. `names` are in the order in which the nodes were made. The newest
+    node's time counts as the present: a broker whose clock is ahead would remove notifications that others have not
+    seen.
+    """
+    newest: Stat | None = None
+    for name in names:
+        path = f"{znodes.CONFIG_CHANGES}/{name}"
+        try:
+            # One look where nothing is old: thousands of changes at once must not mean as many looks for each of them.
+            stat = await tree.exists(path)
+            if stat is None:
+                continue
+            if newest is None:
+                newest = await tree.exists(f"{znodes.CONFIG_CHANGES}/{names[-1]}")
+            if newest is None or newest.ctime_ms - stat.ctime_ms <= KEPT_MS:
+                return
+            await tree.multi([Delete(path)])
+        except NoNode:
+            continue
+        except (ConnectionLoss, SessionExpired):
+            logger.debug("old changes are removed another time: the tree is away")
+            return

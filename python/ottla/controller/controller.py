@@ -2,12 +2,14 @@
 
 Every broker runs one. All but one wait for `/controller` to go away; the one that made that node is active until its
 session ends or the node is deleted (which is how an administrator moves the controller). While active, it handles one
-event at a time: a watch fired, a broker answered. Events of a kind that wait are one event, because each handler reads
-what the tree holds *now*; so no change is missed and a burst of changes costs one read.
+event at a time: a watch fired, a broker answered or asks for something (`events` has their order).
 
-What it decides is in `decisions` and `deletion`, what it writes goes through `store` (fenced by the controller epoch),
-what it tells the brokers is made by `requests` and leaves through `channel`. This file is only the order of things, and
-that order matters: first the tree, then memory, then the brokers.
+A broker registers before it stands for election, in every session. A controller that was elected first would see itself
+among the dead, and take its partitions from it for a moment.
+
+What it decides is in `decisions`, `isr`, `shutdown` and `deletion`, what it writes goes through `store` (fenced by the
+controller epoch), what it tells the brokers is made by `requests` and leaves through `channel`. This file is only the
+order of things, and that order matters: first the tree, then memory, then the brokers.
 
 An active controller that meets an unexpected error gives up its place and lets the next election start from what is in
 the tree, instead of going on with a copy that may be wrong.
@@ -16,22 +18,34 @@ the tree, instead of going on with a copy that may be wrong.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import trio
 
-from ottla.controller import decisions, orders
-from ottla.controller.channel import Channel, Connect, connector
+from ottla.controller import decisions, moves, orders, timings
+from ottla.controller.balance import Balance, give_back
+from ottla.controller.channel import TIMEOUT_MS, Channel, Connect
+from ottla.controller.decisions import IsrChange
 from ottla.controller.deletion import Deletion
+from ottla.controller.early_removal import remove_controller, remove_registration
 from ottla.controller.election import Elected, elect
+from ottla.controller.events import CONTROLLER_GONE, LOOK_AGAIN, LOOK_AT_REST, Event, Events
+from ottla.controller.isr import Altered, alter_isr
 from ottla.controller.model import Broker, Cluster
+from ottla.controller.names import check_name
+from ottla.controller.neighbours import Neighbours
+from ottla.controller.registration import Registration
 from ottla.controller.requests import ControlRequest, RequestBatch
+from ottla.controller.shutdown import shut_down
 from ottla.controller.store import ControllerMoved, FencedTree, Written
-from ottla.controller.turns import in_turns, pieces
+from ottla.controller.timings import Timings
+from ottla.controller.turns import in_turns, overlapping, pieces_in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     Delete,
+    EventKind,
     NoNode,
     Operation,
     SessionExpired,
@@ -40,12 +54,21 @@ from ottla.coordination.tree import (
     TreeError,
     Unavailable,
     Watch,
+    WatchEvent,
     ensure_one,
     get_or_none,
 )
 from ottla.coordination.znodes import BrokerRegistration, MalformedNode, PartitionState, TopicAssignment
-from ottla.errors import KafkaError, NotController, UnknownTopicOrPartition
+from ottla.errors import (
+    InvalidTopic,
+    KafkaError,
+    NotController,
+    StaleControllerEpoch,
+    UnknownTopicOrPartition,
+)
 from ottla.kafka import NO_LEADER, TopicPartition
+from ottla.logging_setup import Repeated
+from ottla.peers import Dialer
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 
@@ -54,23 +77,31 @@ logger = logging.getLogger(__name__)
 STORAGE_ERROR = 56
 RETRY_MS = 1000
 """Before standing for election again after an unexpected error, so that an error that stays does not spin."""
+#: Topics' names that are looked at in one turn of the loop, half a millisecond.
+NAMES_PER_TURN = 5_000
 
-Event = tuple[Any, ...]
 T = TypeVar("T")
 
 
 class _Order(Generic[T]):
     """What somebody asks of the active controller, done when its turn among the events comes."""
 
-    def __init__(self, work: Callable[[_Term], Awaitable[T]]) -> None:
+    def __init__(self, work: Callable[[_Term], Awaitable[T]], kind: str) -> None:
+        #: Of `timings.KINDS`.
+        self.kind = kind
         self._work = work
         self._done = trio.Event()
-        self._result: T | None = None
         self._was_done = False
+        self._result: T | None = None
+        self._error: KafkaError = NotController()
 
     async def carry_out(self, term: _Term) -> None:
-        self._result = await self._work(term)
-        self._was_done = True
+        try:
+            self._result = await self._work(term)
+        except KafkaError as error:
+            self._error = error
+        else:
+            self._was_done = True
         self._done.set()
 
     def drop(self) -> None:
@@ -80,7 +111,7 @@ class _Order(Generic[T]):
     async def result(self) -> T:
         await self._done.wait()
         if not self._was_done:
-            raise NotController
+            raise self._error
         return self._result  # type: ignore[return-value]
 
 
@@ -94,27 +125,54 @@ class Controller:
         *,
         listener: str = "PLAINTEXT",
         connect: Connect | None = None,
+        registration: Registration | None = None,
+        timeout_ms: int = TIMEOUT_MS,
         unclean_election_default: bool = False,
         delete_topics: bool = True,
+        balance: Balance | None = None,
+        session_s: float | None = None,
+        doubt: Callable[[int, bool], None] = lambda broker, is_doubted: None,
+        ends_at: orders.EndsAt | None = None,
     ) -> None:
-        """`listener` names the inter-broker listener; `connect` opens a connection to a broker there.
+        """`listener` names the inter-broker listener; `connect` opens a connection to a broker there. `registration` is
+        renewed in every new session; without one, somebody else sees to it. `timeout_ms` is how long a broker has for
+        an answer, `controller.socket.timeout.ms`.
 
         `unclean_election_default` is the broker's `unclean.leader.election.enable`, `delete_topics` its
-        `delete.topic.enable`.
+        `delete.topic.enable`. Without `balance` leadership is not given back to first replicas.
+
+        `session_s` is how long sessions live without their processes. With it, those of processes that are positively
+        gone are not waited for (`watch_neighbours`), but for an election of replicas that are not in sync. `doubt` is
+        told of a broker that may be gone, before that is proved, and when it is not.
+
+        `ends_at` asks a broker where its logs end, for elections of replicas that are not in sync.
         """
         self._tree = tree
         self._broker_id = broker_id
         self._listener = listener
-        self._connect = connect or connector(broker_id)
+        # Kafka's controllers name themselves so too.
+        self._connect = connect or Dialer(str(broker_id), timeout_ms).open
+        self._timeout_ms = timeout_ms
+        self._registration = registration
         self._unclean_default = unclean_election_default
         self._delete_topics = delete_topics
+        self._balance = balance
+        self._session_s = session_s
+        self._ends_at = ends_at
+        self._neighbours = Neighbours(tree, broker_id, listener, self._is_gone, doubt)
         self._watches: dict[Event, Watch] = {}
-        self._events: dict[Event, None] = {}
-        self._woken = trio.Event()
+        #: How long events wait and take.
+        self.timings = Timings()
+        self._events = Events(self.timings)
         self._responses = 0
+        #: How often this broker made a replica leader that was not in sync.
+        self.unclean_elections_total = 0
         self._term: _Term | None = None
         self._active_id: int | None = None
+        #: The version that /controller_epoch had before that was known.
+        self._epoch_version: int | None = None
         self._orders: dict[Event, _Order[Any]] = {}
+        self._troubles = Repeated(logger)
 
     @property
     def epoch(self) -> int | None:
@@ -131,27 +189,47 @@ class Controller:
         return None if self._term is None else self._term.cluster
 
     @property
+    def events_waiting(self) -> int:
+        return len(self._events)
+
+    def requests_waiting(self) -> dict[int, int]:
+        """How many requests to each broker are not answered yet; nothing unless this is the active controller."""
+        return {} if self._term is None else self._term.requests_waiting()
+
+    @property
     def active_id(self) -> int | None:
         """The broker that was the active controller when we last looked; None if there was none."""
         return self._active_id
 
     async def run(self) -> None:
-        """Stand for election, serve, and stand again, until cancelled. Raises Unavailable if the tree is closed."""
+        """Register, stand for election, serve, and begin again, until cancelled. Raises Unavailable if the tree is
+        closed, and AlreadyRegistered if another process has this broker's id.
+        """
         remove = self._tree.listen(self._on_session)
         try:
             while True:
                 await self._tree.wait_connected()
                 elected = None
+                if not await self._is_registered():
+                    continue
                 try:
                     elected = await self._stand()
                     if elected is None:
                         await self._wait_for_change()
+                    elif self._registration is not None and not self._registration.is_current:
+                        # The session ended during the election, between two calls of which none could fail.
+                        await self._step_down(elected)
                     else:
                         await self._serve(elected)
                 except (ControllerMoved, SessionExpired) as error:
                     logger.info("broker %d is not the controller: %s", self._broker_id, error)
                 except Unavailable:
                     raise
+                except MalformedNode as error:
+                    # Only what an election itself needs; a bad node of a topic or a broker costs nobody its place.
+                    self._troubles.log(logging.ERROR, error.args, "nobody can be the controller: %s", error)
+                    await self._step_down(elected)
+                    await trio.sleep(RETRY_MS / 1000)
                 except Exception:
                     logger.exception("the controller gives up its place after an unexpected error")
                     await self._step_down(elected)
@@ -159,21 +237,59 @@ class Controller:
         finally:
             remove()
 
+    async def watch_neighbours(self) -> None:
+        """Acts on other brokers that are gone before their sessions end, until cancelled."""
+        await self._neighbours.run()
+
+    def _is_gone(self, broker: int, epoch: int) -> None:
+        self._events.put(("gone", broker, epoch) if self.is_active else CONTROLLER_GONE)
+
     # What administrators ask for.
 
     async def elect_leaders(
         self, names: Iterable[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | int]:
         """Makes the preferred replica of each partition its leader, or (`unclean`) any that is online where there is
-        none. The leader that was elected, or why none was. Raises NotController.
+        none: the one that has the most, as far as its replicas say. The leader that was elected, or why none was.
+        Raises NotController.
         """
-        return await self._order(lambda term: orders.elect_leaders(term, names, unclean=unclean))
+        ends: orders.Ends = {}
+        if unclean:
+            if self._term is None:
+                raise NotController
+            names = list(names)
+            # Before its turn among the events: others do not wait for the answers.
+            ends = await orders.ends_of(self._term.cluster, names, self._ends_at)
+        return await self._order(
+            lambda term: orders.elect_leaders(term, names, unclean=unclean, ends=ends), timings.MANUAL_BALANCE
+        )
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
+    ) -> dict[TopicPartition, KafkaError | Altered]:
+        """What a leader asks for (see `isr`): by partition the state that holds now, or why it is not as asked. Raises
+        NotController, StaleBrokerEpoch.
+        """
+        return await self._order(
+            lambda term: alter_isr(term, broker, broker_epoch, changes), timings.ISR_CHANGE, urgent=True
+        )
+
+    async def shut_down(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
+        """Takes its work from a broker that stops (see `shutdown`); the partitions that it leads still. Raises
+        NotController, StaleBrokerEpoch, BrokerNotAvailable.
+        """
+        return await self._order(lambda term: shut_down(term, broker, broker_epoch), timings.SHUTDOWN, urgent=True)
+
+    async def all_told(self) -> None:
+        """Returns when every broker has answered all that this controller sent it. At once, if this is none."""
+        if self._term is not None:
+            await self._term.all_told()
 
     async def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, KafkaError | None]:
         """Gives partitions to other replicas; None takes a move back that is going on. Raises NotController."""
-        return await self._order(lambda term: orders.reassign(term, wanted))
+        return await self._order(lambda term: moves.reassign(term, wanted), timings.REASSIGNMENT)
 
     def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
         """The moves that are going on. Raises NotController."""
@@ -181,37 +297,59 @@ class Controller:
             raise NotController
         return self._term.reassignments()
 
-    async def _order(self, work: Callable[[_Term], Awaitable[T]]) -> T:
+    async def _order(self, work: Callable[[_Term], Awaitable[T]], kind: str, *, urgent: bool = False) -> T:
         if self._term is None:
             raise NotController
-        order = _Order(work)
-        event = ("order", id(order))
+        order = _Order(work, kind)
+        event = ("urgent order" if urgent else "order", id(order))
         self._orders[event] = order
-        self._put(event)
+        self._events.put(event)
         return await order.result()
 
     def allow_unclean_elections(self, allowed: bool) -> None:
         """`unclean.leader.election.enable` changed. When it is turned on, partitions without a leader may get one."""
         newly, self._unclean_default = allowed and not self._unclean_default, allowed
         if newly and self.is_active:
-            self._put(("unclean elections", None))
+            self._events.put(("unclean elections", None))
 
     def allow_unclean_elections_of(self, topic: str) -> None:
         """The same, for one topic."""
         if self.is_active:
-            self._put(("unclean elections", topic))
+            self._events.put(("unclean elections", topic))
 
     # Election.
 
+    async def _is_registered(self) -> bool:
+        """Registers this broker, if it is not in this session. False if the session ended meanwhile."""
+        if self._registration is None or self._registration.is_current:
+            return True
+        try:
+            await self._registration.register()
+        except SessionExpired:
+            return False
+        return True
+
     async def _stand(self) -> Elected | None:
+        # Before it is known who the controller is: the version must not be that of a later one.
+        counter = await get_or_none(self._tree, znodes.CONTROLLER_EPOCH)
+        self._epoch_version = None if counter is None else counter.stat.version
         elected, self._active_id = await elect(self._tree, self._broker_id, self._watch(("controller",)))
         return elected
 
     async def _wait_for_change(self) -> None:
-        while ("controller",) not in self._events and ("session",) not in self._events:
-            self._woken = trio.Event()
-            await self._woken.wait()
+        if await self._make_room():
+            return
+        while not any(event in self._events for event in (("controller",), ("session",), LOOK_AGAIN, CONTROLLER_GONE)):
+            await self._events.changed()
         self._events.clear()
+
+    async def _make_room(self) -> bool:
+        """Removes /controller if the process of the broker that it names is gone. False if it may live."""
+        broker, version = self._active_id, self._epoch_version
+        epoch = None if broker is None else self._neighbours.gone.get(broker)
+        if broker is None or epoch is None or version is None:
+            return False
+        return await remove_controller(self._tree, broker, epoch, version)
 
     async def _step_down(self, elected: Elected | None) -> None:
         """Let another election happen, if the place is still ours."""
@@ -227,18 +365,18 @@ class Controller:
 
     def _watch(self, event: Event) -> Watch:
         if event not in self._watches:
-            self._watches[event] = lambda _: self._put(event)
-        return self._watches[event]
 
-    def _put(self, event: Event) -> None:
-        self._events[event] = None
-        self._woken.set()
+            def fire(happened: WatchEvent) -> None:
+                self._events.put(LOOK_AGAIN if happened.kind is EventKind.LOST else event)
+
+            self._watches[event] = fire
+        return self._watches[event]
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._term is not None:
             # At once, not as an event: nothing more may be sent in the name of a dead session.
             self._term.scope.cancel()
-        self._put(("session",))
+        self._events.put(("session",))
 
     async def _serve(self, elected: Elected) -> None:
         self._events.clear()
@@ -264,14 +402,22 @@ class Controller:
             raise failure
 
     async def _serve_term(self, term: _Term) -> None:
-        await term.take_over()
+        with self.timings.timed(timings.CONTROLLER_CHANGE):
+            await term.take_over()
+        for broker, epoch in self._neighbours.gone.items():
+            self._events.put(("gone", broker, epoch))
+        if self._balance is not None:
+            term.nursery.start_soon(self._look_at_balance, self._balance)
         while True:
-            while not self._events:
-                self._woken = trio.Event()
-                await self._woken.wait()
-            event = next(iter(self._events))
-            del self._events[event]
-            await term.handle(event)
+            event = await self._events.take()
+            with self.timings.timed(term.kind(event)):
+                await term.handle(event)
+
+    async def _look_at_balance(self, balance: Balance) -> None:
+        await trio.sleep(balance.first_look_s)
+        while True:
+            self._events.put(("balance", balance.tolerated_percentage))
+            await trio.sleep(balance.interval_s)
 
 
 class _Term:
@@ -281,7 +427,7 @@ class _Term:
         self.elected = elected
         self.scope = nursery.cancel_scope
         self._controller = controller
-        self._nursery = nursery
+        self.nursery = nursery
         self.tree = controller._tree
         self._store = FencedTree(controller._tree, elected.epoch, elected.epoch_version)
         self._watch = controller._watch
@@ -289,13 +435,45 @@ class _Term:
         self._channels: dict[int, Channel] = {}
         self._deletions: dict[str, Deletion] = {}
         self._responses: dict[Event, tuple[ControlRequest, Any]] = {}
+        self._grown: set[TopicPartition] = set()
+        self.moves_in_tree: dict[TopicPartition, tuple[int, ...]] = {}
+        self._troubles = Repeated(logger)
+        #: No replica that is not in sync leads before.
+        self._unclean_from = -math.inf
+        # A controller before this one may have removed brokers early.
+        self._put_off_unclean_elections()
+
+    def _leave_out(self, what: str, error: MalformedNode | InvalidTopic) -> None:
+        """One node that nobody understands must not keep all others from being served; it is said once, though such
+        nodes are read again whenever their neighbours change.
+        """
+        self._troubles.log(logging.ERROR, (what, str(error)), "%s is left out: %s", what, error)
+
+    def kind(self, event: Event) -> str | None:
+        """Of which of `timings.KINDS` an event is that has not been handled; None if of none."""
+        match event:
+            case ("response", _):
+                request, _ = self._responses[event]
+                return timings.OF_ANSWERS.get(request.api.key)
+            case ("order" | "urgent order", _):
+                order = self._controller._orders.get(event)
+                return None if order is None else order.kind
+            case ("unclean elections", topic):
+                return timings.UNCLEAN_ENABLED if topic is None else timings.UNCLEAN_ENABLED_OF_TOPIC
+        return timings.OF_EVENTS.get(event[0])
 
     async def handle(self, event: Event) -> None:
         match event:
             case ("controller",) | ("session",):
                 await self._check_place()
+            case ("look again",):
+                await self._look_again()
+            case ("look at the rest",):
+                await self._look_at_rest()
             case ("brokers",):
                 await self._on_brokers()
+            case ("gone", broker_id, epoch):
+                await self._on_gone(broker_id, epoch)
             case ("broker", broker_id):
                 await self._on_broker(broker_id)
             case ("topics",):
@@ -312,15 +490,20 @@ class _Term:
                 await self._on_log_dir_events()
             case ("response", _):
                 await self._on_response(*self._responses.pop(event))
-            case ("order", _):
+            case ("grown isrs",):
+                grown, self._grown = self._grown, set()
+                await moves.advance(self, grown)
+            case ("order" | "urgent order", _):
                 order = self._controller._orders.get(event)
                 if order is not None:
                     await order.carry_out(self)
                     self._controller._orders.pop(event, None)
+            case ("balance", tolerated_percentage):
+                await give_back(self, tolerated_percentage)
             case ("elections",):
                 await orders.elections_in_tree(self, self._watch(event))
             case ("reassignments",):
-                await orders.reassignments_in_tree(self, self._watch(event))
+                await moves.reassignments_in_tree(self, self._watch(event))
 
     async def _check_place(self) -> None:
         """Still ours? An administrator may have deleted the node to move the controller."""
@@ -339,29 +522,44 @@ class _Term:
         self.cluster.brokers = await self._read_brokers()
         for broker in self.cluster.brokers.values():
             self._open_channel(broker)
-        for topic in await self.tree.children(znodes.TOPICS, self._watch(("topics",))):
-            assignment = await self._read_topic(topic)
-            if assignment is not None:
-                self.cluster.assign(topic, assignment)
+        topics = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
+        async for topic, assignment in in_turns((await self._read_topics(topics)).items()):
+            self.cluster.assign(topic, assignment)
         names = [name async for name, _ in in_turns(self.cluster.partitions())]
         states = await self._store.read_states(names)
         async for name, (state, version) in in_turns(states.items()):
             self._set_state(name, state, version)
+        self.cluster.suspect(self.cluster.brokers.values())
 
         # Brokers must know who lives before they can follow anyone.
-        batch = self._batch()
+        batch = self.batch()
         batch.metadata_to(self.cluster.brokers)
-        self._send(batch)
+        await self.send(batch)
         marked = await self.tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
         await self._mark_deletions(marked)
-        settled = await self._settle(names)
-        batch = self._batch()
+        await self.settle(names)
+        batch = self.batch()
         async for name in in_turns(names):
-            self._tell(batch, name, is_new=settled.get(name, False))
-        self._send(batch)
+            self.tell(batch, name)
+        await self.send(batch)
         await self._on_deletions()
-        await orders.advance_reassignments(self, names)
-        await orders.reassignments_in_tree(self, self._watch(("reassignments",)))
+        await moves.resume(self, names)
+        await moves.reassignments_in_tree(self, self._watch(("reassignments",)))
+        await orders.elections_in_tree(self, self._watch(("elections",)))
+
+    async def _look_again(self) -> None:
+        """Every watch was lost with the connection, and what happened since is unknown: read what they watched."""
+        self._controller._events.drop_looks()
+        self._controller._events.put(LOOK_AT_REST)
+        await self._check_place()
+        await self._on_brokers()
+
+    async def _look_at_rest(self) -> None:
+        await self._on_topics(again=True)
+        await self._on_deletions()
+        await self._on_isr_changes()
+        await self._on_log_dir_events()
+        await moves.reassignments_in_tree(self, self._watch(("reassignments",)))
         await orders.elections_in_tree(self, self._watch(("elections",)))
 
     async def _make_feature_node(self) -> None:
@@ -376,23 +574,29 @@ class _Term:
     # Brokers.
 
     async def _read_brokers(self) -> dict[int, Broker]:
-        brokers = {}
+        ids = []
         for name in await self.tree.children(znodes.BROKER_IDS, self._watch(("brokers",))):
-            broker = await self._read_broker(int(name))
-            if broker is not None:
-                brokers[broker.id] = broker
-        return brokers
+            try:
+                ids.append(znodes.broker_of(name))
+            except MalformedNode as error:
+                self._leave_out("a broker", error)
+        return await self._read(ids)
 
-    async def _read_broker(self, broker_id: int) -> Broker | None:
-        path = znodes.broker_path(broker_id)
-        try:
-            node = await self.tree.get(path, self._watch(("broker", broker_id)))
-            return Broker.of(broker_id, node.stat.czxid, BrokerRegistration.decode(path, node.data))
-        except NoNode:
-            return None
-        except MalformedNode as error:
-            logger.error("a broker is left out: %s", error)
-            return None
+    async def _read(self, ids: Sequence[int]) -> dict[int, Broker]:
+        """Those of the brokers that are registered, and whose registration can be understood."""
+        paths = [znodes.broker_path(broker_id) for broker_id in ids]
+        nodes = await self.tree.get_many(paths, [self._watch(("broker", broker_id)) for broker_id in ids])
+        brokers = {}
+        for broker_id, path, node in zip(ids, paths, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                registration = BrokerRegistration.decode(path, node.data)
+            except MalformedNode as error:
+                self._leave_out("a broker", error)
+            else:
+                brokers[broker_id] = Broker.of(broker_id, node.stat.czxid, registration)
+        return brokers
 
     async def _on_brokers(self) -> None:
         now = await self._read_brokers()
@@ -404,12 +608,37 @@ class _Term:
             await self._brokers_left(left)
         if came:
             await self._brokers_came([now[id] for id in came])
+        await self._brokers_changed(now)
+
+    async def broker_epoch(self, broker: int, epoch: int) -> int | None:
+        """The epoch that a broker has now. Looks again if it may be newer than known. None: it is not registered."""
+        known = self.cluster.brokers.get(broker)
+        if known is None or known.epoch < epoch:
+            # Its request was quicker than the watch.
+            await self._on_brokers()
+            known = self.cluster.brokers.get(broker)
+        return None if known is None else known.epoch
+
+    async def strangers(self, brokers: Iterable[int]) -> set[int]:
+        """Those of the brokers whose registration is gone, or not the one that is known; by a fresh look."""
+        ids = sorted(brokers)
+        nodes = await self.tree.get_many([znodes.broker_path(broker_id) for broker_id in ids])
+        strangers = set()
+        for broker_id, node in zip(ids, nodes, strict=True):
+            known = self.cluster.brokers.get(broker_id)
+            if known is None or node is None or node.stat.czxid != known.epoch:
+                strangers.add(broker_id)
+        if strangers:
+            await self._on_brokers()
+        return strangers
 
     async def _brokers_left(self, left: list[int]) -> None:
         logger.info("brokers left: %s", left)
         for broker in left:
             del self.cluster.brokers[broker]
+            self.cluster.leaving.discard(broker)
             self.cluster.failed_replicas.pop(broker, None)
+            self.cluster.unheard.pop(broker, None)
             self._channels.pop(broker).close()
             for deletion in self._deletions.values():
                 deletion.broker_left(broker)
@@ -417,16 +646,16 @@ class _Term:
 
     async def _availability_changed(self, names: list[TopicPartition]) -> None:
         """Replicas of these partitions can be used no longer, or again: leaders and metadata follow."""
-        changed = await self._settle(names)
-        batch = self._batch()
+        changed = await self.settle(names)
+        batch = self.batch()
         async for name in in_turns(names):
             if name in changed:
-                self._tell(batch, name)
+                self.tell(batch, name)
             else:
                 # Its replicas that are offline now are news all the same.
-                self._tell_metadata(batch, name)
+                self.tell_of(batch, name)
         batch.metadata_to(self.cluster.brokers)
-        self._send(batch)
+        await self.send(batch)
 
     async def _brokers_came(self, came: list[Broker]) -> None:
         logger.info("brokers came: %s", [broker.id for broker in came])
@@ -436,96 +665,163 @@ class _Term:
             for deletion in self._deletions.values():
                 deletion.broker_came(broker.id)
         ids = {broker.id for broker in came}
-        batch = self._batch()
+        batch = self.batch()
         batch.metadata_to(self.cluster.brokers.keys() - ids)
-        self._send(batch)
-        batch = self._batch()
+        await self.send(batch)
+        batch = self.batch()
         async for name, partition in in_turns(self.cluster.partitions()):
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
         batch.metadata_to(ids)
-        self._send(batch)
+        await self.send(batch)
 
         names = self.cluster.on_brokers(ids)
-        settled = await self._settle(names)
-        batch = self._batch()
+        asked = self.cluster.suspect(came)
+        asked |= await self.settle(names)
+        batch = self.batch()
         async for name in in_turns(names):
-            self._tell(batch, name, only=None if name in settled else ids, is_new=settled.get(name, False))
-        self._send(batch)
-        self._advance_deletions()
+            self.tell(batch, name, only=None if name in asked else ids)
+        await self.send(batch)
+        await self._advance_deletions()
+
+    async def _on_gone(self, broker_id: int, epoch: int) -> None:
+        """A process is positively gone: its registration goes before its session ends."""
+        known = self.cluster.brokers.get(broker_id)
+        if known is not None and known.epoch == epoch:
+            self._put_off_unclean_elections()
+            await remove_registration(self._store, broker_id, epoch)
+            await self._on_brokers()
+
+    def _put_off_unclean_elections(self) -> None:
+        """Until the session of a broker that was removed early would have ended: so long it may come back and lead."""
+        session_s = self._controller._session_s
+        if session_s is None:
+            return
+        self._unclean_from = trio.current_time() + session_s
+
+        async def then() -> None:
+            await trio.sleep_until(self._unclean_from)
+            self._controller._events.put(("unclean elections", None))
+
+        self.nursery.start_soon(then)
 
     async def _on_broker(self, broker_id: int) -> None:
         """A broker changed what it says of itself. That it left or came is another event."""
-        broker = await self._read_broker(broker_id)
-        known = self.cluster.brokers.get(broker_id)
-        if broker is None or known is None or broker == known or broker.epoch != known.epoch:
-            return
-        self.cluster.brokers[broker_id] = broker
-        self._channels[broker_id].update(broker)
-        batch = self._batch()
-        batch.metadata_to(self.cluster.brokers)
-        self._send(batch)
+        await self._brokers_changed(await self._read([broker_id]))
+
+    async def _brokers_changed(self, now: Mapping[int, Broker]) -> None:
+        known = self.cluster.brokers
+        changed = [
+            broker
+            for broker in now.values()
+            if broker.id in known and broker != known[broker.id] and broker.epoch == known[broker.id].epoch
+        ]
+        for broker in changed:
+            if known[broker.id].is_unclean and not broker.is_unclean:
+                # What kept others from leading is over.
+                self._controller._events.put(("unclean elections", None))
+            known[broker.id] = broker
+            self._channels[broker.id].update(broker)
+        if changed:
+            batch = self.batch()
+            batch.metadata_to(known)
+            await self.send(batch)
+
+    def requests_waiting(self) -> dict[int, int]:
+        return {broker: len(channel) for broker, channel in self._channels.items()}
+
+    async def all_told(self) -> None:
+        for channel in tuple(self._channels.values()):
+            await channel.told()
 
     def _open_channel(self, broker: Broker) -> None:
-        channel = Channel(broker, self._controller._listener, self._controller._connect, self._answered)
+        of = self._controller
+        channel = Channel(broker, of._listener, of._connect, self._answered, of._timeout_ms)
         self._channels[broker.id] = channel
-        self._nursery.start_soon(channel.run)
+        self.nursery.start_soon(channel.run)
 
     # Topics.
 
-    async def _read_topic(self, topic: str) -> TopicAssignment | None:
-        path = znodes.topic_path(topic)
-        try:
-            node = await self.tree.get(path, self._watch(("topic", topic)))
-            return TopicAssignment.decode(path, node.data)
-        except NoNode:
-            return None
-        except MalformedNode as error:
-            # One topic that nobody can serve must not keep all others from being served.
-            logger.error("a topic is left out: %s", error)
-            return None
+    async def _read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
+        """The assignments of those that are there and can be understood, each watched from now on."""
+        assignments: dict[str, TopicAssignment] = {}
 
-    async def _on_topics(self) -> None:
+        async def read(piece: Sequence[str]) -> None:
+            paths = [znodes.topic_path(topic) for topic in piece]
+            nodes = await self.tree.get_many(paths, [self._watch(("topic", topic)) for topic in piece])
+            for topic, path, node in zip(piece, paths, nodes, strict=True):
+                if node is None:
+                    continue
+                try:
+                    check_name(topic)
+                    assignments[topic] = TopicAssignment.decode(path, node.data)
+                except (MalformedNode, InvalidTopic) as error:
+                    self._leave_out("a topic", error)
+
+        await overlapping(read, topics)
+        return assignments
+
+    async def _on_topics(self, *, again: bool = False) -> None:
+        """Topics came or went. With `again`, those that are known may have changed as well."""
         names = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
-        known = self.cluster.topics
-        for gone in known.keys() - set(names):
-            logger.warning("topic %s was removed from the tree without being deleted", gone)
-            del known[gone]
-            self._deletions.pop(gone, None)
-        for topic in names:
-            if topic not in known:
-                assignment = await self._read_topic(topic)
-                if assignment is not None:
-                    fresh = self.cluster.assign(topic, assignment)
-                    logger.info("topic %s is new, with %d partitions", topic, len(fresh), extra={"topic": topic})
-                    await self._new_partitions(fresh)
+        known, there = self.cluster.topics, set[str]()
+        changed: list[str] = []
+        async for some in pieces_in_turns(names, NAMES_PER_TURN):
+            there.update(some)
+            changed += [topic for topic in some if again or topic not in known]
+        async for some in pieces_in_turns(list(known), NAMES_PER_TURN):
+            for gone in [topic for topic in some if topic not in there]:
+                logger.warning("topic %s was removed from the tree without being deleted", gone)
+                self._forget(gone)
+        await self._assigned(await self._read_topics(changed))
 
     async def _on_topic(self, topic: str) -> None:
         """Partitions were added. A topic that is new altogether is another event."""
-        if topic not in self.cluster.topics:
-            return
-        assignment = await self._read_topic(topic)
-        if assignment is None:
-            return
+        if topic in self.cluster.topics:
+            await self._assigned(await self._read_topics([topic]))
+
+    async def _assigned(self, assignments: Mapping[str, TopicAssignment]) -> None:
+        new = {}
+        for topic, assignment in assignments.items():
+            if names := self._assign(topic, assignment):
+                new[topic] = names
+            await trio.lowlevel.checkpoint()
+        try:
+            await self._new_partitions([name for names in new.values() for name in names])
+        except NoNode:
+            # One that is gone again keeps none of the others back.
+            for topic, names in new.items():
+                try:
+                    await self._new_partitions(names)
+                except NoNode:
+                    logger.warning("topic %s is gone again", topic)
+
+    def _assign(self, topic: str, assignment: TopicAssignment) -> list[TopicPartition]:
+        is_new = topic not in self.cluster.topics
         if topic in self._deletions:
             logger.warning("topic %s is being deleted, its new assignment is not looked at", topic)
-            return
+            return []
         names = self.cluster.assign(topic, assignment)
-        if names:
+        if is_new:
+            logger.info("topic %s is new, with %d partitions", topic, len(names), extra={"topic": topic})
+        elif names:
             logger.info("topic %s has %d more partitions", topic, len(names), extra={"topic": topic})
-        await self._new_partitions(names)
+        return names
+
+    def _forget(self, topic: str) -> None:
+        """The topic is gone from the tree."""
+        cluster = self.cluster
+        for name in cluster.partitions_of([topic]):
+            cluster.untold.pop(name, None)
+            for replicas in (*cluster.failed_replicas.values(), *cluster.unheard.values()):
+                replicas.discard(name)
+        cluster.topics.pop(topic, None)
+        self._deletions.pop(topic, None)
 
     async def _new_partitions(self, names: list[TopicPartition]) -> None:
-        if not names:
-            return
-        try:
-            settled = await self._settle(names)
-        except NoNode:
-            logger.warning("topic %s is gone again", names[0].topic)
-            return
-        batch = self._batch()
-        async for name in in_turns(names):
-            self._tell(batch, name, is_new=settled.get(name, False))
-        self._send(batch)
+        """Raises NoNode if a topic is gone."""
+        if names:
+            await self.settle(names)
+            await self.tell_all(names)
 
     # Deletion of topics.
 
@@ -540,7 +836,7 @@ class _Term:
         unknown = [topic for topic in marked if topic not in self.cluster.topics]
         await self._store.delete_nodes([znodes.delete_topic_path(topic) for topic in unknown])
         await self._mark_deletions(marked)
-        self._advance_deletions()
+        await self._advance_deletions()
         for deletion in list(self._deletions.values()):
             await self._complete_deletion(deletion)
 
@@ -549,32 +845,29 @@ class _Term:
         if not fresh or not self._controller._delete_topics:
             return
         logger.info("deleting topics %s", fresh)
-        batch = self._batch()
+        batch = self.batch()
         async for name in in_turns(self.cluster.partitions_of(fresh)):
             partition = self.cluster.get(name)
             assert partition is not None
             batch.metadata(name, partition, deleted=True)
         batch.metadata_to(self.cluster.brokers)
-        self._send(batch)
+        await self.send(batch)
         for topic in fresh:
             self._deletions[topic] = Deletion(topic, self.cluster.topics[topic])
 
-    def _advance_deletions(self) -> None:
-        batch = self._batch()
+    async def _advance_deletions(self) -> None:
+        batch = self.batch()
         for deletion in self._deletions.values():
             for broker, partitions in deletion.next_requests(self.cluster.brokers).items():
                 for partition in partitions:
                     batch.delete(TopicPartition(deletion.topic, partition), broker)
-        self._send(batch)
+        await self.send(batch)
 
     async def _complete_deletion(self, deletion: Deletion) -> None:
         if not deletion.is_complete:
             return
         await self._store.delete_topic(deletion.topic)
-        self.cluster.topics.pop(deletion.topic, None)
-        for failed in self.cluster.failed_replicas.values():
-            failed -= {name for name in failed if name.topic == deletion.topic}
-        self._deletions.pop(deletion.topic, None)
+        self._forget(deletion.topic)
         logger.info("topic %s is deleted", deletion.topic)
 
     async def _on_unclean_elections(self, topic: str | None) -> None:
@@ -595,30 +888,37 @@ class _Term:
         changed: dict[TopicPartition, None] = {}
         for path, node in zip(paths, await self.tree.get_many(paths), strict=True):
             if node is not None:
-                for topic, partition in znodes.decode_partitions(path, node.data):
-                    changed[TopicPartition(topic, partition)] = None
+                try:
+                    changed.update(dict.fromkeys(znodes.decode_partitions(path, node.data)))
+                except MalformedNode as error:
+                    self._leave_out("a notification", error)
         known = [name for name in changed if self.cluster.get(name) is not None]
-        batch = self._batch()
+        batch = self.batch()
         states = await self._store.read_states(known)
         async for name, (state, version) in in_turns(states.items()):
             self._set_state(name, state, version)
-            self._tell_metadata(batch, name)
+            self.tell_of(batch, name)
         if known:
             batch.metadata_to(self.cluster.brokers)
-        self._send(batch)
+        await self.send(batch)
         await self._store.delete_nodes(paths)
-        await orders.advance_reassignments(self, known)
+        await moves.advance(self, known)
 
     async def _on_log_dir_events(self) -> None:
         """Brokers lost a log directory: ask them, with the roles they have, which replicas still work."""
         names = await self.tree.children(znodes.LOG_DIR_EVENTS, self._watch(("log dir events",)))
         paths = [f"{znodes.LOG_DIR_EVENTS}/{name}" for name in names]
-        nodes = zip(paths, await self.tree.get_many(paths), strict=True)
-        brokers = {znodes.decode_log_dir_event(path, node.data) for path, node in nodes if node is not None}
-        batch = self._batch()
+        brokers = set()
+        for path, node in zip(paths, await self.tree.get_many(paths), strict=True):
+            if node is not None:
+                try:
+                    brokers.add(znodes.decode_log_dir_event(path, node.data))
+                except MalformedNode as error:
+                    self._leave_out("a notification", error)
+        batch = self.batch()
         async for name in in_turns(self.cluster.on_brokers(brokers)):
-            self._tell(batch, name, only=brokers)
-        self._send(batch)
+            self.tell(batch, name, only=brokers)
+        await self.send(batch)
         await self._store.delete_nodes(paths)
 
     # Answers.
@@ -627,7 +927,7 @@ class _Term:
         event = ("response", self._controller._responses)
         self._controller._responses += 1
         self._responses[event] = (request, response)
-        self._controller._put(event)
+        self._controller._events.put(event)
 
     async def _on_response(self, request: ControlRequest, response: Any) -> None:
         broker = self.cluster.brokers.get(request.broker)
@@ -643,15 +943,22 @@ class _Term:
     async def _on_roles_taken(self, broker: int, response: Any) -> None:
         before = self.cluster.failed_replicas.get(broker, set())
         after = set(before)
+        unheard = self.cluster.unheard.get(broker, set())
+        heard = set()
         async for answer in in_turns(response.partition_errors):
             name = TopicPartition(answer.topic_name, answer.partition_index)
+            if name in unheard:
+                unheard.discard(name)
+                heard.add(name)
             if answer.error_code == STORAGE_ERROR:
                 after.add(name)
-            elif answer.error_code == 0:
+            elif answer.error_code in (0, StaleControllerEpoch.code):
+                # No news to it, and its log works.
                 after.discard(name)
         self.cluster.failed_replicas[broker] = after
         # One that works again, since its log could be made after all, may lead: nobody else may be there to do so.
         restored, failed = sorted(before - after), sorted(after - before)
+        heard.difference_update(restored, failed)
         if restored:
             logger.info("broker %d has %d replicas that it had not before", broker, len(restored))
             await self._availability_changed(restored)
@@ -660,6 +967,8 @@ class _Term:
             for deletion in self._deletions.values():
                 deletion.failed(broker, [name.partition for name in failed if name.topic == deletion.topic])
             await self._availability_changed(failed)
+        if heard:
+            await self._availability_changed(sorted(heard))
 
     async def _on_replicas_stopped(self, broker: int, request: ControlRequest, response: Any) -> None:
         failed = {
@@ -683,7 +992,7 @@ class _Term:
 
     def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
         return {
-            name: decisions.Reassigned(partition.replicas, partition.adding, partition.removing)
+            name: decisions.Reassigned.of(partition)
             for name, partition in self.cluster.partitions()
             if partition.adding or partition.removing
         }
@@ -694,14 +1003,33 @@ class _Term:
         """Writes new states, first to the tree; returns those that are written. What someone else had changed meanwhile
         is taken over instead.
         """
-        changed: set[TopicPartition] = set()
-        for piece in pieces(list(wanted)):
-            versions = {name: partition.version for name in piece if (partition := self.cluster.get(name)) is not None}
-            states = {name: (wanted[name], version) for name, version in versions.items()}
-            written = await self._store.set_states(states)
-            self._take_over_written(written, wanted)
-            changed |= written.done.keys()
-        return changed
+        states = {}
+        async for name, state in in_turns(wanted.items()):
+            partition = self.cluster.get(name)
+            if partition is not None:
+                states[name] = state, partition.version
+        return set((await self.write_states(states)).done)
+
+    async def write_states(self, states: Mapping[TopicPartition, tuple[PartitionState, int]]) -> Written:
+        """Writes new states, each on condition of a version of its node. Memory follows: what somebody else had changed
+        meanwhile is taken over.
+        """
+        outcome = Written({}, {})
+
+        async def write(names: Sequence[TopicPartition]) -> None:
+            written = await self._store.set_states({name: states[name] for name in names})
+            self._take_over_written(written, {name: states[name][0] for name in names})
+            outcome.done.update(written.done)
+            outcome.found.update(written.found)
+
+        await overlapping(write, list(states))
+        return outcome
+
+    def isr_grew(self, names: Iterable[TopicPartition]) -> None:
+        """Moves of these partitions may be at their end."""
+        self._grown.update(names)
+        if self._grown:
+            self._controller._events.put(("grown isrs",))
 
     def is_deleting(self, topic: str) -> bool:
         return topic in self._deletions
@@ -713,32 +1041,39 @@ class _Term:
     async def delete_nodes(self, paths: Sequence[str]) -> None:
         await self._store.delete_nodes(paths)
 
-    def stop_replicas(self, name: TopicPartition, brokers: Iterable[int], leader_epoch: int) -> None:
-        """Replicas that hold a partition no longer delete it."""
-        batch = self._batch()
-        batch.stop(name, brokers, leader_epoch, delete=True)
-        self._send(batch)
+    async def tell_moved(self, leaving: Mapping[TopicPartition, Collection[int]]) -> None:
+        """As `tell_all`; and the brokers that hold a partition no longer are to delete it."""
+        batch = self.batch()
+        async for name, brokers in in_turns(leaving.items()):
+            self.tell(batch, name)
+            partition = self.cluster.get(name)
+            if brokers and partition is not None and partition.state is not None:
+                batch.stop(name, brokers, partition.state.leader_epoch, delete=True)
+        await self.send(batch)
 
     async def tell_all(self, names: Iterable[TopicPartition]) -> None:
         """The roles of partitions to the brokers that hold them, and everybody's metadata."""
-        batch = self._batch()
+        batch = self.batch()
         async for name in in_turns(names):
-            self._tell(batch, name)
-        self._send(batch)
+            self.tell(batch, name)
+        await self.send(batch)
 
-    async def _settle(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, bool]:
-        """Give each partition the state that fits who is online; first in the tree, then here.
+    async def tell_metadata(self, names: Iterable[TopicPartition]) -> None:
+        """What everybody is to know of these partitions."""
+        batch = self.batch()
+        async for name in in_turns(names):
+            self.tell_of(batch, name)
+        batch.metadata_to(self.cluster.brokers)
+        await self.send(batch)
 
-        Returns those whose state changed, with whether it is their first.
+    async def settle(self, names: Sequence[TopicPartition]) -> set[TopicPartition]:
+        """Gives each partition the state that fits who is online; first in the tree, then here. Returns those whose
+        state changed.
         """
-        settled: dict[TopicPartition, bool] = {}
-        for piece in pieces(names):
-            settled |= await self._settle_piece(piece)
-            await trio.lowlevel.checkpoint()
-        return settled
+        return set().union(*await overlapping(self._settle_piece, names))
 
-    async def _settle_piece(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, bool]:
-        settled: dict[TopicPartition, bool] = {}
+    async def _settle_piece(self, names: Iterable[TopicPartition]) -> set[TopicPartition]:
+        settled: set[TopicPartition] = set()
         pending = [name for name in names if name.topic not in self._deletions]
         epoch = self.elected.epoch
         while pending:
@@ -755,18 +1090,31 @@ class _Term:
                     if state is not None:
                         first[name] = state
                     continue
-                state = decisions.after_replicas_left(partition, online, epoch, unclean=name.topic in unclean)
+                if self.cluster.is_unheard(name, partition.state.leader):
+                    continue
+                if partition.state.leader not in online:
+                    online = [broker for broker in online if not self.cluster.is_unheard(name, broker)]
+                leaving = self.cluster.leaving_with(name)
+                state = decisions.after_replicas_left(
+                    partition,
+                    online,
+                    epoch,
+                    leaving=leaving,
+                    # Those that may have lost records have the most all the same, and find out who leads.
+                    unclean=name.topic in unclean and not self.cluster.suspected(name),
+                )
                 if state is not None:
                     later[name] = (state, partition.version)
             pending = []
             if first:
                 written = await self._store.create_states(first)
-                settled.update(dict.fromkeys(written.done, True))
+                for name in written.done:
+                    self.cluster.untold[name] = set(self.cluster.topics[name.topic][name.partition].replicas)
+                settled |= written.done.keys() | written.found.keys()
                 pending += self._take_over_written(written, first)
-                settled.update(dict.fromkeys(written.found, False))
             if later:
                 written = await self._store.set_states(later)
-                settled.update(dict.fromkeys(written.done, False))
+                settled |= written.done.keys()
                 pending += self._take_over_written(written, {name: state for name, (state, _) in later.items()})
         return settled
 
@@ -774,8 +1122,22 @@ class _Term:
         self, written: Written, wanted: Mapping[TopicPartition, PartitionState]
     ) -> list[TopicPartition]:
         """Memory follows the tree. Returns the partitions to decide on again, because someone else had written."""
+        unclean = 0
         for name, version in written.done.items():
+            partition = self.cluster.get(name)
+            if partition is not None and decisions.is_unclean(partition, wanted[name]):
+                unclean += 1
+                assert partition.state is not None
+                logger.warning(
+                    "%s: broker %d leads and was not in sync: what only brokers %s had is lost",
+                    name,
+                    wanted[name].leader,
+                    ", ".join(map(str, partition.state.isr)),
+                )
             self._set_state(name, wanted[name], version)
+        if unclean:
+            self._controller.unclean_elections_total += unclean
+            logger.warning("%d partitions are led by replicas now that were not in sync", unclean)
         for name, (state, version) in written.found.items():
             self._set_state(name, state, version)
         return list(written.found)
@@ -787,47 +1149,70 @@ class _Term:
 
     async def _may_elect_unclean(self, names: Iterable[TopicPartition]) -> set[str]:
         """Of the topics with partitions that only a replica not in sync could lead, those that allow it."""
-        topics = set()
+        topics: set[str] = set()
+        if trio.current_time() < self._unclean_from:
+            return topics
         for name in names:
             partition = self.cluster.get(name)
             if partition is not None and partition.state is not None:
                 online = self.cluster.online(name, partition.replicas)
-                if decisions.needs_unclean_election(partition, online):
+                if decisions.needs_unclean_election(partition, online, self.cluster.leaving_with(name)):
                     topics.add(name.topic)
         allowed = set()
-        for topic in topics:
-            path = znodes.config_path("topics", topic)
-            node = await get_or_none(self.tree, path)
-            config = {} if node is None else znodes.decode_config(path, node.data)
+        paths = {topic: znodes.config_path("topics", topic) for topic in sorted(topics)}
+        nodes = await self.tree.get_many(list(paths.values())) if paths else []
+        for (topic, path), node in zip(paths.items(), nodes, strict=True):
+            try:
+                config = {} if node is None else znodes.decode_config(path, node.data)
+            except MalformedNode as error:
+                # Records are not given up because of a setting that may have forbidden it.
+                self._leave_out("an unclean election", error)
+                continue
             setting = config.get("unclean.leader.election.enable", str(self._controller._unclean_default))
             if setting.strip().lower() == "true":
                 allowed.add(topic)
         return allowed
 
-    def _batch(self) -> RequestBatch:
+    def batch(self) -> RequestBatch:
         return RequestBatch(self.cluster, self._controller._broker_id, self.elected.epoch, self._controller._listener)
 
-    def _tell(
-        self, batch: RequestBatch, name: TopicPartition, *, only: set[int] | None = None, is_new: bool = False
+    def tell(
+        self,
+        batch: RequestBatch,
+        name: TopicPartition,
+        *,
+        only: set[int] | None = None,
+        also: Iterable[int] = (),
     ) -> None:
-        """The roles of a partition's live replicas (or of `only` those brokers'), unless it has none or is going
-        away.
+        """The roles of a partition's replicas whose brokers live and stay, and of its leader (or of `only` those
+        brokers'), and of `also`. Nothing if it has none or is going away.
         """
         partition = self.cluster.get(name)
         if partition is None or partition.state is None or name.topic in self._deletions:
             return
+        leaving = self.cluster.leaving - {partition.state.leader, *also}
         brokers = [
             broker
             for broker in partition.replicas
-            if broker in self.cluster.brokers and (only is None or broker in only)
+            if broker in self.cluster.brokers and broker not in leaving and (only is None or broker in only)
         ]
-        batch.roles(name, partition, brokers, is_new=is_new)
+        untold = self.cluster.untold.get(name)
+        if untold is None:
+            batch.roles(name, partition, brokers)
+            return
+        batch.roles(name, partition, [broker for broker in brokers if broker in untold], is_new=True)
+        batch.roles(name, partition, [broker for broker in brokers if broker not in untold])
+        untold.difference_update(brokers)
+        if not untold:
+            del self.cluster.untold[name]
 
-    def _tell_metadata(self, batch: RequestBatch, name: TopicPartition) -> None:
+    def tell_of(self, batch: RequestBatch, name: TopicPartition) -> None:
+        """A partition's metadata."""
         partition = self.cluster.get(name)
         if partition is not None:
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
 
-    def _send(self, batch: RequestBatch) -> None:
-        for request in batch.requests():
+    async def send(self, batch: RequestBatch) -> None:
+        """Sends the requests of a batch. Other tasks have their turns meanwhile; the next event waits."""
+        async for request in batch.requests():
             self._channels[request.broker].send(request)

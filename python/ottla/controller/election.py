@@ -9,6 +9,7 @@ lost, the nodes tell: `/controller` owned by our session with the epoch that we 
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import NamedTuple
 
 from ottla.coordination import znodes
@@ -25,6 +26,9 @@ from ottla.coordination.tree import (
     ensure_one,
     get_or_none,
 )
+from ottla.coordination.znodes import MalformedNode
+
+logger = logging.getLogger(__name__)
 
 
 class Elected(NamedTuple):
@@ -49,7 +53,7 @@ async def elect(tree: Tree, broker_id: int, watch: Watch) -> tuple[Elected | Non
             if current is None:
                 continue
             if current.stat.ephemeral_owner != tree.session_id:
-                return None, znodes.decode_controller(current.data)
+                return None, _named_in(current)
             # Ours, and yet nobody serves: a term that ended on an error and could not give its place back. Without this
             # the cluster would have no controller for as long as our session lives.
             with contextlib.suppress(NoNode, BadVersion, ConnectionLoss):
@@ -75,6 +79,15 @@ async def elect(tree: Tree, broker_id: int, watch: Watch) -> tuple[Elected | Non
         won = await _was_it_us(tree, epoch)
         if won is not None:
             return won, broker_id
+
+
+def _named_in(controller: Node) -> int | None:
+    """The broker that the node names. None if the node cannot be understood: while it is there, nobody is elected."""
+    try:
+        return znodes.decode_controller(controller.data)
+    except MalformedNode as error:
+        logger.error("nobody is known to be the controller until the node is removed: %s", error)
+        return None
 
 
 async def _was_it_us(tree: Tree, epoch: int) -> Elected | None:

@@ -7,7 +7,7 @@ nothing in it survives the loss of the controllership.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -23,16 +23,20 @@ class Replica(NamedTuple):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. `epoch` is the czxid of its registration: another process with the same id has another."""
+    """A registered broker. `epoch` is the czxid of its registration: another process with the same id has another.
+
+    `is_unclean`: some of its replicas in sync may have lost records with the power of its machine.
+    """
 
     id: int
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    is_unclean: bool = False
 
     @classmethod
     def of(cls, broker_id: int, epoch: int, registration: BrokerRegistration) -> Broker:
-        return cls(broker_id, epoch, registration.endpoints, registration.rack)
+        return cls(broker_id, epoch, registration.endpoints, registration.rack, registration.is_unclean)
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
@@ -56,8 +60,23 @@ class Cluster:
 
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
+        """The registered brokers, those that are shutting down among them."""
+        self.leaving: set[int] = set()
+        """Registered brokers that asked for a controlled shutdown. They serve what nobody else can, and are given
+        nothing more.
+        """
+        self.untold: dict[TopicPartition, set[int]] = {}
+        """Of partitions that were made since: the brokers that were not told of their replica yet, so that it never was
+        online. Only these may make a log while one of their log directories is offline: it has none there.
+        """
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """Replicas of live brokers whose log directory failed, by broker."""
+        self.unheard: dict[int, set[TopicPartition]] = {}
+        """Replicas in sync that may have lost records, and all that are in sync with them, by broker, until the broker
+        has taken or refused a role. Nobody is elected by what is not known of them: an election would take the others
+        that were in sync out of the ISR. The registration of a broker is no sign that it lives: where all lost their
+        power, that of a former life is there until its session ends.
+        """
         self.topics: dict[str, dict[int, Partition]] = {}
 
     def assign(self, topic: str, assignment: TopicAssignment) -> list[TopicPartition]:
@@ -92,12 +111,59 @@ class Cluster:
         return [name for name, partition in self.partitions() if not wanted.isdisjoint(partition.replicas)]
 
     def online(self, name: TopicPartition, replicas: Iterable[int]) -> list[int]:
-        """Those of the replicas that could lead now: the broker lives, and its log directory works."""
-        return [broker for broker in replicas if broker in self.brokers and not self.has_failed(name, broker)]
+        """Those of the replicas that could lead now: the broker lives and stays, and its log directory works."""
+        live, leaving, failed = self.brokers, self.leaving, self.failed_replicas
+        return [
+            broker
+            for broker in replicas
+            if broker in live and broker not in leaving and name not in failed.get(broker, ())
+        ]
 
     def offline(self, name: TopicPartition, replicas: Iterable[int]) -> list[int]:
-        """The other replicas: those that nobody can reach."""
-        return [broker for broker in replicas if broker not in self.brokers or self.has_failed(name, broker)]
+        """The other replicas. Those of brokers that are shutting down count among them, as in Kafka."""
+        online = self.online(name, replicas)
+        return [broker for broker in replicas if broker not in online]
+
+    def is_online(self, name: TopicPartition, broker: int) -> bool:
+        return bool(self.online(name, (broker,)))
+
+    def leaving_with(self, name: TopicPartition) -> Collection[int]:
+        """The brokers that are shutting down and can still serve this partition."""
+        if not self.leaving:
+            return ()
+        return {broker for broker in self.leaving if not self.has_failed(name, broker)}
+
+    def suspect(self, brokers: Iterable[Broker]) -> set[TopicPartition]:
+        """The replicas in sync on unclean ones of these brokers, and the others that are in sync with them, are
+        `unheard` until their brokers answer for them. Returns their partitions.
+        """
+        unclean = {broker.id for broker in brokers if broker.is_unclean}
+        suspected = set()
+        for name in self.on_brokers(unclean) if unclean else ():
+            partition = self.get(name)
+            if partition is None or partition.state is None or len(partition.replicas) == 1:
+                continue
+            if not unclean.isdisjoint(partition.state.isr):
+                suspected.add(name)
+                for broker in self.brokers.keys() & partition.state.isr:
+                    self.unheard.setdefault(broker, set()).add(name)
+        return suspected
+
+    def is_unheard(self, name: TopicPartition, broker: int) -> bool:
+        return name in self.unheard.get(broker, ())
+
+    def suspected(self, name: TopicPartition) -> list[int]:
+        """The brokers that live, and whose replicas in sync may have lost records, or have a broken disk."""
+        partition = self.get(name)
+        isr = () if partition is None or partition.state is None else partition.state.isr
+        return [
+            broker
+            for broker in isr
+            if broker in self.brokers
+            and broker not in self.leaving
+            and self.brokers[broker].is_unclean
+            and (self.has_failed(name, broker) or self.is_unheard(name, broker))
+        ]
 
     def has_failed(self, name: TopicPartition, broker: int) -> bool:
         return name in self.failed_replicas.get(broker, ())

@@ -28,9 +28,23 @@ def check_name(topic: str) -> None:
         )
 
 
-def collisions(topic: str, others: Iterable[str]) -> list[str]:
-    """The topics whose metrics would have the same name, in which `.` and `_` are one character."""
-    if "." not in topic and "_" not in topic:
-        return []
-    flat = topic.replace(".", "_")
-    return sorted(other for other in others if other != topic and other.replace(".", "_") == flat)
+def may_collide(topic: str) -> bool:
+    """Whether the metrics of another topic could have the same name: in those, `.` and `_` are one character."""
+    return "." in topic or "_" in topic
+
+
+class CollidingNames:
+    """Names of topics, by the name that their metrics have."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._by_metric: dict[str, set[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, topic: str) -> None:
+        if may_collide(topic):
+            self._by_metric.setdefault(topic.replace(".", "_"), set()).add(topic)
+
+    def colliding_with(self, topic: str) -> list[str]:
+        """Those that are not `topic`, and whose metrics would have its metrics' name."""
+        return sorted(self._by_metric.get(topic.replace(".", "_"), set()) - {topic})

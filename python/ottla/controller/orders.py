@@ -1,61 +1,146 @@
-"""What administrators order of the controller: elections of leaders, and moves of partitions to other replicas. Either
+"""What administrators order of the controller: elections of leaders here, moves to other replicas in `moves`. Either
 through a request, or (as tools before KIP-455 and KIP-460 do) through a node in the tree that is removed when it is
 done.
-
-Replicas are only taken away or put in another order here. A move that gives a partition to another broker needs that
-broker to copy it first; that is refused, since a move that can never end would block all changes to its topic.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
 
-import msgspec
+import trio
 
 from ottla.controller import decisions
-from ottla.controller.decisions import Reassigned
-from ottla.controller.model import Partition
+from ottla.controller.election import Elected
+from ottla.controller.model import Cluster
 from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
-from ottla.coordination.tree import BadVersion, ConnectionLoss, NoNode, Set, Watch, get_or_none
-from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssignment
+from ottla.coordination.tree import Operation, Tree, Watch, get_or_none
+from ottla.coordination.znodes import MalformedNode, PartitionState
 from ottla.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
-    InvalidReplicaAssignment,
     InvalidTopic,
     KafkaError,
-    NoReassignmentInProgress,
     PreferredLeaderNotAvailable,
+    ProtocolError,
     UnknownTopicOrPartition,
 )
-from ottla.kafka import NO_LEADER, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.controller.controller import _Term
+from ottla.kafka import NO_LEADER, PartitionKey, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 NO_PARTITION = "The partition does not exist."
 #: Far more than anybody has; what is asked for is looked through for each of them, and named in messages.
 REPLICAS_MAX = 1_000
+#: Reasons that name a partition are different for each.
+REASONS_MAX = 1_000
+#: How long an unclean election waits for brokers to say where their logs end.
+ENDS_S = 3.0
+
+
+class Term(Protocol):
+    """What orders need of the controller's term that carries them out."""
+
+    elected: Elected
+    tree: Tree
+    cluster: Cluster
+
+    async def change_states(self, wanted: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
+        """Writes new states, first to the tree; returns those that are written."""
+
+    async def tell_all(self, names: Iterable[TopicPartition]) -> None:
+        """The roles of partitions to the brokers that hold them, and everybody's metadata."""
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        """As Tree.multi, if this is still the controller."""
+
+    async def delete_nodes(self, paths: Sequence[str]) -> None:
+        """Deletes nodes of the tree, if this is still the controller."""
+
+    def is_deleting(self, topic: str) -> bool:
+        """Whether a topic is being deleted."""
+
+    async def tell_moved(self, leaving: Mapping[TopicPartition, Collection[int]]) -> None:
+        """As `tell_all`; and the brokers that hold a partition no longer are to delete it."""
+
+    moves_in_tree: dict[TopicPartition, tuple[int, ...]]
+    """Moves that are under way because a node in the tree asks for them, with the replicas that are wanted."""
+
+
+class Reasons:
+    """One object for each reason, where very many partitions are refused for the same: the collector looks through them
+    all. They are told, never raised.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[type[KafkaError], str], KafkaError] = {}
+
+    def one(self, error: KafkaError) -> KafkaError:
+        reason = (type(error), str(error))
+        known = self._known.get(reason, error)
+        if len(self._known) < REASONS_MAX:
+            self._known[reason] = known
+        return known
 
 
 # Elections.
 
 
+#: By partition, where the log of each of its brokers ends that says so: the leader epoch of its last record, and its
+#: end offset.
+Ends: TypeAlias = Mapping[TopicPartition, Mapping[int, tuple[int, int]]]
+NO_ENDS: Ends = MappingProxyType({})
+
+#: Asks a broker where its logs of partitions end that have no leader: by partition a pair as in `Ends`, or an error.
+#: Raises OSError, ProtocolError.
+EndsAt: TypeAlias = Callable[[int, Collection[PartitionKey]], Awaitable[Mapping[PartitionKey, Any]]]
+
+
+async def ends_of(cluster: Cluster, names: Iterable[TopicPartition], ends_at: EndsAt | None) -> Ends:
+    """Where the logs end of those partitions that nobody leads. Kafka's brokers do not say it."""
+    asked: dict[int, list[PartitionKey]] = {}
+    async for name in in_turns(names):
+        partition = cluster.get(name)
+        if partition is not None and partition.state is not None and partition.state.leader not in cluster.brokers:
+            for broker in partition.replicas:
+                if broker in cluster.brokers:
+                    asked.setdefault(broker, []).append(name)
+    found: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
+
+    async def ask(broker: int, keys: list[PartitionKey], ends_at: EndsAt) -> None:
+        with trio.move_on_after(ENDS_S):
+            try:
+                answers = await ends_at(broker, keys)
+            except (OSError, ProtocolError) as error:
+                logger.info("broker %d does not say where its logs end: %s", broker, error)
+                return
+            for key, end in answers.items():
+                if not isinstance(end, KafkaError) and end[1] >= 0:
+                    found.setdefault(TopicPartition(*key), {})[broker] = tuple(end)
+
+    if ends_at is not None:
+        async with trio.open_nursery() as nursery:
+            for broker, keys in asked.items():
+                nursery.start_soon(ask, broker, keys, ends_at)
+    return found
+
+
 async def elect_leaders(
-    term: _Term, names: Iterable[TopicPartition], *, unclean: bool
+    term: Term, names: Iterable[TopicPartition], *, unclean: bool, ends: Ends = NO_ENDS
 ) -> dict[TopicPartition, KafkaError | int]:
-    """Elects what can be elected; by partition the new leader, or why there is none."""
+    """Elects what can be elected; by partition the new leader, or why there is none. `ends` are for unclean elections:
+    who has the most leads.
+    """
     results: dict[TopicPartition, KafkaError | int] = {}
     wanted: dict[TopicPartition, PartitionState] = {}
+    reasons = Reasons()
     async for name in in_turns(names):
-        state = _elect(term, name, unclean=unclean)
+        state = _elect(term, name, ends.get(name, {}), unclean=unclean)
         if isinstance(state, KafkaError):
-            results[name] = state
+            results[name] = reasons.one(state)
         else:
             wanted[name] = state
     done = await term.change_states(wanted)
@@ -65,7 +150,9 @@ async def elect_leaders(
     return results
 
 
-def _elect(term: _Term, name: TopicPartition, *, unclean: bool) -> PartitionState | KafkaError:
+def _elect(
+    term: Term, name: TopicPartition, ends: Mapping[int, tuple[int, int]], *, unclean: bool
+) -> PartitionState | KafkaError:
     partition = term.cluster.get(name)
     if partition is None or partition.state is None:
         return UnknownTopicOrPartition(NO_PARTITION)
@@ -77,7 +164,17 @@ def _elect(term: _Term, name: TopicPartition, *, unclean: bool) -> PartitionStat
     if unclean:
         if leader != NO_LEADER and leader in term.cluster.brokers:
             return ElectionNotNeeded(f"{name} has a leader, broker {leader}.")
-        state = decisions.after_replicas_left(partition, online, epoch, unclean=True)
+        suspected = term.cluster.suspected(name)
+        state = decisions.ordered_leader(partition, online, suspected, ends, epoch)
+        if state is not None:
+            logger.warning(
+                "%s: an operator has it led by broker %d, which has epoch and offset %s; what others had beyond is "
+                "lost, and they have %s",
+                name,
+                state.leader,
+                ends.get(state.leader, "that it did not say"),
+                {broker: end for broker, end in ends.items() if broker != state.leader},
+            )
     else:
         if leader == partition.replicas[0]:
             return ElectionNotNeeded(f"The leader of {name} is the preferred one, broker {leader}.")
@@ -93,7 +190,7 @@ def _unavailable(name: TopicPartition, *, unclean: bool) -> KafkaError:
     return PreferredLeaderNotAvailable(f"The preferred replica of {name} is not online, or not in sync.")
 
 
-async def _asked_in(term: _Term, path: str, watch: Watch) -> bytes | None:
+async def asked_in(term: Term, path: str, watch: Watch) -> bytes | None:
     """What a tool wrote there; None while it has not, and then the watch tells when it does."""
     if await term.tree.exists(path, watch) is None:
         return None
@@ -101,10 +198,10 @@ async def _asked_in(term: _Term, path: str, watch: Watch) -> bytes | None:
     return node.data if node is not None else None
 
 
-async def elections_in_tree(term: _Term, watch: Watch) -> None:
+async def elections_in_tree(term: Term, watch: Watch) -> None:
     """Preferred elections that were asked for in `/admin/preferred_replica_election`."""
     path = znodes.PREFERRED_REPLICA_ELECTION
-    asked = await _asked_in(term, path, watch)
+    asked = await asked_in(term, path, watch)
     if asked is None:
         return
     try:
@@ -115,131 +212,4 @@ async def elections_in_tree(term: _Term, watch: Watch) -> None:
     for name, result in (await elect_leaders(term, names, unclean=False)).items():
         if isinstance(result, KafkaError) and not isinstance(result, ElectionNotNeeded):
             logger.warning("no election of a leader for %s: %s", name, result)
-    await term.delete_nodes([path])
-
-
-# Moves.
-
-
-async def reassign(
-    term: _Term, wanted: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, KafkaError | None]:
-    """Begins moves, and ends those that need nobody to copy anything; by partition None or why it is not moved."""
-    results: dict[TopicPartition, KafkaError | None] = {}
-    async for name, target in in_turns(wanted.items()):
-        plan = _plan(term, name, target)
-        if isinstance(plan, KafkaError):
-            results[name] = plan
-            continue
-        await _write_assignment(term, name, plan)
-        results[name] = None
-    async for name, error in in_turns(results.items()):
-        if error is None:
-            await _finish(term, name)
-    return results
-
-
-def _plan(term: _Term, name: TopicPartition, target: Sequence[int] | None) -> Reassigned | KafkaError:
-    partition = term.cluster.get(name) or Partition(())
-    if target is not None and (wrong := _wrong(target)):
-        return InvalidReplicaAssignment(wrong)
-    plan = decisions.reassigned(partition, target)
-    if plan is None:
-        return NoReassignmentInProgress(f"{name} is not being moved.")
-    live = sorted(term.cluster.brokers)
-    if not set(plan.adding) <= set(live):
-        return InvalidReplicaAssignment(
-            f"Replica assignment has brokers that are not alive. Replica list: {list(plan.adding)}, alive: {live}"
-        )
-    if not partition.replicas or term.is_deleting(name.topic):
-        return UnknownTopicOrPartition(NO_PARTITION)
-    if plan.adding:
-        return InvalidReplicaAssignment(
-            f"{name} cannot be given to brokers {list(plan.adding)}: this version does not copy partitions to others."
-        )
-    return plan
-
-
-def _wrong(target: Sequence[int]) -> str | None:
-    """What is wrong with a list of replicas, whatever brokers there are."""
-    if not target:
-        return "Empty replica list specified in partition reassignment."
-    if len(target) > REPLICAS_MAX:
-        return f"{len(target)} replicas in partition reassignment: no partition has more than {REPLICAS_MAX}."
-    if len(set(target)) != len(target):
-        return f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
-    if min(target) < 0:
-        return f"Invalid broker id in replica list: {list(target)}"
-    return None
-
-
-async def advance_reassignments(term: _Term, names: Iterable[TopicPartition]) -> None:
-    """Ends the moves whose target replicas are all in sync: the others are taken away."""
-    async for name in in_turns(names):
-        partition = term.cluster.get(name)
-        if partition is not None and (partition.removing or partition.adding) and not term.is_deleting(name.topic):
-            await _finish(term, name)
-
-
-async def _finish(term: _Term, name: TopicPartition) -> None:
-    partition = term.cluster.get(name)
-    if partition is None:
-        return
-    target = Reassigned(partition.replicas, partition.adding, partition.removing).target
-    online = term.cluster.online(name, partition.replicas)
-    state = decisions.after_reassignment(partition, target, online, term.elected.epoch)
-    if state is None or not await term.change_states({name: state}):
-        return
-    leaving = partition.removing
-    await _write_assignment(term, name, Reassigned(target, (), ()))
-    term.stop_replicas(name, leaving, state.leader_epoch)
-    await term.tell_all([name])
-    logger.info("%s is held by %s now", name, list(target))
-
-
-async def _write_assignment(term: _Term, name: TopicPartition, plan: Reassigned) -> None:
-    """First in the tree, then here."""
-    path = znodes.topic_path(name.topic)
-    while True:
-        node = await get_or_none(term.tree, path)
-        if node is None:
-            return
-        current = TopicAssignment.decode(path, node.data)
-        changed = msgspec.structs.replace(
-            current,
-            partitions={**current.partitions, name.partition: plan.replicas},
-            adding=_with(current.adding, name.partition, plan.adding),
-            removing=_with(current.removing, name.partition, plan.removing),
-        )
-        try:
-            if changed != current:
-                await term.multi([Set(path, changed.encode(), node.stat.version)])
-        except ConnectionLoss:
-            await term.tree.wait_connected()
-        except (BadVersion, NoNode):
-            continue
-        else:
-            term.cluster.assign(name.topic, changed)
-            return
-
-
-def _with(replicas: dict[int, tuple[int, ...]], partition: int, brokers: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-    rest = {number: those for number, those in replicas.items() if number != partition}
-    return {**rest, partition: brokers} if brokers else rest
-
-
-async def reassignments_in_tree(term: _Term, watch: Watch) -> None:
-    """Moves that were asked for in `/admin/reassign_partitions`."""
-    path = znodes.REASSIGN_PARTITIONS
-    asked = await _asked_in(term, path, watch)
-    if asked is None:
-        return
-    try:
-        wanted = {TopicPartition(*name): to for name, to in znodes.decode_reassignment(path, asked).items()}
-    except MalformedNode as error:
-        logger.error("no partition is moved: %s", error)
-        wanted = {}
-    for name, result in (await reassign(term, wanted)).items():
-        if result is not None:
-            logger.warning("%s is not moved: %s", name, result)
     await term.delete_nodes([path])

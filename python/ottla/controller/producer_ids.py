@@ -13,8 +13,9 @@ import trio
 
 from ottla.coordination import znodes
 from ottla.coordination.tree import BadVersion, ConnectionLoss, Tree, ensure_one
-from ottla.coordination.znodes import ProducerIdBlock
+from ottla.coordination.znodes import MalformedNode, ProducerIdBlock
 from ottla.errors import UnknownServerError
+from ottla.logging_setup import Repeated
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class ProducerIds:
         self._next = 0
         self._last = -1
         self._claiming = trio.Lock()
+        self._troubles = Repeated(logger)
 
     def take(self) -> int | None:
         """The next id of the block at hand; None if it is used up, then `next` claims another."""
@@ -41,7 +43,9 @@ class ProducerIds:
         return taken
 
     async def next(self) -> int:
-        """An id that no producer of this cluster ever had. Raises a TreeError if the tree cannot be reached."""
+        """An id that no producer of this cluster ever had. Raises a TreeError if the tree cannot be reached, and
+        UnknownServerError if what it says of ids cannot be understood.
+        """
         while True:
             taken = self.take()
             if taken is not None:
@@ -51,11 +55,20 @@ class ProducerIds:
                     block = await self._claim()
                     self._next, self._last = block.first, block.last
 
+    def _last_claimed(self, data: bytes) -> int:
+        """Raises UnknownServerError: who guesses may give an id that a producer has. Kafka does the same."""
+        try:
+            return ProducerIdBlock.decode(data).last
+        except MalformedNode as error:
+            message = f"no producer ids can be given before somebody puts the node right: {error}"
+            self._troubles.log(logging.ERROR, "block", "%s", message)
+            raise UnknownServerError(message) from error
+
     async def _claim(self) -> ProducerIdBlock:
         await ensure_one(self._tree, znodes.PRODUCER_ID_BLOCK)
         while True:
             node = await self._tree.get(znodes.PRODUCER_ID_BLOCK)
-            first = ProducerIdBlock.decode(node.data).last + 1 if node.data else 0
+            first = self._last_claimed(node.data) + 1 if node.data else 0
             if first > ID_MAX - BLOCK_SIZE:
                 raise UnknownServerError("all producer ids have been given out")
             block = ProducerIdBlock(self._broker_id, first, first + BLOCK_SIZE - 1)

@@ -16,7 +16,7 @@ import base64
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -25,10 +25,10 @@ from ottla.coordination.tree import (
     BadVersion,
     ConnectionLoss,
     Create,
+    Node,
     NodeExists,
     NoNode,
     SessionExpired,
-    SessionState,
     Set,
     Stat,
     Tree,
@@ -37,7 +37,7 @@ from ottla.coordination.tree import (
     ensure_one,
     get_or_none,
 )
-from ottla.coordination.znodes import BrokerRegistration
+from ottla.coordination.znodes import BrokerRegistration, MalformedNode
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,9 @@ class AlreadyRegistered(TreeError):
 
 
 class Registration:
-    """Keeps one broker registered. `register` once at the start, then `run` beside everything else."""
+    """One broker's registration. `register` once at the start. Then the broker's controller sees to it that every new
+    session has one, before it stands for election.
+    """
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Registration:
         self._own_sessions: set[int] = set()
         self._session_id = 0
         self._epoch = -1
+        self._made = trio.Event()
 
     @property
     def epoch(self) -> int:
@@ -78,6 +81,10 @@ class Registration:
     def is_current(self) -> bool:
         """Whether the registration belongs to the session that the tree has now."""
         return self._epoch >= 0 and self._session_id == self._tree.session_id
+
+    async def made(self) -> None:
+        """Waits until this process was registered for the first time."""
+        await self._made.wait()
 
     async def register(self, *, wait_ms: int = WAIT_MS) -> int:
         """Make the registration and return the broker epoch.
@@ -92,25 +99,38 @@ class Registration:
         self._session_id = stat.ephemeral_owner
         self._own_sessions.add(stat.ephemeral_owner)
         self._epoch = stat.czxid
+        self._made.set()
         logger.info("broker %d is registered with epoch %d", self._broker_id, stat.czxid)
         if self._on_epoch is not None:
             self._on_epoch(stat.czxid)
         return stat.czxid
 
-    async def run(self) -> None:
-        """Register again whenever a new session began. Until cancelled."""
-        changed = trio.Event()
-        remove = self._tree.listen(lambda _: changed.set())
-        try:
-            while True:
-                if self._tree.state is SessionState.CONNECTED and self._tree.session_id != self._session_id:
-                    with contextlib.suppress(SessionExpired):
-                        await self.register()
+    async def watch(self, lost: Callable[[], Awaitable[None]]) -> None:
+        """Registers again whenever the registration is removed while the session lives, until cancelled: the controller
+        does that if it takes this process for gone (`neighbours`). `lost` is called before: others may lead what this
+        broker leads. The end of a session is not seen to here.
+
+        Raises AlreadyRegistered as `register` does.
+        """
+        path = znodes.broker_path(self._broker_id)
+        while True:
+            changed = trio.Event()
+
+            def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
+                changed.set()
+
+            await self._tree.wait_connected()
+            session = self._tree.session_id
+            with contextlib.suppress(SessionExpired):
+                stat = await self._tree.exists(path, wake)
+                if self.is_current and session == self._tree.session_id and (stat is None or stat.czxid != self._epoch):
+                    logger.warning(
+                        "broker %d: its registration was removed, and it lives: it registers again", self._broker_id
+                    )
+                    await lost()
+                    await self.register()
                     continue
                 await changed.wait()
-                changed = trio.Event()
-        finally:
-            remove()
 
     async def update(self) -> None:
         """Write again what the broker says of itself: its endpoints changed."""
@@ -138,11 +158,16 @@ class Registration:
             with contextlib.suppress(NoNode, BadVersion, ConnectionLoss):
                 await self._tree.delete(path, node.stat.version)
             return None
-        logger.warning("broker %d is still registered by session 0x%x, waiting for its end", self._broker_id, owner)
+        other = _owner(path, node)
+        message = "broker %d is registered already, by %s: waiting for the end of that session, %.0f s at most"
+        logger.warning(message, self._broker_id, other, wait_ms / 1000)
         with trio.move_on_after(wait_ms / 1000) as scope:
             await self._until_gone(path)
         if scope.cancelled_caught:
-            raise AlreadyRegistered(path, f"another process is broker {self._broker_id}, in session 0x{owner:x}")
+            raise AlreadyRegistered(
+                path,
+                f"another process is broker {self._broker_id}: {other}. Stop it, or give this one another broker.id",
+            )
         return None
 
     async def _until_gone(self, path: str) -> None:
@@ -155,6 +180,16 @@ class Registration:
             if await self._tree.exists(path, wake) is None:
                 return
             await changed.wait()
+
+
+def _owner(path: str, node: Node) -> str:
+    """Who has registered: what it says of itself, and its session."""
+    session = f"session 0x{node.stat.ephemeral_owner:x}"
+    try:
+        endpoints = BrokerRegistration.decode(path, node.data).endpoints
+    except MalformedNode:
+        return session
+    return f"{', '.join(map(str, endpoints))} in {session}"
 
 
 async def prepare(tree: Tree) -> None:

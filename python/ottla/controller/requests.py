@@ -9,11 +9,12 @@ life.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
 from ottla.controller.model import Cluster, Partition
-from ottla.kafka import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, TopicPartition
+from ottla.controller.turns import in_turns
+from ottla.kafka import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, PROTOCOLS, TopicPartition
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrLiveLeader,
@@ -40,8 +41,6 @@ from ottla.wire.schema import Api
 VERSIONS = {LEADER_AND_ISR.key: 4, STOP_REPLICA.key: 3, UPDATE_METADATA.key: 6}
 """By API key; fixed by `inter.broker.protocol.version` 2.7, not negotiated."""
 
-_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-
 
 class ControlRequest(NamedTuple):
     """One request for one broker. `broker_epoch` says which life of the broker it is for."""
@@ -65,6 +64,8 @@ class RequestBatch:
         self._stops: dict[int, dict[str, dict[int, StopReplicaPartitionState]]] = {}
         self._metadata: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
         self._metadata_brokers: set[int] = set()
+        self._none: list[int] = []
+        self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def roles(
         self, name: TopicPartition, partition: Partition, brokers: Iterable[int], *, is_new: bool = False
@@ -72,16 +73,17 @@ class RequestBatch:
         """LeaderAndIsr for one partition to these brokers; everybody's metadata follows."""
         state = partition.state
         assert state is not None, f"{name} has no state to tell of"
+        known = self._lists
         role = LeaderAndIsrPartitionState(
             partition_index=name.partition,
             controller_epoch=state.controller_epoch,
             leader=state.leader,
             leader_epoch=state.leader_epoch,
-            isr=list(state.isr),
+            isr=known.get(state.isr) or self._list(state.isr),
             zk_version=partition.version,
-            replicas=list(partition.replicas),
-            adding_replicas=list(partition.adding),
-            removing_replicas=list(partition.removing),
+            replicas=known.get(partition.replicas) or self._list(partition.replicas),
+            adding_replicas=self._list(partition.adding) if partition.adding else self._none,
+            removing_replicas=self._list(partition.removing) if partition.removing else self._none,
             is_new=is_new,
         )
         for broker in brokers:
@@ -94,16 +96,21 @@ class RequestBatch:
         state = partition.state
         if state is None:
             return
+        known, offline = self._lists, self._cluster.offline(name, partition.replicas)
         self._metadata.setdefault(name.topic, {})[name.partition] = UpdateMetadataPartitionState(
             partition_index=name.partition,
             controller_epoch=state.controller_epoch,
             leader=LEADER_DURING_DELETE if deleted else state.leader,
             leader_epoch=0 if deleted else state.leader_epoch,
-            isr=list(state.isr),
+            isr=known.get(state.isr) or self._list(state.isr),
             zk_version=0 if deleted else partition.version,
-            replicas=list(partition.replicas),
-            offline_replicas=self._cluster.offline(name, partition.replicas),
+            replicas=known.get(partition.replicas) or self._list(partition.replicas),
+            offline_replicas=self._list(tuple(offline)) if offline else self._none,
         )
+
+    def _list(self, brokers: tuple[int, ...]) -> list[int]:
+        """One list for all rows that say the same: the collector would look through several for each partition."""
+        return self._lists.setdefault(brokers, list(brokers))
 
     def metadata_to(self, brokers: Iterable[int]) -> None:
         """UpdateMetadata, with the partitions that were added if any, and always who lives, to these brokers."""
@@ -120,51 +127,48 @@ class RequestBatch:
         """StopReplica that deletes a replica of a topic being deleted."""
         self.stop(name, [broker], EPOCH_DURING_DELETE, delete=True)
 
-    def requests(self) -> list[ControlRequest]:
-        """What to send, in order. Brokers that are gone get nothing: what they have to know they are told at their
-        return.
+    async def requests(self) -> AsyncIterator[ControlRequest]:
+        """What to send, in order, each request whole. Brokers that are gone get nothing: what they have to know they
+        are told at their return.
+
+        Others have their turn while a request is made. The cluster is the same for all of them: it changes with the
+        controller's events alone, of which this is a part.
         """
         brokers = self._cluster.brokers
-        made = [
-            self._request(broker, LEADER_AND_ISR, self._leader_and_isr(broker, topics))
-            for broker, topics in self._roles.items()
-            if broker in brokers
-        ]
+        for broker, roles in self._roles.items():
+            if broker in brokers:
+                yield self._request(broker, LEADER_AND_ISR, await self._leader_and_isr(broker, roles))
         told = sorted(self._metadata_brokers & brokers.keys())
         if told:
             topics = [
                 UpdateMetadataTopicState(topic_name=topic, partition_states=list(partitions.values()))
-                for topic, partitions in self._metadata.items()
+                async for topic, partitions in in_turns(self._metadata.items())
             ]
             live = self._live_brokers()
-            made += [
-                self._request(
-                    broker,
-                    UPDATE_METADATA,
-                    UpdateMetadataRequest(
-                        controller_id=self._controller_id,
-                        controller_epoch=self._controller_epoch,
-                        broker_epoch=brokers[broker].epoch,
-                        topic_states=topics,
-                        live_brokers=live,
-                    ),
+            for broker in told:
+                update = UpdateMetadataRequest(
+                    controller_id=self._controller_id,
+                    controller_epoch=self._controller_epoch,
+                    broker_epoch=brokers[broker].epoch,
+                    topic_states=topics,
+                    live_brokers=live,
                 )
-                for broker in told
-            ]
-        made += [
-            self._request(broker, STOP_REPLICA, self._stop_replica(broker, stops))
-            for broker, stops in self._stops.items()
-            if broker in brokers
-        ]
-        return made
+                yield self._request(broker, UPDATE_METADATA, update)
+        for broker, stops in self._stops.items():
+            if broker in brokers:
+                yield self._request(broker, STOP_REPLICA, await self._stop_replica(broker, stops))
 
     def _request(self, broker: int, api: Api[Any, Any], message: Any) -> ControlRequest:
         return ControlRequest(broker, self._cluster.brokers[broker].epoch, api, VERSIONS[api.key], message)
 
-    def _leader_and_isr(
+    async def _leader_and_isr(
         self, broker: int, topics: dict[str, dict[int, LeaderAndIsrPartitionState]]
     ) -> LeaderAndIsrRequest:
-        leaders = {role.leader for roles in topics.values() for role in roles.values()}
+        leaders: set[int] = set()
+        states = []
+        async for topic, roles in in_turns(topics.items()):
+            leaders.update(role.leader for role in roles.values())
+            states.append(LeaderAndIsrTopicState(topic_name=topic, partition_states=list(roles.values())))
         live = []
         for leader in sorted(leaders & self._cluster.brokers.keys()):
             endpoint = self._cluster.brokers[leader].endpoint(self._listener)
@@ -174,21 +178,20 @@ class RequestBatch:
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             broker_epoch=self._cluster.brokers[broker].epoch,
-            topic_states=[
-                LeaderAndIsrTopicState(topic_name=topic, partition_states=list(roles.values()))
-                for topic, roles in topics.items()
-            ],
+            topic_states=states,
             live_leaders=live,
         )
 
-    def _stop_replica(self, broker: int, topics: dict[str, dict[int, StopReplicaPartitionState]]) -> StopReplicaRequest:
+    async def _stop_replica(
+        self, broker: int, topics: dict[str, dict[int, StopReplicaPartitionState]]
+    ) -> StopReplicaRequest:
         return StopReplicaRequest(
             controller_id=self._controller_id,
             controller_epoch=self._controller_epoch,
             broker_epoch=self._cluster.brokers[broker].epoch,
             topic_states=[
                 StopReplicaTopicState(topic_name=topic, partition_states=list(stops.values()))
-                for topic, stops in topics.items()
+                async for topic, stops in in_turns(topics.items())
             ],
         )
 
@@ -201,7 +204,7 @@ class RequestBatch:
                         port=endpoint.port,
                         host=endpoint.host,
                         listener=endpoint.listener,
-                        security_protocol=_PROTOCOL_IDS.get(endpoint.protocol, 0),
+                        security_protocol=PROTOCOLS.get(endpoint.protocol, 0),
                     )
                     for endpoint in broker.endpoints
                 ],

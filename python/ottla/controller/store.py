@@ -5,14 +5,17 @@ checks that `/controller_epoch` has the version which this controller's election
 nothing and raises `ControllerMoved`. (Kafka: KafkaZkClient.wrapRequestWithControllerEpochCheck, KAFKA-6082.)
 
 A write whose answer was lost is looked up: if the tree holds what was to be written, it was written.
+
+A state that cannot be understood is left as it is, and its partition alone goes without a controller.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.controller.turns import pieces
+from ottla.controller.turns import overlapping
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,
@@ -29,8 +32,11 @@ from ottla.coordination.tree import (
     children_or_none,
     in_batches,
 )
-from ottla.coordination.znodes import PartitionState
+from ottla.coordination.znodes import MalformedNode, PartitionState
 from ottla.kafka import TopicPartition
+from ottla.logging_setup import Repeated
+
+logger = logging.getLogger(__name__)
 
 
 class ControllerMoved(Exception):
@@ -55,6 +61,7 @@ class FencedTree:
         self.tree = tree
         self.epoch = epoch
         self._check = Check(znodes.CONTROLLER_EPOCH, version)
+        self._troubles = Repeated(logger)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Any]:
         """As Tree.multi; raises ControllerMoved if this controller's time is over."""
@@ -137,20 +144,30 @@ class FencedTree:
             elif isinstance(operation, Set) and node.stat.version == operation.version:
                 left.append(operation)
             else:
-                written.found[name] = (PartitionState.decode(operation.path, node.data), node.stat.version)
+                state = self._decode(operation.path, node.data)
+                if state is not None:
+                    written.found[name] = (state, node.stat.version)
         return left
 
+    def _decode(self, path: str, data: bytes) -> PartitionState | None:
+        try:
+            return PartitionState.decode(path, data)
+        except MalformedNode as error:
+            self._troubles.log(logging.ERROR, (path, data), "a partition is left alone: %s", error)
+            return None
+
     async def read_states(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[PartitionState, int]]:
-        """The states that are in the tree, with the versions of their nodes."""
+        """The states that are in the tree and can be understood, with the versions of their nodes."""
         states: dict[TopicPartition, tuple[PartitionState, int]] = {}
-        for piece in pieces(names):
+
+        async def read(piece: Sequence[TopicPartition]) -> None:
             paths = [znodes.state_path(*name) for name in piece]
             nodes = await self.tree.get_many(paths)
-            states |= {
-                name: (PartitionState.decode(path, node.data), node.stat.version)
-                for name, path, node in zip(piece, paths, nodes, strict=True)
-                if node is not None
-            }
+            for name, path, node in zip(piece, paths, nodes, strict=True):
+                if node is not None and (state := self._decode(path, node.data)) is not None:
+                    states[name] = state, node.stat.version
+
+        await overlapping(read, names)
         return states
 
     async def delete_topic(self, topic: str) -> None:

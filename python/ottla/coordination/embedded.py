@@ -282,6 +282,9 @@ class EmbeddedTree(Tree):
     def state(self) -> SessionState:
         return self._state
 
+    async def sync(self) -> None:
+        await trio.lowlevel.checkpoint()
+
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         check_path(path)
         watches, session_id = self._store._watches, self._session_id
@@ -295,10 +298,19 @@ class EmbeddedTree(Tree):
         node: Node = await self._call(call)
         return node
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str], watches: Sequence[Watch] | None = None) -> list[Node | None]:
         for path in paths:
             check_path(path)
-        nodes: list[Node | None] = await self._call(lambda database: [database.get_or_none(path) for path in paths])
+        armed, session_id = self._store._watches, self._session_id
+
+        def call(database: TreeDatabase) -> list[Node | None]:
+            nodes = [database.get_or_none(path) for path in paths]
+            for path, node, watch in zip(paths, nodes, watches, strict=True) if watches is not None else ():
+                if node is not None:
+                    armed.arm(path, session_id, watch, children=False)
+            return nodes
+
+        nodes: list[Node | None] = await self._call(call)
         return nodes
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:

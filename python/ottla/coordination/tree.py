@@ -76,7 +76,11 @@ class ConnectionLoss(TreeError):
 
 
 class Unavailable(TreeError):
-    """The tree cannot be used at all: closed, held by another process, a disk that fails, or refused by an ACL."""
+    """The tree cannot be used at all: closed, held by another process, or a disk that fails."""
+
+
+class NotAllowed(Unavailable):
+    """A node's access rules (its ACL) forbid it."""
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -176,8 +180,17 @@ class Tree(abc.ABC):
         """A node's data and Stat. The watch fires when it is changed or deleted. NoNode arms nothing."""
 
     @abc.abstractmethod
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Many nodes for little more than the price of one; None for each that is not there. Not one snapshot."""
+    async def get_many(self, paths: Sequence[str], watches: Sequence[Watch] | None = None) -> list[Node | None]:
+        """Many nodes for little more than the price of one; None for each that is not there. Not one snapshot.
+
+        `watches` has one for each path, armed as by `get`: not for a node that is not there.
+        """
+
+    @abc.abstractmethod
+    async def sync(self) -> None:
+        """What is read after this is no older than what anybody had written before. (A ZooKeeper server may be behind
+        the others.)
+        """
 
     @abc.abstractmethod
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:

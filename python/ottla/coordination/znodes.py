@@ -13,12 +13,14 @@ Three rules hold for all of them:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ottla.coordination.tree import TreeError
+from ottla.kafka import NO_LEADER, TopicPartition
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -64,8 +66,22 @@ PERSISTENT_PATHS = (
 """What a broker makes at its start so that everyone can watch it. `/config/ips` is Kafka 2.8's and later."""
 
 
+UNCLEAN = "ottla_unclean"
+"""In a broker's registration: replicas of it may have lost records with the power of their machine."""
+ORDERED = "ottla_ordered"
+"""In a partition's state: its leader leads by an operator's order, though it may have lost records."""
+
+INT32_MAX = 2**31 - 1
+LEADER_EPOCH_MAX = 2**30
+"""So many leaders no partition ever had, and from here on there is room for as many more."""
+
+
 class MalformedNode(TreeError):
     """A node's data is not what Kafka writes there."""
+
+
+_WRONG = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading fields raises where they have other types or values than they should."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -100,11 +116,38 @@ def config_path(entity_type: str, entity_name: str) -> str:
 def _fields(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedNode(path, f"not JSON: {data[:80]!r}") from error
     if not isinstance(value, dict):
         raise MalformedNode(path, f"not an object: {data[:80]!r}")
     return value
+
+
+def _number(value: Any, least: int = 0, most: int = INT32_MAX) -> int:
+    """Raises one of _WRONG for what does not fit into requests."""
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"{number} is not in {least}..{most}")
+    return number
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"no list: {value!r}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no text: {value!r}")
+    return value
+
+
+def broker_of(name: str) -> int:
+    """The broker whose registration has this name below `/brokers/ids`. Raises MalformedNode if it is no id."""
+    if name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) <= INT32_MAX:
+        return int(name)
+    raise MalformedNode(f"{BROKER_IDS}/{name[:80]}", "the name is no broker's id")
 
 
 def _encode(fields: Mapping[str, Any]) -> bytes:
@@ -129,13 +172,19 @@ class Endpoint(NamedTuple):
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True):
-    """`/brokers/ids/N`: version 5, which is 2.7's; the features are empty unless feature versioning is used."""
+    """`/brokers/ids/N`: version 5, which is 2.7's; the features are empty unless feature versioning is used.
+
+    `ottla` is the version of an Ottla broker; None is one of Kafka's, which do not look at this field. `is_unclean`:
+    the broker's machine lost its power, and some of its replicas in sync may have lost records; only Ottla says so.
+    """
 
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     jmx_port: int = -1
     timestamp_ms: int = 0
     features: dict[str, Any] = {}
+    ottla: str | None = None
+    is_unclean: bool = False
 
     def encode(self) -> bytes:
         plain = next((endpoint for endpoint in self.endpoints if endpoint.protocol == "PLAINTEXT"), None)
@@ -152,6 +201,10 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         }
         if self.rack is not None:
             fields["rack"] = self.rack
+        if self.ottla is not None:
+            fields["ottla"] = self.ottla
+        if self.is_unclean:
+            fields[UNCLEAN] = True
         return _encode(fields)
 
     @classmethod
@@ -160,18 +213,21 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         try:
             endpoints: tuple[Endpoint, ...]
             if fields["version"] == 1:
-                endpoints = (Endpoint("PLAINTEXT", fields["host"], fields["port"]),)
+                endpoints = (_checked(Endpoint("PLAINTEXT", fields["host"], int(fields["port"]))),)
             else:
                 protocols = fields.get("listener_security_protocol_map") or {}
-                endpoints = tuple(_endpoint(text, protocols) for text in fields["endpoints"])
+                endpoints = tuple(_endpoint(_text(text), protocols) for text in fields["endpoints"])
+            rack, ottla = fields.get("rack"), fields.get("ottla")
             return cls(
                 endpoints=endpoints,
-                rack=fields.get("rack"),
+                rack=None if rack is None else _text(rack),
                 jmx_port=int(fields.get("jmx_port", -1)),
                 timestamp_ms=int(fields.get("timestamp") or 0),
                 features=fields.get("features") or {},
+                ottla=None if ottla is None else _text(ottla),
+                is_unclean=bool(fields.get(UNCLEAN)),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except _WRONG as error:
             raise MalformedNode(path, f"not a broker's registration: {data[:200]!r}") from error
 
 
@@ -181,7 +237,15 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     if not separator or not colon:
         raise ValueError(text)
     listener = listener.upper()
-    return Endpoint(listener, host.strip("[]"), int(port), protocols.get(listener, listener))
+    return _checked(Endpoint(listener, host.strip("[]"), int(port), _text(protocols.get(listener, listener))))
+
+
+def _checked(endpoint: Endpoint) -> Endpoint:
+    """Raises ValueError for what nobody could connect to."""
+    if "\0" in endpoint.host or not 0 <= endpoint.port <= 65535:
+        raise ValueError(f"no address: {endpoint}")
+    endpoint.host.encode("idna")
+    return endpoint
 
 
 class TopicAssignment(msgspec.Struct, frozen=True):
@@ -209,15 +273,18 @@ class TopicAssignment(msgspec.Struct, frozen=True):
     def decode(cls, path: str, data: bytes) -> TopicAssignment:
         fields = _fields(path, data)
         try:
+            partitions = _by_number(fields.pop("partitions"))
+            if not all(partitions.values()):
+                raise ValueError("a partition without replicas")
             return cls(
-                partitions=_by_number(fields.pop("partitions")),
+                partitions=partitions,
                 adding=_by_number(fields.pop("adding_replicas", {})),
                 removing=_by_number(fields.pop("removing_replicas", {})),
                 # Version 1 had no fields for reassignment; whoever writes again writes at least 2.
-                version=max(2, int(fields.pop("version", 2))),
+                version=max(2, _number(fields.pop("version", 2))),
                 extra=fields,
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except _WRONG as error:
             raise MalformedNode(path, f"not a topic's assignment: {data[:200]!r}") from error
 
 
@@ -226,7 +293,21 @@ def _by_text(replicas: Mapping[int, Iterable[int]]) -> dict[str, list[int]]:
 
 
 def _by_number(replicas: Mapping[str, Iterable[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): tuple(map(int, brokers)) for partition, brokers in replicas.items()}
+    # A topic may have thousands of partitions: all are looked at together.
+    found = {int(partition): tuple(map(int, brokers)) for partition, brokers in replicas.items()}
+    if not set(map(type, replicas.values())) <= {list}:
+        raise TypeError("brokers that are no list")
+    if not all(map(_may_be, (found, chain.from_iterable(found.values())))):
+        raise ValueError("a number that is none of a partition or broker")
+    if sum(map(len, map(set, found.values()))) < sum(map(len, found.values())):
+        raise ValueError("a broker is named twice")
+    return found
+
+
+def _may_be(numbers: Iterable[int]) -> bool:
+    """Whether all of them could be numbers of partitions, or ids of brokers."""
+    known = {0, *numbers}
+    return min(known) >= 0 and max(known) <= INT32_MAX
 
 
 class PartitionState(msgspec.Struct, frozen=True, gc=False):
@@ -258,14 +339,21 @@ class PartitionState(msgspec.Struct, frozen=True, gc=False):
         fields = _fields(path, data)
         try:
             fields.pop("version", None)
-            return cls(
-                leader=int(fields.pop("leader")),
-                leader_epoch=int(fields.pop("leader_epoch")),
-                isr=tuple(map(int, fields.pop("isr"))),
-                controller_epoch=int(fields.pop("controller_epoch")),
-                extra=fields,
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            leader, leader_epoch = int(fields.pop("leader")), int(fields.pop("leader_epoch"))
+            controller_epoch, isr = int(fields.pop("controller_epoch")), fields.pop("isr")
+            # In line, since a controller reads thousands of them in one go.
+            if not (
+                NO_LEADER <= leader <= INT32_MAX
+                and 0 <= leader_epoch <= LEADER_EPOCH_MAX
+                and 0 <= controller_epoch <= INT32_MAX
+                and isinstance(isr, list)
+            ):
+                raise ValueError("a number that cannot be")
+            in_sync = tuple(map(int, isr))
+            if in_sync and (min(in_sync) < 0 or max(in_sync) > INT32_MAX or len(set(in_sync)) < len(in_sync)):
+                raise ValueError("replicas that cannot be in sync")
+            return cls(leader, leader_epoch, in_sync, controller_epoch, fields)
+        except _WRONG as error:
             raise MalformedNode(path, f"not a partition's state: {data[:200]!r}") from error
 
 
@@ -276,8 +364,8 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 def decode_controller(data: bytes) -> int:
     """The id of the broker that is the controller."""
     try:
-        return int(_fields(CONTROLLER, data)["brokerid"])
-    except (KeyError, TypeError, ValueError) as error:
+        return _number(_fields(CONTROLLER, data)["brokerid"])
+    except _WRONG as error:
         raise MalformedNode(CONTROLLER, f"names no broker: {data[:80]!r}") from error
 
 
@@ -287,9 +375,9 @@ def encode_epoch(epoch: int) -> bytes:
 
 def decode_epoch(data: bytes) -> int:
     try:
-        return int(data)
-    except ValueError as error:
-        raise MalformedNode(CONTROLLER_EPOCH, f"not a number: {data[:80]!r}") from error
+        return _number(data, 0, INT32_MAX - 1)
+    except _WRONG as error:
+        raise MalformedNode(CONTROLLER_EPOCH, f"no epoch: {data[:80]!r}") from error
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -298,8 +386,8 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 def decode_cluster_id(data: bytes) -> str:
     try:
-        return str(_fields(CLUSTER_ID, data)["id"])
-    except KeyError as error:
+        return _text(_fields(CLUSTER_ID, data)["id"])
+    except _WRONG as error:
         raise MalformedNode(CLUSTER_ID, "names no cluster") from error
 
 
@@ -334,29 +422,41 @@ def decode_config_change(path: str, data: bytes) -> str:
         raise MalformedNode(path, f"names no entity: {data[:80]!r}") from error
 
 
-def encode_isr_change(partitions: Iterable[tuple[str, int]]) -> bytes:
+def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
     """`/isr_change_notification/isr_change_N`: partitions whose leader changed their ISR in the tree."""
     listed = [{"topic": topic, "partition": partition} for topic, partition in sorted(partitions)]
     return _encode({"version": 1, "partitions": listed})
 
 
-def decode_partitions(path: str, data: bytes) -> list[tuple[str, int]]:
+def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     """A list of partitions: `/isr_change_notification/...` and `/admin/preferred_replica_election` hold one."""
     try:
-        return [(entry["topic"], int(entry["partition"])) for entry in _fields(path, data)["partitions"]]
-    except (KeyError, TypeError, ValueError) as error:
+        return [_partition(entry) for entry in _fields(path, data)["partitions"]]
+    except _WRONG as error:
         raise MalformedNode(path, f"names no partitions: {data[:80]!r}") from error
 
 
-def decode_reassignment(path: str, data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+def _partition(entry: Any) -> TopicPartition:
+    return TopicPartition(_text(entry["topic"]), int(entry["partition"]))
+
+
+def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """`/admin/reassign_partitions`: the replicas that partitions are to have."""
     try:
         return {
-            (entry["topic"], int(entry["partition"])): tuple(int(broker) for broker in entry["replicas"])
-            for entry in _fields(path, data)["partitions"]
+            _partition(entry): tuple(map(int, _list(entry["replicas"]))) for entry in _fields(path, data)["partitions"]
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except _WRONG as error:
         raise MalformedNode(path, f"names no partitions with their replicas: {data[:80]!r}") from error
+
+
+def encode_reassignment(wanted: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """What `decode_reassignment` reads."""
+    listed = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in sorted(wanted.items())
+    ]
+    return _encode({"version": 1, "partitions": listed})
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
@@ -367,7 +467,7 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 def decode_log_dir_event(path: str, data: bytes) -> int:
     try:
         return int(_fields(path, data)["broker"])
-    except (KeyError, TypeError, ValueError) as error:
+    except _WRONG as error:
         raise MalformedNode(path, f"names no broker: {data[:80]!r}") from error
 
 
@@ -388,7 +488,7 @@ class ProducerIdBlock(NamedTuple):
         fields = _fields(PRODUCER_ID_BLOCK, data)
         try:
             return cls(int(fields["broker"]), int(fields["block_start"]), int(fields["block_end"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except _WRONG as error:
             raise MalformedNode(PRODUCER_ID_BLOCK, f"not a block: {data[:80]!r}") from error
 
 

@@ -40,7 +40,7 @@ from kazoo.protocol.serialization import Create as KazooCreate
 from kazoo.protocol.serialization import GetData
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
 from ottla.coordination.kazoo_handler import Handler
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
@@ -55,6 +55,7 @@ from ottla.coordination.tree import (
     Node,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     Operation,
     SessionExpired,
@@ -91,6 +92,7 @@ _ERRORS: dict[type[Exception], type[TreeError]] = {
     kazoo_errors.ConnectionLoss: ConnectionLoss,
     kazoo_errors.OperationTimeoutError: ConnectionLoss,
     kazoo_errors.ConnectionClosedError: Unavailable,
+    kazoo_errors.NoAuthError: NotAllowed,
 }
 _REFUSALS = (kazoo_errors.UnimplementedError, kazoo_errors.MarshallingError)
 _KINDS = {
@@ -262,16 +264,27 @@ class ZooKeeperTree(Tree):
         data, stat = await self._one(path, lambda: self._client.get_async(path, watch=watcher))
         return Node(data or b"", _stat(stat))
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def sync(self) -> None:
+        await self._one("/", lambda: self._client.sync_async("/"))
+
+    async def get_many(self, paths: Sequence[str], watches: Sequence[Watch] | None = None) -> list[Node | None]:
         for path in paths:
             check_path(path)
-        if len(paths) > 1 and self._multi_reads is not _MultiReads.REFUSED:
+        if watches is None and len(paths) > 1 and self._multi_reads is not _MultiReads.REFUSED:
             try:
                 return await self._get_in_pieces(paths)
             except _Refused:
                 pass
         nodes: list[Node | None] = []
-        for result in await self._all([(path, functools.partial(self._read_one, path)) for path in paths]):
+        watchers: Sequence[_Watcher | None] = [None] * len(paths)
+        if watches is not None:
+            # No watch can be set by a request for many nodes; the window keeps the connection busy all the same.
+            watchers = [_Watcher(self, path, watch, children=False) for path, watch in zip(paths, watches, strict=True)]
+        reads = [
+            (path, functools.partial(self._read_one, path, watcher))
+            for path, watcher in zip(paths, watchers, strict=True)
+        ]
+        for result in await self._all(reads):
             try:
                 data, stat = result.unwrap()
             except NoNode:
@@ -293,8 +306,8 @@ class ZooKeeperTree(Tree):
     def _multi_read(self, paths: Sequence[str]) -> Any:
         return self._submit(MultiRead([self._whole(path) for path in paths]))
 
-    def _read_one(self, path: str) -> Any:
-        return self._submit(GetData(self._whole(path), None))
+    def _read_one(self, path: str, watcher: _Watcher | None = None) -> Any:
+        return self._submit(GetData(self._whole(path), watcher))
 
     def _whole(self, path: str) -> str:
         chroot: str = self._client.chroot
@@ -372,6 +385,23 @@ class ZooKeeperTree(Tree):
     async def delete(self, path: str, version: int = -1) -> None:
         check_path(path)
         await self._one(path, lambda: self._client.delete_async(path, version), _Kind.WRITE)
+
+    async def guarded(self, paths: Sequence[str]) -> dict[str, str]:
+        """Of these nodes those that not everybody may change, and who may. What is not there is left out."""
+        found = {}
+        rules = await self._all([(path, functools.partial(self._client.get_acls_async, path)) for path in paths])
+        for path, result in zip(paths, rules, strict=True):
+            try:
+                acls, _ = result.unwrap()
+            except NoNode:
+                continue
+            except NotAllowed:
+                found[path] = "somebody else"  # who may not even see who
+                continue
+            if not any(acl.id == ANYONE_ID_UNSAFE and acl.perms == Permissions.ALL for acl in acls):
+                owners = [f"{acl.id.scheme}:{acl.id.id}" for acl in acls if acl.perms & Permissions.WRITE]
+                found[path] = ", ".join(owners) or "nobody"
+        return found
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
         key = object()

@@ -20,6 +20,7 @@ import trio
 
 from ottla._core import Cleanable, LogCleaner
 from ottla.errors import KafkaError
+from ottla.kafka import PartitionKey
 from ottla.logging_setup import of_partition
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Cleaner:
         self._config = config
         self._settings = CleanerSettings.of(config())
         self._restart = trio.CancelScope()
-        self._at_work: set[tuple[str, int]] = set()
+        self._at_work: set[PartitionKey] = set()
 
     def settings_changed(self) -> None:
         """The broker's settings may have changed: threads start anew if theirs did. What they clean stops and is begun

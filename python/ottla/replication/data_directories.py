@@ -69,8 +69,10 @@ class DataDirectories:
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Writes meta.properties into every directory. Raises ConfigError if one belongs to another broker or
-        cluster.
+        cluster; then none was written.
         """
+        for directory in self.online:
+            directory.check(broker_id, cluster_id)
         for directory in self.online:
             directory.claim(broker_id, cluster_id)
 

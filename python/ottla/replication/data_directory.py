@@ -94,32 +94,45 @@ class DataDirectory:
             ) from None
         return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
-    def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Writes meta.properties. Raises OSError, and ConfigError if it belongs to another broker or cluster."""
+    def check(self, broker_id: int, cluster_id: str) -> None:
+        """Raises OSError, and ConfigError if it belongs to another broker or cluster."""
         known = self.identity()
-        wanted = {"version": "0", "cluster.id": cluster_id, "broker.id": str(broker_id)}
-        for name, value in wanted.items():
+        for name, value in _meta(broker_id, cluster_id).items():
             if known.get(name, value) != value:
                 raise ConfigError(
                     name,
                     f"{self.path / META} has {name}={known[name]}, but this broker has {value}: "
                     "is it the right directory, and the right cluster?",
                 )
+
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Writes meta.properties, if need be. Raises what `check` does."""
+        self.check(broker_id, cluster_id)
+        known, wanted = self.identity(), _meta(broker_id, cluster_id)
         if known.keys() >= wanted.keys():
             return
-        temporary = self.path / f"{META}.tmp"
-        temporary.unlink(missing_ok=True)
-        create_file(temporary)
-        with temporary.open("w") as file:
-            file.write("".join(f"{name}={value}\n" for name, value in {**known, **wanted}.items()))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path / META)
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        replace_file(self.path / META, "".join(f"{name}={value}\n" for name, value in {**known, **wanted}.items()))
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Gives a file a content, all of it or none. Returns when that would survive a power cut. Raises OSError."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    create_file(temporary)
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _meta(broker_id: int, cluster_id: str) -> dict[str, str]:
+    return {"version": "0", "cluster.id": cluster_id, "broker.id": str(broker_id)}
 
 
 def make_private(path: Path) -> None:

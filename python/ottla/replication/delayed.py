@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import trio
 
+from ottla._core import ProduceRow
 from ottla.net.guard import failed
 
 if TYPE_CHECKING:
@@ -86,12 +87,8 @@ class Deadlines:
                 await trio.sleep_forever()
 
 
-#: A partition's part of a Produce answer: what was appended, or an error code with base offset, append time (-1: the
-#: records' own) and log start offset; where single records were refused (KIP-467) also those with their reasons, and a
-#: message.
-ProduceResult: TypeAlias = (
-    "AppendInfo | tuple[int, int, int, int] | tuple[int, int, int, int, Sequence[tuple[int, str | None]], str]"
-)
+#: A partition's part of a Produce answer: what was appended, or why nothing was.
+ProduceResult: TypeAlias = "AppendInfo | ProduceRow"
 
 
 class WaitingProduce:
@@ -133,4 +130,4 @@ class WaitingProduce:
 
     def expire(self) -> None:
         for index in tuple(self._pending):
-            self.settled(index, (self._timeout_code, -1, -1, -1))
+            self.settled(index, ProduceRow(self._timeout_code))

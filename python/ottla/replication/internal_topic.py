@@ -11,32 +11,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
 from ottla import _core
 from ottla.errors import (
-    KafkaError,
     MessageTooLarge,
-    NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RecordListTooLarge,
-    RequestTimedOut,
-    StorageError,
+    UnknownServerError,
     UnknownTopicOrPartition,
 )
 from ottla.errors import error as kafka_error
-from ottla.kafka import NO_EPOCH
+from ottla.kafka import ACKS_ALL, NO_EPOCH
 from ottla.net.guard import failed
 from ottla.replication.partition import Partition
+from ottla.replication.safe_append import SafeAppends
 
 if TYPE_CHECKING:
-    from ottla._core import AppendInfo, BatchInfo, Log
+    from ottla._core import BatchInfo, Log
     from ottla.net import Server
     from ottla.replication.delayed import Deadlines
     from ottla.replication.replicas import Replicas
+    from ottla.replication.roles import RoleListener
     from ottla.replication.turn import Turn
 
 #: How much is read and decoded at once, at most: about 2,000 records, and a fraction of a millisecond with the
@@ -46,21 +44,12 @@ LOAD_BYTES_MAX = 256 * 1024
 #: What the appends of a turn put into one batch at most; the first may be larger.
 TURN_BYTES = 64 * 1024
 
-#: Errors of a batch for its size. Its parts may be small enough.
-_OF_SIZE = frozenset({MessageTooLarge.code, RecordListTooLarge.code})
+#: Errors of a shared batch that only one of its parts may be to blame for: its size, or a mistake that the records of
+#: one brought about. Nothing of the batch is in the log then.
+_OF_ONE_PART = frozenset({MessageTooLarge.code, RecordListTooLarge.code, UnknownServerError.code})
 
 NewRecords = list[tuple[bytes, bytes | None]]
 """Key and value of each record; None is a tombstone."""
-
-
-class RoleListener(Protocol):
-    """Who is told when this broker becomes, or stops being, the leader of a partition. Called on the loop, at once."""
-
-    def elected(self, index: int, leader_epoch: int) -> None:
-        """Leader under a new epoch. Where it led under an older one, `resigned` was called before."""
-
-    def resigned(self, index: int) -> None:
-        """No longer leader. Appends that wait have failed by now, with NotLeaderOrFollower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ class InternalTopic:
         compression: str = "none",
         turn: Turn | None = None,
         load_bytes: int = LOAD_BYTES_MAX,
-        required_acks: int = -1,
+        required_acks: int = ACKS_ALL,
     ) -> None:
         self.name = name
         self._load_bytes = min(load_bytes, LOAD_BYTES_MAX)
@@ -105,8 +94,7 @@ class InternalTopic:
         self.partition_count = partition_count
         self._create = create
         self._replicas = replicas
-        self._server = server
-        self._deadlines = deadlines
+        self._appends = SafeAppends(replicas, server, deadlines)
         self._turn = turn
         #: What this turn appends, by partition.
         self._shared: dict[int, _Shared] = {}
@@ -116,7 +104,7 @@ class InternalTopic:
         self._replicas.role_listeners[self.name] = listener
         for (topic, index), partition in self._replicas.partitions.items():
             if topic == self.name and partition.is_leader:
-                listener.elected(index, partition.leader_epoch)
+                listener.elected(index, partition.term)
 
     async def ensure(self) -> None:
         """Creates the topic if it is not there; returns when it has leaders. Raises KafkaError if that is not to be."""
@@ -126,16 +114,14 @@ class InternalTopic:
         """The partition whose leader coordinates `key`."""
         return partition_for(key, self.partition_count())
 
-    def leader_epoch(self, index: int) -> int | None:
-        """The epoch in which this broker leads a partition; None if it does not."""
+    def term(self, index: int) -> int | None:
+        """The term in which this broker leads a partition, by its first leader epoch; None if it does not lead."""
         partition = self._replicas.partitions.get((self.name, index))
-        return partition.leader_epoch if partition is not None and partition.is_leader else None
+        return partition.term if partition is not None and partition.is_leader else None
 
     # --- appending ---
 
-    async def append(
-        self, index: int, leader_epoch: int, records: NewRecords, producer: tuple[int, int] | None = None
-    ) -> int:
+    async def append(self, index: int, term: int, records: NewRecords, producer: tuple[int, int] | None = None) -> int:
         """Appends records as one batch; returns its last offset when it is safe (see above).
 
         `producer` (id and epoch) makes the batch a part of that producer's transaction.
@@ -145,6 +131,7 @@ class InternalTopic:
             NotEnoughReplicas, NotEnoughReplicasAfterAppend: fewer in-sync replicas than min.insync.replicas; in the
                 second case, and after RequestTimedOut, the records are in the log and may yet become safe.
             MessageTooLarge: the batch is larger than max.message.bytes.
+            UnknownServerError: a mistake of ours, which is logged.
         """
         done = trio.Event()
         outcome = [0, -1]
@@ -153,7 +140,7 @@ class InternalTopic:
             outcome[:] = error, last_offset
             done.set()
 
-        self.append_then(index, leader_epoch, records, appended, producer)
+        self.append_then(index, term, records, appended, producer)
         await done.wait()
         error, last_offset = outcome
         if error:
@@ -163,7 +150,7 @@ class InternalTopic:
     def append_then(
         self,
         index: int,
-        leader_epoch: int,
+        term: int,
         records: NewRecords,
         done: Callable[[int, int], None],
         producer: tuple[int, int] | None = None,
@@ -177,49 +164,39 @@ class InternalTopic:
         partition = self._replicas.partitions.get((self.name, index))
         if partition is None:
             return done(UnknownTopicOrPartition.code, -1)
-        if not partition.is_leader or partition.leader_epoch != leader_epoch:
+        if not partition.is_leader or partition.term != term:
             return done(partition.leader_error(NO_EPOCH) or NotLeaderOrFollower.code, -1)
-        if not partition.has_enough_replicas and not self._is_safe_at_once:
-            return done(NotEnoughReplicas.code, -1)
-        append = SafeAppend(self._replicas, partition, done, self._is_safe_at_once)
         producer_id, producer_epoch = producer or (-1, -1)
-        try:
-            info = self._server.submit(
-                lambda token: partition.log.append_records(
-                    records,
-                    leader_epoch,
-                    token,
-                    compression=self.compression,
-                    producer_id=producer_id,
-                    producer_epoch=producer_epoch,
-                ),
-                append.reported,
-            )
-        except KafkaError as refused:
-            return append.refused(refused)
-        if info is not None:
-            append.appended(info)
-        if not append.done:
-            self._deadlines.add(self.append_timeout_ms, append)
-        return None
+        return self._appends.append(
+            partition,
+            lambda token: partition.log.append_records(
+                records,
+                partition.leader_epoch,
+                token,
+                compression=self.compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+            ),
+            done,
+            self.append_timeout_ms,
+            is_safe_at_once=self._is_safe_at_once,
+        )
 
-    def append_in_turn(
-        self, index: int, leader_epoch: int, records: NewRecords, done: Callable[[int, int], None]
-    ) -> None:
+    def append_in_turn(self, index: int, term: int, records: NewRecords, done: Callable[[int, int], None]) -> None:
         """The same for small appends that come by the dozen, from handlers that run inside the hub's turn: those of a
         turn and a partition are one batch, written at its end.
         """
         if self._turn is None:
-            return self.append_then(index, leader_epoch, records, done)
+            return self.append_then(index, term, records, done)
         shared = self._shared.get(index)
         size = sum(len(key) + len(value or b"") for key, value in records)
-        if shared is not None and (shared.leader_epoch != leader_epoch or shared.size_bytes + size > TURN_BYTES):
+        if shared is not None and (shared.term != term or shared.size_bytes + size > TURN_BYTES):
             self._write_shared(index)
             shared = None
         if shared is None:
             if not self._shared:
-                self._turn.put_off((self._write_all_shared, (), []))
-            shared = self._shared[index] = _Shared(leader_epoch)
+                self._turn.at_end(self._write_all_shared)
+            shared = self._shared[index] = _Shared(term)
         shared.add(records, size, done)
         return None
 
@@ -234,21 +211,21 @@ class InternalTopic:
         shared = self._shared.pop(index)
 
         def appended(error: int, last_offset: int) -> None:
-            if error in _OF_SIZE and len(shared.parts) > 1:
+            if error in _OF_ONE_PART and len(shared.parts) > 1:
                 # Each gets what it would have got alone.
-                for records, done in shared.parts:
-                    self.append_then(index, shared.leader_epoch, records, done)
+                for part in shared.parts:
+                    self.append_then(index, shared.term, part.records, part.appended)
             else:
                 shared.appended(error, last_offset)
 
-        self.append_then(index, shared.leader_epoch, shared.records, appended)
+        self.append_then(index, shared.term, shared.records, appended)
 
     # --- reading ---
 
     def load(self, index: int) -> Loading:
         """The batches of a partition from its start to what is its end now, to be iterated with `async for`.
 
-        The iteration raises NotLeaderOrFollower when the partition's leader epoch changes meanwhile.
+        The iteration raises NotLeaderOrFollower when this broker's term as its leader ends meanwhile.
         """
         partition = self._replicas.partitions.get((self.name, index))
         if partition is None:
@@ -262,7 +239,7 @@ class Loading:
     def __init__(self, partition: Partition, bytes_at_once: int) -> None:
         self._partition = partition
         self._bytes_at_once = bytes_at_once
-        self._leader_epoch = partition.leader_epoch
+        self._term = partition.term
         self._next = partition.log.start_offset
         self._end = partition.log.end_offset
         self._batches: deque[LoadedBatch] = deque()
@@ -280,7 +257,7 @@ class Loading:
     async def _read(self) -> None:
         partition = self._partition
         loaded = await trio.to_thread.run_sync(_read_batches, partition.log, self._next, self._bytes_at_once)
-        if partition.leader_epoch != self._leader_epoch or not partition.is_leader:
+        if partition.term != self._term or not partition.is_leader:
             raise NotLeaderOrFollower(f"{partition} has another role since its loading began")
         if not loaded:
             self._next = self._end  # all that was left has been compacted away
@@ -313,98 +290,45 @@ def _is_commit(records: Sequence[tuple[int, bytes | None, bytes | None]]) -> boo
     return {0: False, 1: True}.get(int.from_bytes(records[0][1][2:4], "big", signed=True))
 
 
-class SafeAppend:
-    """An append that is answered once: when it is safe (or in the log, if that is to be enough), when it fails, or at
-    its deadline.
-    """
-
-    __slots__ = ("_answer", "_is_safe_at_once", "_partition", "_replicas", "done")
-    purgatory = "Produce"
-
-    def __init__(
-        self,
-        replicas: Replicas,
-        partition: Partition,
-        answer: Callable[[int, int], None],
-        is_safe_at_once: bool = False,
-    ) -> None:
-        self._is_safe_at_once = is_safe_at_once
-        self._replicas = replicas
-        self._partition = partition
-        self._answer = answer
-        self.done = False
-
-    def reported(self, info: AppendInfo | None, error: BaseException | None) -> None:
-        """An I/O thread did it."""
-        if info is not None:
-            self.appended(info)
-        else:
-            assert isinstance(error, KafkaError), error
-            self.refused(error)
-
-    def refused(self, error: KafkaError) -> None:
-        if isinstance(error, StorageError):
-            self._replicas.storage_error(self._partition, error)
-        self._settle(error.code, -1)
-
-    def appended(self, info: AppendInfo) -> None:
-        partition = self._partition
-        partition.advance_high_watermark()
-        if self._is_safe_at_once:
-            return self._settle(0, info.last_offset)
-
-        def durable(error: int) -> None:
-            if not error and not partition.has_enough_replicas:
-                error = NotEnoughReplicasAfterAppend.code
-            self._settle(error, info.last_offset)
-
-        if partition.wait_durable(info.last_offset, durable):
-            self._replicas.flush(partition)
-        return None
-
-    def expire(self) -> None:
-        self._settle(RequestTimedOut.code, -1)
-
-    def _settle(self, error: int, last_offset: int) -> None:
-        if not self.done:
-            self.done = True
-            # The deadline keeps this object for seconds, but not the request that it answers.
-            answer, self._answer = self._answer, _nobody
-            answer(error, last_offset)
-
-
 class _Shared:
     """One batch for several appends, each of which is answered with the last offset of its own records."""
 
-    __slots__ = ("leader_epoch", "parts", "size_bytes")
+    __slots__ = ("parts", "size_bytes", "term")
 
-    def __init__(self, leader_epoch: int) -> None:
-        self.leader_epoch = leader_epoch
+    def __init__(self, term: int) -> None:
+        self.term = term
         self.size_bytes = 0
-        #: The records of each append, and who is told of it.
-        self.parts: list[tuple[NewRecords, Callable[[int, int], None]]] = []
+        self.parts: list[_Part] = []
 
     @property
     def records(self) -> NewRecords:
-        return [record for records, _ in self.parts for record in records]
+        return [record for part in self.parts for record in part.records]
 
     def add(self, records: NewRecords, size_bytes: int, done: Callable[[int, int], None]) -> None:
         self.size_bytes += size_bytes
-        self.parts.append((records, done))
+        self.parts.append(_Part(records, done))
 
     def appended(self, error: int, last_offset: int) -> None:
         end = 0
-        before = last_offset - sum(len(records) for records, _ in self.parts)
-        for records, done in self.parts:
-            end += len(records)
-            try:
-                done(error, -1 if last_offset < 0 else before + end)
-            except BaseException as mistake:
-                failed("an append to an internal topic", mistake)
+        before = last_offset - sum(len(part.records) for part in self.parts)
+        for part in self.parts:
+            end += len(part.records)
+            part.appended(error, -1 if last_offset < 0 else before + end)
 
 
-def _nobody(error: int, last_offset: int) -> None:
-    """Who has been answered."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One append of a shared batch, and who is told of it."""
+
+    records: NewRecords
+    done: Callable[[int, int], None]
+
+    def appended(self, error: int, last_offset: int) -> None:
+        """What the one who waits makes of it is not the business of the other parts."""
+        try:
+            self.done(error, last_offset)
+        except BaseException as mistake:
+            failed("the answer to an append to an internal topic", mistake)
 
 
 def partition_for(key: str, partition_count: int) -> int:

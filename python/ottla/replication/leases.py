@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ottla.errors import InvalidConfig, KafkaError
+from ottla._core import Terms
+from ottla.errors import InvalidConfig
 from ottla.replication.lease import Lease
 
 if TYPE_CHECKING:
@@ -26,17 +27,21 @@ SWITCH = "OTTLA_LEASES"
 class Leases:
     """The leases granted by one broker. All methods are for the loop's thread."""
 
-    def __init__(self, hub: Hub, fetch_bytes_max: int) -> None:
+    def __init__(self, hub: Hub, fetch_bytes_max: int, *, serves_racks: bool = False) -> None:
+        """With `serves_racks`, Fetches that name their rack are served as those that do not: nobody is told to read
+        elsewhere.
+        """
         self._hub = hub
-        hub.limit_leased_fetches(fetch_bytes_max)
+        hub.limit_leased_fetches(fetch_bytes_max, serves_racks)
         #: In the order in which they were granted.
         self._granted: dict[Lease, Partition] = {}
         self._are_on = _are_on()
         self._are_allowed = True
-        #: Writes what the hub appended in this turn; then `answer` is to be called. Of each partition: itself, whether
-        #: a flush is due, and from which offset on it could not be written, and why. Turns in which Python has no part,
-        #: and of which nobody there has to hear, the hub ends itself.
+        #: Writes what the hub appended in this turn; then `answer` is to be called. The owners of what was written are
+        #: the partitions. The hub itself ends turns in which Python has no part, and of which nobody there has to hear.
         self.write = hub.write_leased
+        #: Answers what the hub appended in this turn, each batch by whether it was written.
+        self.answer = hub.answer_leased
 
     def grant(self, partition: Partition) -> None:
         """Lets the hub serve a partition until its terms change, if it may be served so at all."""
@@ -47,12 +52,14 @@ class Leases:
             partition.topic,
             partition.index,
             terms.log,
-            terms.leader_epoch,
+            Terms(
+                leader_epoch=terms.leader_epoch,
+                is_alone=terms.is_alone,
+                acknowledges_all=terms.acknowledges_all,
+                everyone_may_read=terms.everyone_may_read,
+                everyone_may_write=terms.everyone_may_write,
+            ),
             partition,
-            terms.is_alone,
-            terms.acknowledges_all,
-            terms.everyone_may_read,
-            terms.everyone_may_write,
         )
         lease = Lease(terms, native, self._granted.pop)
         self._granted[lease] = partition
@@ -64,12 +71,6 @@ class Leases:
         if not allowed:
             for partition in tuple(self._granted.values()):
                 partition.end_lease()
-
-    def answer(self, lost: dict[tuple[str, int], tuple[int, KafkaError]]) -> None:
-        """Answers what the hub appended in this turn. `lost` says from which offset on, and why, a partition could not
-        be written.
-        """
-        self._hub.answer_leased([(*place, offset, error.code) for place, (offset, error) in lost.items()])
 
 
 def _are_on() -> bool:

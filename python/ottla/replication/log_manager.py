@@ -5,24 +5,27 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import trio
 
+from ottla._core import LogDirectory
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import KafkaError, StorageError
+from ottla.kafka import PartitionKey
 from ottla.logging_setup import of_partition
-from ottla.replication import upkeep
+from ottla.replication import boots, upkeep
 from ottla.replication.data_directories import DataDirectories
 from ottla.replication.log_settings import SettingsSource, native_config, topic_config
-from ottla.replication.moves import is_beginning_of
+from ottla.replication.pace import Pace
 
 if TYPE_CHECKING:
-    from ottla._core import Cleanable, Log, LogConfig, LogDirectory
+    from ottla._core import Cleanable, Log, LogConfig
     from ottla.replication.data_directory import DataDirectory
+    from ottla.replication.following import Cut
 
 logger = logging.getLogger("ottla.log_manager")
 
@@ -46,15 +49,18 @@ class LogManager:
 
     def __init__(self, directories: DataDirectories) -> None:
         self.directories = directories
-        self.logs: dict[tuple[str, int], Log] = {}
+        self.logs: dict[PartitionKey, Log] = {}
         #: partitions whose logs could not be opened, with the reason
-        self.failures: dict[tuple[str, int], Exception] = {}
+        self.failures: dict[PartitionKey, Exception] = {}
         #: copies of logs on their way into another directory
-        self.futures: dict[tuple[str, int], Log] = {}
-        self._homes: dict[tuple[str, int], DataDirectory] = {}
-        self._future_homes: dict[tuple[str, int], DataDirectory] = {}
+        self.futures: dict[PartitionKey, Log] = {}
+        #: partitions whose logs may have lost their ends with the power of the machine
+        self.suspects: set[PartitionKey] = set()
+        self._boot_id = boots.boot_id()
+        self._homes: dict[PartitionKey, DataDirectory] = {}
+        self._future_homes: dict[PartitionKey, DataDirectory] = {}
         #: where AlterReplicaLogDirs wants partitions that are not there yet
-        self._preferred: dict[tuple[str, int], DataDirectory] = {}
+        self._preferred: dict[PartitionKey, DataDirectory] = {}
         self._settings: SettingsSource
 
     @classmethod
@@ -88,7 +94,7 @@ class LogManager:
             if home is directory
         ]
 
-    def take_offline(self, directory: DataDirectory, reason: str) -> list[tuple[str, int]]:
+    def take_offline(self, directory: DataDirectory, reason: str) -> list[PartitionKey]:
         """Stops using a directory; returns the partitions whose logs were in it. The directory is to be closed with
         `close_failed`.
         """
@@ -146,10 +152,26 @@ class LogManager:
                 self.failures[topic, index] = error
             for log in logs:
                 await self._add(directory, log)
+        for directory in self.directories.online:
+            keys = [key for key, home in self._homes.items() if home is directory]
+            self.suspects |= boots.suspects(directory, keys, self._boot_id)
+        await trio.to_thread.run_sync(self.note_suspects, self.suspects)
         for key in self.futures.keys() - self.logs.keys():
             logger.warning(
                 "%s-%d is on its way into another log directory, but is in none", *key, extra=of_partition(*key)
             )
+
+    def note_suspects(self, suspects: Collection[PartitionKey]) -> None:
+        """Writes down in each directory which of its logs may have lost their ends, for the starts to come. It takes as
+        long as a disk does.
+        """
+        of_each: dict[DataDirectory, list[PartitionKey]] = {directory: [] for directory in self.directories.online}
+        for key in suspects:
+            directory = self._homes.get(key)
+            if directory in of_each:
+                of_each[directory].append(key)
+        for directory, keys in of_each.items():
+            boots.note(directory, keys, self._boot_id)
 
     async def _add(self, directory: DataDirectory, log: Log) -> None:
         key = (log.topic, log.partition)
@@ -248,10 +270,13 @@ class LogManager:
         """
         places = Places()
         missing: dict[DataDirectory, list[int]] = {}
-        counts = Counter([*self._homes.values(), *self._future_homes.values()])
+        counts: Counter[DataDirectory] | None = None
         for index in partitions:
             if (topic, index) in self.logs:
                 continue
+            if counts is None:
+                # Not where nothing is missing: a request may name thousands of topics whose logs are all here.
+                counts = Counter([*self._homes.values(), *self._future_homes.values()])
             if self.directories.offline and index not in new:
                 offline = ", ".join(map(str, self.directories.offline))
                 places.errors[index] = StorageError(
@@ -278,20 +303,69 @@ class LogManager:
         places.logs = {index: self.logs[topic, index] for index in partitions if (topic, index) in self.logs}
         return places
 
-    async def begin_epochs(self, topic: str, epochs: dict[int, int]) -> dict[int, StorageError]:
-        """Becoming leader of a topic's partitions: leader epoch of each. Returns what failed."""
-        failed: dict[int, StorageError] = {}
-        by_directory: dict[DataDirectory, list[tuple[int, int]]] = {}
-        for index, epoch in epochs.items():
+    async def begin_epochs(self, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, StorageError]:
+        """Becoming leader of partitions: leader epoch of each. Returns what failed."""
+        return await self._in_directories(epochs, LogDirectory.begin_epochs)
+
+    async def follow(self, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, StorageError]:
+        """Becoming follower of partitions: leader epoch of each. Returns what failed. When this returns, no append of
+        an older epoch is under way, and none is possible.
+        """
+        return await self._in_directories(epochs, LogDirectory.follow)
+
+    async def _in_directories(
+        self,
+        epochs: Mapping[PartitionKey, int],
+        work: Callable[[LogDirectory, list[tuple[str, int, int]]], list[KafkaError | None]],
+    ) -> dict[PartitionKey, StorageError]:
+        """Does `work` for each directory on a thread, for all its partitions at once, and returns their errors."""
+        rows: dict[DataDirectory, list[tuple[str, int, int]]] = {}
+        pace = Pace()
+        for (topic, index), epoch in epochs.items():
+            await pace.turn()
             directory = self._homes.get((topic, index))
             if directory is not None:
-                by_directory.setdefault(directory, []).append((index, epoch))
-        for directory, rows in by_directory.items():
-            try:
-                await trio.to_thread.run_sync(directory.open_native.begin_epochs, topic, rows)
-            except StorageError as error:
-                failed.update({index: error for index, _ in rows})
+                rows.setdefault(directory, []).append((topic, index, epoch))
+        failed: dict[PartitionKey, StorageError] = {}
+        for directory, each in rows.items():
+            if directory.native is None:
+                # It failed a moment ago, and its partitions are offline.
+                continue
+            for (topic, index, _), error in zip(
+                each, await trio.to_thread.run_sync(work, directory.native, each), strict=True
+            ):
+                if error is not None:
+                    # Also of a log that is in a newer epoch already: nothing may be appended to it under this one.
+                    failure = error if isinstance(error, StorageError) else StorageError(str(error))
+                    failed[topic, index] = failure
         return failed
+
+    async def truncate(self, cuts: Sequence[Cut]) -> list[KafkaError | None]:
+        """Cuts off the ends of logs, and returns when that would survive a power cut; for each what kept it from
+        happening.
+        """
+        natives = [self._homes.get((one.partition.topic, one.partition.index)) for one in cuts]
+
+        def run() -> list[KafkaError | None]:
+            errors: list[KafkaError | None] = [StorageError("the log is not here any more")] * len(cuts)
+            for home in {home for home in natives if home is not None and home.native is not None}:
+                places = [place for place, other in enumerate(natives) if other is home and not cuts[place].is_anew]
+                rows = [
+                    (one.partition.topic, one.partition.index, one.offset, one.leader_epoch)
+                    for one in map(cuts.__getitem__, places)
+                ]
+                for place, error in zip(places, home.open_native.truncate(rows), strict=True):
+                    errors[place] = error
+            for place, one in enumerate(cuts):
+                if one.is_anew and natives[place] is not None:
+                    try:
+                        one.partition.log.truncate_fully_and_start_at(one.offset, one.leader_epoch)
+                        errors[place] = None
+                    except KafkaError as error:
+                        errors[place] = error
+            return errors
+
+        return await trio.to_thread.run_sync(run)
 
     def topic_config(self, topic: str | None) -> TopicConfig:
         """The settings that hold for a topic now (None: for one without settings of its own)."""
@@ -374,3 +448,16 @@ class LogManager:
     async def run(self) -> None:
         """Retention and checkpoints, until cancelled."""
         await upkeep.run(self.directories, self._settings.config)
+
+
+def is_beginning_of(log: Log, other: Log) -> bool:
+    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows.
+
+    One leader wrote each epoch, so logs that have the same epoch at an offset are the same up to there. Where an epoch
+    begins says nothing: deletion, and recovery of a compacted log, put it at the first record that is left.
+    """
+    end = log.end_offset
+    if end == log.start_offset:
+        return True
+    epochs, others = ([epoch for epoch, start in one.leader_epochs if start < end] for one in (log, other))
+    return end <= other.end_offset and bool(epochs) and epochs[-1:] == others[-1:]

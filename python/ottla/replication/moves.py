@@ -9,26 +9,40 @@ for all of them together.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from ottla.errors import KafkaError, OffsetOutOfRange
+from ottla.kafka import PartitionKey
 from ottla.logging_setup import of_partition
 
 if TYPE_CHECKING:
-    from ottla._core import Log
     from ottla.replication.log_manager import LogManager
-    from ottla.replication.replicas import Replicas
+    from ottla.replication.partition import Partition
 
 logger = logging.getLogger("ottla.moves")
 
-Key = tuple[str, int]
 
 #: What is copied between two looks at the throttle; a larger piece gains nothing.
 PIECE_BYTES = 1 << 20
 #: Before copying is tried again after an error that does not take a directory out of use.
 RETRY_SECONDS = 1.0
+
+
+class Replicas(Protocol):
+    """What moves need of the broker's replicas."""
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, Partition]:
+        """Those that the broker has a role for."""
+
+    async def replace_with_future(self, key: PartitionKey) -> bool:
+        """Ends the move of a partition. False if too much is left of it. Raises StorageError."""
+
+    def check_directories(self) -> bool:
+        """Takes the partitions of log directories that failed offline. False if there is none that is news."""
 
 
 class Moves:
@@ -37,16 +51,16 @@ class Moves:
     def __init__(self, replicas: Replicas, logs: LogManager) -> None:
         self._replicas = replicas
         self._logs = logs
-        self._waiting: set[Key] = set()
-        self._running: set[Key] = set()
-        self._woken = trio.Event()
+        self._waiting: set[PartitionKey] = set()
+        self._running: set[PartitionKey] = set()
+        self._idle = trio.lowlevel.ParkingLot()
         self._free_at = 0.0
 
     def start(self, topic: str, index: int) -> None:
         """Goes on with a move, once the partition has a role. Nothing happens to one that is under way."""
         if (topic, index) not in self._running:
             self._waiting.add((topic, index))
-            self._woken.set()
+            self._idle.unpark()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -57,8 +71,7 @@ class Moves:
     async def _work(self) -> None:
         while True:
             while not self._waiting:
-                self._woken = trio.Event()
-                await self._woken.wait()
+                await self._idle.park()
             key = min(self._waiting)
             self._waiting.remove(key)
             self._running.add(key)
@@ -67,7 +80,7 @@ class Moves:
             finally:
                 self._running.remove(key)
 
-    async def _move(self, key: Key) -> None:
+    async def _move(self, key: PartitionKey) -> None:
         """Until the copy has taken the log's place, or there is nothing to move any more."""
         logger.info("copying %s-%d into its new log directory begins or goes on", *key, extra=of_partition(*key))
         while True:
@@ -100,16 +113,3 @@ class Moves:
         self._free_at = max(now, self._free_at) + copied / max(1, self._rate)
         if self._free_at > now:
             await trio.sleep_until(self._free_at)
-
-
-def is_beginning_of(log: Log, other: Log) -> bool:
-    """Whether everything in `log` is in `other`, as far as their leader epochs tell; without any, nobody knows.
-
-    One leader wrote each epoch, so logs that have the same epoch at an offset are the same up to there. Where an epoch
-    begins says nothing: deletion, and recovery of a compacted log, put it at the first record that is left.
-    """
-    end = log.end_offset
-    if end == log.start_offset:
-        return True
-    epochs, others = ([epoch for epoch, start in one.leader_epochs if start < end] for one in (log, other))
-    return end <= other.end_offset and bool(epochs) and epochs[-1:] == others[-1:]

@@ -5,10 +5,12 @@ a disk.
 
 The rules come from Apache Kafka (KIP-101, KIP-279, KIP-320). Those that are easy to get wrong:
 
-* A state is applied only if its leader epoch is greater than the known one.
+* A state is applied only if its leader epoch is greater than the known one (`roles.py` says what it makes of a
+replica).
 * A new leader enters (epoch, log end offset) into its epoch cache even if nothing is ever appended.
-* Whoever waits for a high watermark or a flush waits under the leader epoch of its append: a role change fails it
-first.
+* A request that waits for a high watermark or a flush waits under the term of its append. A term is the time for which
+  one broker leads without a break, and its name is the first leader epoch of it. Its end fails the request.
+* What the followers have is known for one leader epoch (`in_sync.py`), and forgotten at the next.
 """
 
 from __future__ import annotations
@@ -20,25 +22,23 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, OffsetOutOfRange, StorageError, UnknownLeaderEpoch
+from ottla.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    StorageError,
+    UnknownLeaderEpoch,
+)
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.net.guard import failed
+from ottla.replication.in_sync import UNKNOWN_OFFSET, InSync, Proposal
 from ottla.replication.lease import Terms
+from ottla.replication.roles import PartitionState, Role, role
 
 if TYPE_CHECKING:
     from ottla._core import Log
     from ottla.replication.lease import Lease
-
-
-class PartitionState(msgspec.Struct, frozen=True, gc=False):
-    """What a controller says about a partition (LeaderAndIsr)."""
-
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    zk_version: int
 
 
 class Waiter(Protocol):
@@ -56,13 +56,23 @@ class _Durable:
     """An append whose answer needs the high watermark, and where there is one replica the disk, to cover it."""
 
     last_offset: int
-    leader_epoch: int
+    term: int
     done: Callable[[int], None]
 
 
 #: What `Partition.terms` depends on: only `Partition.change` assigns it.
 GUARDED = frozenset(
-    {"flush_on_acks_all", "is_leader", "is_offline", "leader_epoch", "log", "min_insync_replicas", "state", "topic"}
+    {
+        "flush_on_acks_all",
+        "in_sync",
+        "is_leader",
+        "is_offline",
+        "leader_epoch",
+        "log",
+        "min_insync_replicas",
+        "state",
+        "topic",
+    }
 )
 
 
@@ -79,18 +89,28 @@ class Partition:
 
     What a lease depends on (`GUARDED`) changes through `change` alone, which ends a lease whose terms are no longer
     true. Any other assignment to it raises AttributeError.
+
+    `propose` is called with every change of the ISR that the partition wants; `came_near` when the high watermark
+    begins to wait for a follower that is not in the ISR: `look_at_near` is to be called until it is false. `listen` is
+    called when somebody waits for a high watermark that a fetcher moves: `heard` is to be called after its next move.
     """
 
     __slots__ = (
         "_broker_id",
+        "_came_near",
         "_durable",
+        "_listen",
+        "_propose",
         "compression_type",
         "deletions",
         "fetches",
         "flush_again",
         "flush_on_acks_all",
         "flushes",
+        "in_sync",
         "index",
+        "is_following",
+        "is_heard",
         "is_internal",
         "is_leader",
         "is_offline",
@@ -103,8 +123,9 @@ class Partition:
         "may_delete",
         "min_insync_replicas",
         "record_format",
-        "replica_starts",
+        "replica_fetches",
         "state",
+        "term",
         "topic",
     )
 
@@ -116,10 +137,21 @@ class Partition:
     leader_epoch: int
     state: PartitionState | None
     min_insync_replicas: int
-    #: acks=all on a partition of one replica answers after fdatasync: there is no other copy to survive a power cut.
+    #: acks=all with one replica in sync answers after fdatasync: there is no other copy to survive a power cut.
     flush_on_acks_all: bool
+    #: The followers of a partition that this broker leads; None where no other replica is assigned.
+    in_sync: InSync | None
 
-    def __init__(self, topic: str, index: int, broker_id: int, log: Log) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        broker_id: int,
+        log: Log,
+        propose: Callable[[Partition, Proposal], None] = lambda partition, proposal: None,
+        came_near: Callable[[Partition], None] = lambda partition: None,
+        listen: Callable[[Partition], None] = lambda partition: None,
+    ) -> None:
         #: While the hub may append and read without asking.
         self.lease: Lease | None = None
         self.change(
@@ -131,11 +163,18 @@ class Partition:
             state=None,
             min_insync_replicas=1,
             flush_on_acks_all=True,
+            in_sync=None,
         )
         self.index = index
+        #: Another broker leads, and this replica may be read from.
+        self.is_following = False
+        #: The next move of the high watermark is going to be heard of.
+        self.is_heard = False
         #: Only this broker's coordinators write to it.
         self.is_internal = topic in INTERNAL_TOPICS
         self.leader_epoch_start = 0
+        #: The first leader epoch for which this broker has led since.
+        self.term = NO_EPOCH
         self.compression_type = "producer"
         #: `cleanup.policy` contains `delete`: records may be deleted by request.
         self.may_delete = True
@@ -148,13 +187,16 @@ class Partition:
         self.flush_again = False
         #: Parked fetches, in the order of their arrival; `park` adds them. The collector does not watch an empty dict.
         self.fetches: dict[Waiter, None] = {}
+        #: The same of followers: they wait for the log's end instead of the high watermark.
+        self.replica_fetches: dict[Waiter, None] = {}
         #: What those who wait in `fetches` have last heard of.
         self.log_start_told = log.start_offset
         #: Deletions of records that wait for other replicas.
         self.deletions: dict[Waiter, None] = {}
-        #: Where the logs of other replicas start, as far as they have said so.
-        self.replica_starts: dict[int, int] = {}
         self._broker_id = broker_id
+        self._propose = propose
+        self._came_near = came_near
+        self._listen = listen
         #: None until somebody waits: most partitions of a broker are written to seldom, and a deque is 0.6 KB.
         self._durable: deque[_Durable] | None = None
 
@@ -183,6 +225,10 @@ class Partition:
             if name not in GUARDED:
                 raise AttributeError(f"`{name}` of a partition is simply assigned: no lease depends on it")
             object.__setattr__(self, name, value)
+        self._check_lease()
+
+    def _check_lease(self) -> None:
+        """Ends the lease if the terms are others now."""
         if self.lease is not None and self.terms() != self.lease.terms:
             self.end_lease()
 
@@ -198,7 +244,7 @@ class Partition:
         """The hub may serve the partition until the terms change."""
         self.end_lease()
         self.lease = lease
-        lease.watch(bool(self.fetches))
+        lease.watch(bool(self.fetches or self.replica_fetches))
 
     def end_lease(self) -> None:
         """From now on every Produce and Fetch is decided upon one by one."""
@@ -208,40 +254,90 @@ class Partition:
 
     # --- roles ---
 
-    def apply(self, state: PartitionState) -> bool:
-        """Takes a newer state; False if it is not newer. The log's epoch is set before anyone can append under the new
-        one.
+    def adds(self, broker: int) -> bool:
+        """Whether a reassignment adds the replica of a broker. Its end comes with another leader epoch."""
+        state = self.state
+        return state is not None and broker in state.adding
+
+    def role(self, state: PartitionState) -> Role:
+        """What a state that the controller sends makes of this replica."""
+        return role(state, self._broker_id, self.leader_epoch, self.is_leader)
+
+    def apply(self, state: PartitionState, now_ms: int = 0) -> Role:
+        """Takes a newer state; `Role.STALE` if it is not newer. The log's epoch is set before anyone can append under
+        the new one.
         """
-        if state.leader_epoch <= self.leader_epoch:
-            return False
-        self.change(state=state, leader_epoch=state.leader_epoch, is_leader=state.leader == self._broker_id)
-        self._fail_waiting()
-        if self.is_leader:
+        applied = self.role(state)
+        if applied is Role.STALE:
+            return applied
+        is_leader = applied is not Role.FOLLOWS
+        if not is_leader:
+            # Appends that wait for an I/O thread were meant for the older epoch.
+            self.log.refuse_older(state.leader_epoch)
+        self.change(
+            state=state,
+            leader_epoch=state.leader_epoch,
+            is_leader=is_leader,
+            # A follower may have truncated for a leader that this one never heard of.
+            in_sync=self._followers_of(state, now_ms) if is_leader else None,
+        )
+        self.is_following = not is_leader
+        if applied is not Role.LEADS_ON:
+            self.term = state.leader_epoch
+            self._hear()
+            self._fail_waiting()
+        if is_leader:
             self.leader_epoch_start = self.log.end_offset
-            if self.log.leader_epoch != state.leader_epoch:
+            if applied is Role.LEADS_ON:
+                # What producers send meanwhile is appended under the new epoch. Its start is written down off the loop.
+                self.log.lead_on(state.leader_epoch)
+            elif self.log.leader_epoch != state.leader_epoch:
                 self.log.begin_epoch(state.leader_epoch)
             self.advance_high_watermark()
-        return True
+            self._wake_deletions()
+        return applied
+
+    def _followers_of(self, state: PartitionState, now_ms: int) -> InSync | None:
+        if state.replicas == (self._broker_id,):
+            return None
+        return InSync(
+            self._broker_id,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            state.zk_version,
+            self.log.end_offset,
+            now_ms,
+        )
 
     def resign(self) -> None:
         """The replica is going away (StopReplica, a failed directory, shutdown): whoever waits is told that this is no
         leader.
         """
-        self.change(is_leader=False)
+        self.is_following = False
+        self.change(is_leader=False, in_sync=None)
         self._fail_waiting()
 
-    def park(self, fetch: Waiter) -> None:
-        """A Fetch waits for the partition from now on, until it is taken out of `fetches`."""
-        self.fetches[fetch] = None
+    def park(self, fetch: Waiter, *, is_follower: bool = False) -> None:
+        """A Fetch waits for the partition from now on, until `unpark`: for the high watermark, or a follower's for the
+        log's end.
+        """
+        (self.replica_fetches if is_follower else self.fetches)[fetch] = None
         if self.lease is not None:
-            # The hub must not move the high watermark unseen.
+            # The hub must not move the log's end or the high watermark unseen.
             self.lease.watch(True)
+        self._hear()
+
+    def unpark(self, fetch: Waiter) -> None:
+        """A Fetch does not wait for the partition any more, if it did."""
+        self.fetches.pop(fetch, None)
+        self.replica_fetches.pop(fetch, None)
 
     def release_fetches(self) -> None:
         """Answers every parked fetch (and deletion) with what there is: a stopping broker does not let clients wait for
         their deadlines.
         """
-        for waiter in (*self.fetches, *self.deletions):
+        for waiter in (*self.fetches, *self.replica_fetches, *self.deletions):
             try:
                 waiter.expire()
             except BaseException as error:
@@ -254,6 +350,8 @@ class Partition:
         self._settle_durable()
         # They count new bytes by their place in the old log.
         self.release_fetches()
+        self.is_heard = False
+        self._hear()
         return bool(self._durable) and self.needs_flush
 
     def go_offline(self) -> None:
@@ -266,13 +364,10 @@ class Partition:
     def low_watermark(self, alive: Container[int]) -> int:
         """The least start offset of the replicas on brokers in `alive`: what no reader finds any more."""
         replicas = () if self.state is None else self.state.replicas
+        known = {} if self.in_sync is None else self.in_sync.followers
         others = (replica for replica in replicas if replica != self._broker_id and replica in alive)
-        return min([self.log.start_offset, *(self.replica_starts.get(other, -1) for other in others)])
-
-    def replica_started(self, broker_id: int, start_offset: int) -> None:
-        """Another replica's log starts at `start_offset` now."""
-        self.replica_starts[broker_id] = start_offset
-        self._wake_deletions()
+        starts = (known[other].start_offset if other in known else -1 for other in others)
+        return min([self.log.start_offset, *starts])
 
     def _wake_deletions(self) -> None:
         for deletion in tuple(self.deletions):
@@ -288,17 +383,18 @@ class Partition:
         for durable in waiting:
             self._done(durable, StorageError.code if self.is_offline else NotLeaderOrFollower.code)
         self._wake_fetches()
+        self._wake_replica_fetches()
         self._wake_deletions()
 
-    def leader_error(self, current_leader_epoch: int) -> int:
+    def leader_error(self, current_leader_epoch: int, or_follower: bool = False) -> int:
         """0 if a client that believes in `current_leader_epoch` (-1: it does not say) may be served here, else the
-        error code.
+        error code. With `or_follower` it may be served by a follower as well.
         """
         if self.is_offline:
             return StorageError.code
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
             return FencedLeaderEpoch.code if current_leader_epoch < self.leader_epoch else UnknownLeaderEpoch.code
-        return 0 if self.is_leader else NotLeaderOrFollower.code
+        return 0 if self.is_leader or (or_follower and self.is_following) else NotLeaderOrFollower.code
 
     def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
         """(epoch, end offset) where the log of a reader ends to be this one: it has read up to `offset`, and its last
@@ -312,18 +408,29 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     @property
+    def isr(self) -> tuple[int, ...]:
+        """The replicas in sync, as the controller last said."""
+        return () if self.state is None else self.state.isr
+
+    @property
+    def maximal_isr_size(self) -> int:
+        """The number of replicas in sync, with those that a change under way takes in or leaves out."""
+        return len(self.isr) if self.in_sync is None else len(self.in_sync.maximal_isr)
+
+    @property
     def is_alone(self) -> bool:
-        """Whether this is the only replica in sync: the high watermark is the end of its log."""
-        return self.state is not None and len(self.state.isr) == 1
+        """Whether the high watermark is the end of this replica's log: no other is in sync, or about to be."""
+        return len(self.isr) == 1 if self.in_sync is None else self.in_sync.is_alone
 
     @property
     def has_enough_replicas(self) -> bool:
-        return self.state is not None and len(self.state.isr) >= self.min_insync_replicas
+        """Whether acks=all may append (`min.insync.replicas`)."""
+        return self.state is not None and len(self.isr) >= self.min_insync_replicas
 
     @property
     def needs_flush(self) -> bool:
         """Whether an acks=all answer waits for the disk (see `flush_on_acks_all`)."""
-        return self.flush_on_acks_all and self.state is not None and len(self.state.replicas) == 1
+        return self.flush_on_acks_all and self.state is not None and self.maximal_isr_size == 1
 
     @property
     def last_stable_offset(self) -> int:
@@ -332,43 +439,189 @@ class Partition:
 
     # --- moving on ---
 
+    def appended(self) -> None:
+        """The log has grown, or its turn ended: moves the high watermark as far as it may, and lets followers fetch."""
+        self.advance_high_watermark()
+        if self.replica_fetches:
+            self._wake_replica_fetches()
+
     def advance_high_watermark(self) -> None:
-        """With one in-sync replica the high watermark is the log end offset. Wakes whoever waits for it."""
-        if self.is_alone and self.log.advance_high_watermark():
-            self._settle_durable()
-            self._wake_fetches()
-            if self.lease is not None:
-                self.lease.advanced()
-                if self.lease.is_watched and not self.fetches:
-                    self.lease.watch(False)
+        """Moves the high watermark to what every replica has that counts, and wakes whoever waits for it."""
+        if not self.is_leader or not self._raise_high_watermark():
+            return
+        self._settle_durable()
+        self._wake_fetches()
+        if self.lease is not None:
+            self.lease.advanced()
+            if self.lease.is_watched and not self.fetches and not self.replica_fetches:
+                self.lease.watch(False)
+
+    def _raise_high_watermark(self) -> bool:
+        log, in_sync = self.log, self.in_sync
+        if in_sync is None:
+            return self.is_alone and log.advance_high_watermark()
+        target = in_sync.high_watermark(log.end_offset)
+        if target <= log.high_watermark:
+            return False
+        log.high_watermark = target
+        return True
+
+    # --- followers ---
+
+    def followed(self, follower: int, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> bool:
+        """Notes that a follower has fetched from `end_offset` on, and was told no error. This log ended at
+        `leader_end_offset` when it was read. False if the partition is not assigned to that broker.
+        """
+        in_sync = self.in_sync
+        if in_sync is None:
+            return False
+        known = in_sync.followers.get(follower)
+        started = None if known is None else known.start_offset
+        if not in_sync.fetched(follower, end_offset, start_offset, leader_end_offset, now_ms):
+            return False
+        # Before an expansion is proposed, or the follower counts: the hub would move the high watermark past it.
+        self._check_lease()
+        self._want(in_sync.expansion(follower, self.log.high_watermark))
+        if follower not in in_sync.isr and in_sync.followers[follower].is_near:
+            self._came_near(self)
+        self.advance_high_watermark()
+        if start_offset != started:
+            self._wake_deletions()
+        return True
+
+    def caught_up(self, follower: int, at_ms: int) -> None:
+        """A follower that rests had all that there was at `at_ms`. That counts only if it has fetched in this epoch."""
+        in_sync = self.in_sync
+        known = None if in_sync is None else in_sync.followers.get(follower)
+        if in_sync is None or known is None or known.end_offset == UNKNOWN_OFFSET:
+            return
+        known.caught_up(at_ms)
+        self._check_lease()
+        if follower not in in_sync.isr:
+            self._came_near(self)
+
+    def look_at_followers(self, now_ms: int, lag_max_ms: int) -> None:
+        """Proposes to leave those out of the ISR that lag behind for too long."""
+        in_sync = self.in_sync
+        if in_sync is None or not self.is_leader:
+            return
+        in_sync.look(now_ms)
+        self._want(in_sync.shrinking(self.log.end_offset, now_ms, lag_max_ms))
+        # A follower that does not come nearer is not waited for any more.
+        self.advance_high_watermark()
+        self._ask_again()
+
+    def look_at_near(self, now_ms: int) -> bool:
+        """The high watermark waits no longer for a follower that has come near and does not come on. Whether there is
+        one still that it waits for without its being in the ISR.
+        """
+        if self.in_sync is None:
+            return False
+        is_near = self.in_sync.look(now_ms)
+        self.advance_high_watermark()
+        return is_near
+
+    def _want(self, proposal: Proposal | None) -> None:
+        if proposal is not None:
+            self._check_lease()
+            self._propose(self, proposal)
+
+    def isr_changed(self, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:
+        """The ISR is another one now. False if that is no news. The caller must start a flush if `needs_flush`."""
+        if self.in_sync is None or self.state is None or not self.in_sync.changed(leader_epoch, isr, version):
+            return False
+        self.change(state=msgspec.structs.replace(self.state, isr=isr, zk_version=version))
+        self.advance_high_watermark()
+        self._settle_durable()
+        self._ask_again()
+        return True
+
+    def _ask_again(self) -> None:
+        """Proposes a follower that came while another change was under way, or whose own failed: while nothing is
+        written it rests, and is not heard of again. Its session says when it last had all that there is.
+        """
+        in_sync, high_watermark = self.in_sync, self.log.high_watermark
+        if in_sync is None or not in_sync.may_join(high_watermark):
+            return
+        if self.replica_fetches:
+            self._wake_replica_fetches()
+        for follower, known in in_sync.followers.items():
+            if known.is_near:
+                self._want(in_sync.expansion(follower, high_watermark))
+
+    def isr_not_changed(self, proposal: Proposal) -> None:
+        """A proposed change was not made, and is not made any more."""
+        if self.in_sync is not None:
+            self.in_sync.withdrawn(proposal)
+            self._check_lease()
+
+    def isr_refused(self, proposal: Proposal) -> InSync | None:
+        """The same, and the controller does not make it now: see `InSync.refused`. None if that is no news."""
+        in_sync = self.in_sync
+        if in_sync is None or not in_sync.refused(proposal):
+            return None
+        self._check_lease()
+        self.advance_high_watermark()
+        return in_sync
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether an acks=all waits."""
+        return bool(self._durable)
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""
-        if self.fetches and self.log.start_offset != self.log_start_told:
+        if self.log.start_offset != self.log_start_told and (self.fetches or self.replica_fetches):
             self.log_start_told = self.log.start_offset
+            self._wake_fetches()
+            self._wake_replica_fetches()
+
+    def _hear(self) -> None:
+        """Has the next move of the high watermark heard of, where a fetcher moves it and somebody waits for it."""
+        if self.is_following and self.fetches and not self.is_heard:
+            self.is_heard = True
+            self._listen(self)
+
+    def heard(self) -> None:
+        """The high watermark moved, in whatever thread."""
+        self.is_heard = False
+        # Before they look: what moves afterwards is heard of again.
+        self._hear()
+        if self.is_following:
             self._wake_fetches()
 
     def _wake_fetches(self) -> None:
         if self.fetches:
-            for fetch in tuple(self.fetches):
-                try:
-                    fetch.advanced(self)
-                except BaseException as error:
-                    failed(f"a Fetch that waited for {self}", error)
+            self._wake(self.fetches)
+
+    def _wake_replica_fetches(self) -> None:
+        if self.replica_fetches:
+            self._wake(self.replica_fetches)
+
+    def _wake(self, fetches: dict[Waiter, None]) -> None:
+        for fetch in tuple(fetches):
+            try:
+                fetch.advanced(self)
+            except BaseException as error:
+                failed(f"a Fetch that waited for {self}", error)
 
     def wait_durable(self, last_offset: int, done: Callable[[int], None]) -> bool:
-        """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk.
+        """Calls `done(error code)` once `last_offset` is below the high watermark and, where that is asked, on disk. It
+        is NotEnoughReplicasAfterAppend if too few replicas are in sync by then.
 
         True if the caller must start a flush. A recognised duplicate waits for the original's last offset in the same
         way.
         """
-        if self._is_durable(last_offset):
-            done(0)
+        # Looked at once, since other threads flush, too. What is not on disk at this look waits for a flush that the
+        # caller starts; nobody may be told of one that ends meanwhile.
+        is_on_disk = not self.needs_flush or last_offset < self.log.flushed_offset
+        if is_on_disk and last_offset < self.log.high_watermark:
+            done(self._safe_code())
             return False
         if self._durable is None:
             self._durable = deque()
-        self._durable.append(_Durable(last_offset, self.leader_epoch, done))
-        return self.needs_flush and last_offset >= self.log.flushed_offset
+        self._durable.append(_Durable(last_offset, self.term, done))
+        return not is_on_disk
 
     def flushed(self) -> None:
         """The log's flushed offset moved."""
@@ -378,7 +631,7 @@ class Partition:
         """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
         waiting, self._durable = self._durable or (), None
         for durable in waiting:
-            self._done(durable, 0 if self._is_durable(durable.last_offset) else StorageError.code)
+            self._done(durable, self._safe_code() if self._is_durable(durable.last_offset) else StorageError.code)
 
     def _is_durable(self, last_offset: int) -> bool:
         return last_offset < self.log.high_watermark and (not self.needs_flush or last_offset < self.log.flushed_offset)
@@ -389,8 +642,13 @@ class Partition:
         waiting = self._durable
         while waiting and self._is_durable(waiting[0].last_offset):
             durable = waiting.popleft()
-            same_term = durable.leader_epoch == self.leader_epoch and self.is_leader
-            self._done(durable, 0 if same_term else NotLeaderOrFollower.code)
+            same_term = durable.term == self.term and self.is_leader
+            self._done(durable, self._safe_code() if same_term else NotLeaderOrFollower.code)
+
+    def _safe_code(self) -> int:
+        """What an append is answered with that is as safe as it can be here."""
+        is_enough = self.state is not None and self.maximal_isr_size >= self.min_insync_replicas
+        return 0 if is_enough else NotEnoughReplicasAfterAppend.code
 
     def _done(self, durable: _Durable, error_code: int) -> None:
         try:

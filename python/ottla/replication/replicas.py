@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from ottla.config.topic import record_format
-from ottla.errors import ReplicaNotAvailable, StorageError
+from ottla.errors import MayHaveLost, ReplicaNotAvailable, StorageError
+from ottla.kafka import PartitionKey
 from ottla.logging_setup import Repeated, of_partition
 from ottla.net import Server
+from ottla.net.guard import failed
+from ottla.replication.awaited import Awaited
+from ottla.replication.in_sync import Proposal, now_ms
 from ottla.replication.moves import Moves
-from ottla.replication.partition import Partition, PartitionState
+from ottla.replication.pace import Pace
+from ottla.replication.partition import Partition
+from ottla.replication.roles import PartitionState, Role
+from ottla.replication.unclean_start import end_of
 
 if TYPE_CHECKING:
+    from ottla._core import Log
     from ottla.config import TopicConfig
     from ottla.replication.data_directory import DataDirectory
-    from ottla.replication.internal_topic import RoleListener
+    from ottla.replication.following import Following
     from ottla.replication.log_manager import LogManager
+    from ottla.replication.questions import EpochEnd
+    from ottla.replication.roles import RoleListener
+    from ottla.replication.throttles import Throttles
+    from ottla.replication.unclean_start import UncleanStart
 
 logger = logging.getLogger("ottla.replicas")
 
@@ -30,19 +42,59 @@ FLUSHES_MAX = 2
 #: How often it is looked whether retention or DeleteRecords moved a log's start.
 LOG_START_CHECK_S = 10.0
 
+#: How often it is looked whether a follower that came near goes on.
+NEAR_CHECK_S = 0.1
+
 
 class Replicas:
-    """The partitions that a controller gave to this broker, by topic and number."""
+    """The partitions that a controller gave to this broker, by topic and number.
 
-    def __init__(self, broker_id: int, logs: LogManager, server: Server) -> None:
-        self.partitions: dict[tuple[str, int], Partition] = {}
+    `propose` is called with each change of an ISR that a partition wants. `following` has what this broker follows
+    fetched; without it nothing is.
+
+    `throttles` is told of the settings of topics.
+
+    `directory_failed` is told of every log directory that went out of use, after its partitions went offline;
+    `has_run_out` when logs could not be made, or become a leader's, though their directory works: for want of
+    descriptors or space. The controller has to ask again.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        server: Server,
+        *,
+        directory_failed: Callable[[DataDirectory], None] = lambda _: None,
+        has_run_out: Callable[[], None] = lambda: None,
+        propose: Callable[[Partition, Proposal], None] = lambda partition, proposal: None,
+        following: Following | None = None,
+        throttles: Throttles | None = None,
+    ) -> None:
+        self.partitions: dict[PartitionKey, Partition] = {}
         #: Who is told of the roles of an internal topic's partitions, by topic.
         self.role_listeners: dict[str, RoleListener] = {}
-        #: Told of every log directory that went out of use, after its partitions went offline.
-        self.directory_failed: Callable[[DataDirectory], None] = lambda _: None
-        #: Told when logs could not be made, or become a leader's, though their directory works: for want of descriptors
-        #: or space. The controller has to ask again.
-        self.has_run_out: Callable[[], None] = lambda: None
+        #: The replicas that may have lost records; None where that is not looked at.
+        self.unclean_start: UncleanStart | None = None
+        self._directory_failed = directory_failed
+        self._has_run_out = has_run_out
+        self._propose = propose
+        self._following = following
+        self._throttles = throttles
+        #: Where the high watermark waits for a follower that is not in the ISR.
+        self._near: dict[Partition, None] = {}
+        #: One object for all partitions.
+        self._tell_near = self._is_near
+        self._listen = self._listen_to
+        #: Under which logs report that a fetcher moved the high watermark.
+        self._high_watermarks = server.token()
+        server.listen_to(self._high_watermarks, self._high_watermark_moved)
+        self._came_near = trio.Event()
+        #: This broker hands over what it leads, and then stops. It does not follow those who take it over: they would
+        #: take it into the ISR again, and wait for it when it is gone.
+        self.is_leaving = False
+        #: Followers that have not heard yet of what this broker leads since a moment ago.
+        self.awaited = Awaited()
         self._broker_id = broker_id
         self._logs = logs
         self._server = server
@@ -51,6 +103,8 @@ class Replicas:
         self.changing = trio.Lock()
         self._completions = server.hub.completions
         self.moves = Moves(self, logs)
+        #: Bytes of records that were sent to replicas that a reassignment adds.
+        self.reassignment_bytes_out = 0
         self._refusals = Repeated(logger)
         logs.directories.report_to(server, self._failure_reported)
 
@@ -61,49 +115,205 @@ class Replicas:
         that never had one. Returns those whose logs cannot be used.
         """
         async with self.changing:
-            return await self.apply_changing(topic, states, new)
+            keyed = {(topic, index): state for index, state in states.items()}
+            errors = await self.apply_changing(keyed, {(topic, index) for index in new})
+        return {index: error for (_, index), error in errors.items()}
 
     async def apply_changing(
-        self, topic: str, states: dict[int, PartitionState], new: Collection[int] = ()
-    ) -> dict[int, StorageError]:
-        """The same for a caller that holds `changing`. A state that is not newer than the known one changes nothing,
-        not even the log's epochs.
+        self, states: Mapping[PartitionKey, PartitionState], new: Collection[PartitionKey] = ()
+    ) -> dict[PartitionKey, StorageError]:
+        """The same for the partitions of many topics, and a caller that holds `changing`. A state that is not newer
+        than the known one changes nothing, not even the log's epochs.
+
+        First nothing more is fetched for them. Then those that lose their leadership lose it, and those that lead on do
+        so at once, since producers do not wait. Only when the logs know the new epochs, and the appends of the old ones
+        have ended, the new leaders lead and the followers fetch.
         """
-        states = {index: state for index, state in states.items() if self._is_newer(topic, index, state)}
-        places = await self._logs.open_or_create(topic, list(states), new)
-        # Off the loop, and before the role changes: nothing can be appended under an epoch that the log does not know.
-        led = {index: state.leader_epoch for index, state in states.items() if state.leader == self._broker_id}
-        errors = places.errors | await self._logs.begin_epochs(topic, led)
-        self.check_directories()
-        settings = self._logs.topic_config(topic)
-        for index, state in states.items():
-            partition = self.partitions.get((topic, index))
-            if index in errors or index not in places.logs:
+        pace = Pace()
+        roles: dict[PartitionKey, Role] = {}
+        for key, state in states.items():
+            await pace.turn()
+            if (role := self._role(key, state)) is not Role.STALE:
+                roles[key] = role
+        refused = await self._refuse(states, roles)
+        if self._following is not None:
+            await self._following.stop(roles)
+        resigned: set[PartitionKey] = set()
+        for key, role in roles.items():
+            partition = self.partitions.get(key)
+            if partition is None or partition.is_offline:
                 continue
-            failure = self._logs.failures.get((topic, index))
+            if role is not Role.LEADS:
+                if partition.is_leader and role is Role.FOLLOWS:
+                    resigned.add(key)
+                self._apply(partition, states[key])
+            elif partition.is_leader:
+                # Epochs are missing: another broker may have led in between.
+                partition.resign()
+                self._role_changed(partition, was_leader=True)
+            await pace.turn()
+        logs, errors = await self._open(roles, new)
+        leads: dict[PartitionKey, int] = {}
+        follows: dict[PartitionKey, int] = {}
+        for key, role in roles.items():
+            await pace.turn()
+            if key not in errors:
+                (follows if role is Role.FOLLOWS else leads)[key] = states[key].leader_epoch
+        errors |= await self._logs.begin_epochs(leads)
+        errors |= await self._logs.follow(follows)
+        self.check_directories()
+        settings: dict[str, TopicConfig] = {}
+        awaited: set[int] = set()
+        for key, role in roles.items():
+            await pace.turn()
+            if key in errors or key not in logs:
+                continue
+            failure = self._logs.failures.get(key)
             if failure is not None:
                 # Its directory failed since the log was found.
-                errors[index] = StorageError(f"{topic}-{index} is offline: {failure}")
+                errors[key] = StorageError(f"{key[0]}-{key[1]} is offline: {failure}")
                 continue
+            partition = self.partitions.get(key)
             if partition is None:
-                log = places.logs[index]
-                partition = self.partitions[topic, index] = Partition(topic, index, self._broker_id, log)
-                self._configure(partition, settings)
-            was_leader = partition.is_leader
-            if partition.apply(state) and topic in self.role_listeners:
-                self._role_changed(partition, was_leader)
-            if (topic, index) in self._logs.futures:
-                self.moves.start(topic, index)
+                partition = self._add(key, logs[key], settings)
+            self._apply(partition, states[key])
+            if role is not Role.FOLLOWS:
+                awaited.update(states[key].isr)
+            elif self._following is not None and not (self.is_leaving and key in resigned):
+                self._following.follow(partition)
+            if key in self._logs.futures:
+                self.moves.start(*key)
+        self.awaited.expect(awaited - {self._broker_id})
         if self._logs.directories.offline:
-            for index in errors:
+            for topic, index in errors:
                 self.mark_offline(topic, index)
         elif errors:
-            self.has_run_out()
-        return errors
+            self._has_run_out()
+        return errors | dict.fromkeys(refused, MayHaveLost())
 
-    def _is_newer(self, topic: str, index: int, state: PartitionState) -> bool:
-        known = self.partitions.get((topic, index))
-        return known is None or state.leader_epoch > known.leader_epoch
+    async def _refuse(
+        self, states: Mapping[PartitionKey, PartitionState], roles: dict[PartitionKey, Role]
+    ) -> set[PartitionKey]:
+        """Takes those out of `roles` that this broker must not have because it may have lost records."""
+        if not self.unclean_start:
+            return set()
+        refused = await self.unclean_start.refuse({key: states[key] for key in roles})
+        settings: dict[str, TopicConfig] = {}
+        for key in refused:
+            del roles[key]
+            if key not in self.partitions and key in self._logs.logs:
+                # Without a role or an epoch: a controller that asks again tells the same one.
+                self._add(key, self._logs.logs[key], settings)
+        return refused
+
+    def _add(self, key: PartitionKey, log: Log, settings: dict[str, TopicConfig]) -> Partition:
+        """A partition that is new to this broker; `settings` are those of the topics that were looked up already."""
+        partition = self.partitions[key] = Partition(
+            *key, self._broker_id, log, self._propose, self._tell_near, self._listen
+        )
+        if key[0] not in settings:
+            settings[key[0]] = self._logs.topic_config(key[0])
+            self._throttle(key[0], settings[key[0]])
+        self._configure(partition, settings[key[0]])
+        return partition
+
+    def end_of(self, topic: str, index: int) -> EpochEnd | None:
+        """Where this broker's log of a partition ends, whether it leads or not; None if the log cannot be used.
+
+        Also of a replica that was stopped: Kafka's controller does that to those that were refused.
+        """
+        log = None if self.is_offline(topic, index) else self._logs.logs.get((topic, index))
+        return None if log is None else end_of(log.leader_epochs, log.end_offset)
+
+    async def _open(
+        self, keys: Collection[PartitionKey], new: Collection[PartitionKey]
+    ) -> tuple[dict[PartitionKey, Log], dict[PartitionKey, StorageError]]:
+        """The logs of partitions, made where they are missing, and the errors of those that cannot be used."""
+        topics: dict[str, list[int]] = {}
+        pace = Pace()
+        for topic, index in keys:
+            await pace.turn()
+            topics.setdefault(topic, []).append(index)
+        new_of: dict[str, set[int]] = {}
+        for topic, index in new:
+            new_of.setdefault(topic, set()).add(index)
+        logs: dict[PartitionKey, Log] = {}
+        errors: dict[PartitionKey, StorageError] = {}
+        for topic, indexes in topics.items():
+            await pace.turn()
+            places = await self._logs.open_or_create(topic, indexes, new_of.get(topic, ()))
+            logs.update({(topic, index): log for index, log in places.logs.items()})
+            errors.update({(topic, index): error for index, error in places.errors.items()})
+        return logs, errors
+
+    def _role(self, key: PartitionKey, state: PartitionState) -> Role:
+        partition = self.partitions.get(key)
+        if partition is not None:
+            return partition.role(state)
+        return Role.LEADS if state.leader == self._broker_id else Role.FOLLOWS
+
+    def _apply(self, partition: Partition, state: PartitionState) -> None:
+        was_leader = partition.is_leader
+        role = partition.apply(state, now_ms())
+        if role in (Role.LEADS, Role.FOLLOWS):
+            self._role_changed(partition, was_leader)
+        self._flush_for_those_who_wait(partition)
+
+    def _flush_for_those_who_wait(self, partition: Partition) -> None:
+        """Where only this replica is left in sync, answers that waited for the others wait for the disk."""
+        if partition.is_waited_for and partition.needs_flush:
+            self.flush(partition)
+
+    def isr_changed(self, partition: Partition) -> None:
+        """The replicas in sync are others now, by the controller's word."""
+        self._flush_for_those_who_wait(partition)
+
+    def _is_near(self, partition: Partition) -> None:
+        """The high watermark waits for a follower that is not in the ISR."""
+        self._near[partition] = None
+        self._came_near.set()
+
+    def _listen_to(self, partition: Partition) -> None:
+        """Somebody waits for a high watermark that a fetcher moves."""
+        partition.log.watch_high_watermark(self._high_watermarks)
+
+    def _high_watermark_moved(self, key: PartitionKey | None, error: BaseException | None) -> None:
+        partition = None if key is None else self.partitions.get(key)
+        if partition is not None:
+            partition.heard()
+
+    async def watch_near(self) -> None:
+        """Looks at followers that are about to join the ISR, until cancelled: writes do not wait long for one that does
+        not come on.
+        """
+        while True:
+            await self._came_near.wait()
+            await trio.sleep(NEAR_CHECK_S)
+            pace = Pace()
+            for partition in tuple(self._near):
+                await pace.turn()
+                try:
+                    is_near = partition.look_at_near(now_ms())
+                except Exception as error:
+                    failed(f"the look at the followers of {partition}", error)
+                    is_near = False
+                if not is_near:
+                    del self._near[partition]
+            if not self._near:
+                self._came_near = trio.Event()
+
+    async def watch_followers(self, lag_max_ms: Callable[[], int]) -> None:
+        """Looks for followers that lag behind, twice in the time that they may lag, until cancelled."""
+        while True:
+            await trio.sleep(lag_max_ms() / 2000)
+            pace = Pace()
+            for partition in tuple(self.partitions.values()):
+                if partition.in_sync is not None:
+                    try:
+                        partition.look_at_followers(now_ms(), lag_max_ms())
+                    except Exception as error:
+                        failed(f"the look at the followers of {partition}", error)
+                    await pace.turn()
 
     def _role_changed(self, partition: Partition, was_leader: bool) -> None:
         listener = self.role_listeners.get(partition.topic)
@@ -114,6 +324,11 @@ class Replicas:
         if partition.is_leader:
             listener.elected(partition.index, partition.leader_epoch)
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the partition's log is known to be where it cannot be used."""
+        known = self.partitions.get((topic, index))
+        return (known is not None and known.is_offline) or (topic, index) in self._logs.failures
+
     def mark_offline(self, topic: str, index: int) -> None:
         """The partition's log is where it cannot be used: requests get KAFKA_STORAGE_ERROR."""
         partition = self.partitions.get((topic, index))
@@ -121,6 +336,8 @@ class Replicas:
             partition = self.partitions[topic, index] = Partition.without_log(topic, index, self._broker_id)
         was_leader = partition.is_leader
         partition.go_offline()
+        if self._following is not None:
+            self._following.forget((topic, index))
         self._role_changed(partition, was_leader)
 
     async def move(self, topic: str, index: int, directory: DataDirectory) -> None:
@@ -144,7 +361,7 @@ class Replicas:
                 await self._logs.create_future(topic, index, directory)
                 self.moves.start(topic, index)
 
-    async def replace_with_future(self, key: tuple[str, int]) -> bool:
+    async def replace_with_future(self, key: PartitionKey) -> bool:
         """Ends the move of a partition, if little enough is left of it. Raises StorageError."""
         async with self.changing:
             partition, old = self.partitions.get(key), self._logs.logs.get(key)
@@ -158,6 +375,10 @@ class Replicas:
                 return False
             if not partition.is_offline and partition.moved(log):
                 self.flush(partition)
+            if self._following is not None and self._following.has(key):
+                # Its fetcher holds the old log.
+                await self._following.stop([key])
+                self._following.follow(partition)
             await trio.to_thread.run_sync(lambda: old.close(flush=False))
             return True
 
@@ -171,6 +392,10 @@ class Replicas:
         partition.may_convert_down = settings.get_bool("message.downconversion.enable")
         partition.record_format = record_format(settings.get_str("message.format.version"))
 
+    def _throttle(self, topic: str, settings: TopicConfig) -> None:
+        if self._throttles is not None:
+            self._throttles.topic_changed(topic, settings)
+
     def settings_changed(self) -> None:
         """The broker's settings did, which are the defaults of every topic's."""
         settings: dict[str, TopicConfig] = {}
@@ -181,6 +406,7 @@ class Replicas:
 
     def topic_config_changed(self, topic: str) -> None:
         settings = self._logs.topic_config(topic)
+        self._throttle(topic, settings)
         for (name, _), partition in self.partitions.items():
             if name == topic:
                 self._configure(partition, settings)
@@ -192,13 +418,29 @@ class Replicas:
 
     async def stop_changing(self, topic: str, index: int, delete: bool) -> None:
         """The same for a caller that holds `changing`."""
+        if self._following is not None:
+            await self._following.stop([(topic, index)])
         partition = self.partitions.pop((topic, index), None)
         if partition is not None:
             was_leader = partition.is_leader
             partition.resign()
             self._role_changed(partition, was_leader)
         if delete:
+            if self.unclean_start is not None:
+                self.unclean_start.forget((topic, index))
             await self._logs.delete(topic, index)
+
+    async def resign(self) -> None:
+        """Leads nothing until a controller says so in a newer leader epoch: this broker was taken for gone, and others
+        may lead.
+        """
+        pace = Pace()
+        async with self.changing:
+            for partition in tuple(self.partitions.values()):
+                if partition.is_leader:
+                    partition.resign()
+                    self._role_changed(partition, was_leader=True)
+                await pace.turn()
 
     async def watch_log_starts(self) -> None:
         """Tells resting fetch sessions of log starts that moved, until cancelled."""
@@ -226,10 +468,12 @@ class Replicas:
                     partition.flush_again = False
                     partition.flush_failed()
                 return
+            # Looked at first: nobody may be told of what other threads flush after the answers.
+            is_behind = partition.log.flushed_offset < partition.log.end_offset
             partition.flushed()
             if partition.flush_again and not partition.flushes:
                 partition.flush_again = False
-                if partition.log.flushed_offset < partition.log.end_offset:
+                if is_behind:
                     self.flush(partition)
             return
 
@@ -253,10 +497,10 @@ class Replicas:
 
     def check_directories(self) -> bool:
         """Takes the partitions of log directories that failed offline. False if there is none that is news."""
-        failed = [
+        lost = [
             (directory, failure) for directory in self._logs.directories.online if (failure := directory.native_failure)
         ]
-        for directory, failure in failed:
+        for directory, failure in lost:
             keys = self._logs.take_offline(directory, failure)
             for topic, index in keys:
                 self.mark_offline(topic, index)
@@ -266,5 +510,5 @@ class Replicas:
                 len(keys),
                 failure,
             )
-            self.directory_failed(directory)
-        return bool(failed)
+            self._directory_failed(directory)
+        return bool(lost)

@@ -11,88 +11,76 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ottla.errors import KafkaError, StorageError
+from ottla._core import Unwritten
+from ottla.errors import StorageError
+from ottla.kafka import PartitionKey
 from ottla.net.guard import failed
-from ottla.replication.delayed import ProduceResult
 
 if TYPE_CHECKING:
+    from ottla._core import Written
     from ottla.replication.leases import Leases
     from ottla.replication.partition import Partition
     from ottla.replication.replicas import Replicas
 
-#: A request's partitions: topic, number, and whether it has records for it.
-Asked: TypeAlias = tuple[tuple[str, int, bool], ...]
+#: What the partitions of a turn could not write.
+Lost: TypeAlias = dict[PartitionKey, Unwritten]
 
-
-#: Who goes on when the turn ends: `done(results)` is called, with errors in them by then for what could not be written.
-PutOff: TypeAlias = tuple[Callable[[list[ProduceResult]], object], Asked, list[ProduceResult]]
-
-
-#: From which offset on a partition could not be written, and why; and that by topic and number.
-Failed: TypeAlias = tuple[int, KafkaError]
-Lost: TypeAlias = dict[tuple[str, int], Failed]
+#: Goes on when the turn ends, and is told what could not be written.
+AtEnd: TypeAlias = Callable[[Lost], object]
 
 
 class Turn:
     """The appends since the last `end`, and who waits for it. Handlers that run inside the hub's turn use it."""
 
     def __init__(self, replicas: Replicas, leases: Leases) -> None:
-        #: Partitions that were appended to, as keys.
-        self.appended: dict[Partition, None] = {}
+        #: Partitions that were appended to, and what the `AppendInfo` of the first append says of losses.
+        self.appended: dict[Partition, int] = {}
         self._replicas = replicas
         self._leases = leases
         self._write_leased = leases.write
-        self._put_off: list[PutOff] = []
-        #: Calls `done(results)` of (done, asked, results) at the end of the turn.
-        self.put_off = self._put_off.append
+        self._waiting: list[AtEnd] = []
+        #: Calls an `AtEnd` at the end of the turn, once.
+        self.at_end = self._waiting.append
 
     def end(self) -> None:
         """Writes what was appended, and lets everybody go on."""
         leased = self._write_leased()
-        if not self._put_off and not leased:
+        if not self._waiting and not leased:
             return
-        appended, put_off = tuple(self.appended), tuple(self._put_off)
+        appended, waiting = tuple(self.appended.items()), tuple(self._waiting)
         self.appended.clear()
-        self._put_off.clear()
+        self._waiting.clear()
         lost: Lost = {}
-        for partition, flush_due, unwritten in leased:
-            self._written(partition, flush_due, unwritten, lost)
-        for partition in appended:
+        for written in leased:
+            self._written(written.owner, written, lost)
+        for partition, losses in appended:
             try:
-                _, flush_due, unwritten = partition.log.write_staged()
+                written = partition.log.write_staged(losses)
             except BaseException as error:
                 failed(f"the write of {partition} at the end of a turn", error)
                 # Nobody knows what of it was written.
-                lost[partition.topic, partition.index] = (0, StorageError(f"{partition} could not be written"))
+                whole = Unwritten(0, StorageError(f"{partition} could not be written"))
+                lost[partition.topic, partition.index] = whole
                 continue
-            self._written(partition, flush_due, unwritten, lost)
+            self._written(partition, written, lost)
         if leased:
-            self._leases.answer(lost)
-        for done, asked, results in put_off:
-            if lost:
-                _take_back(lost, asked, results)
+            self._leases.answer()
+        for go_on in waiting:
             try:
-                done(results)
+                go_on(lost)
             except BaseException as error:
                 # Its request is dropped without an answer, which closes that connection and no other.
                 failed("the answer to a Produce at the end of its turn", error)
 
-    def _written(self, partition: Partition, flush_due: bool, unwritten: Failed | None, lost: Lost) -> None:
+    def _written(self, partition: Partition, written: Written, lost: Lost) -> None:
+        unwritten = written.unwritten
         if unwritten is not None:
             lost[partition.topic, partition.index] = unwritten
         try:
-            partition.advance_high_watermark()
-            if flush_due:
+            partition.appended()
+            if written.flush_due:
                 self._replicas.flush(partition)
-            if unwritten is not None and isinstance(unwritten[1], StorageError):
-                self._replicas.storage_error(partition, unwritten[1])
-        except BaseException as error:
-            failed(f"the end of a turn for {partition}", error)
-
-
-def _take_back(lost: Lost, asked: Asked, results: list[ProduceResult]) -> None:
-    for index, ((topic, number, _), result) in enumerate(zip(asked, results, strict=True)):
-        unwritten = lost.get((topic, number))
-        # Tuples are errors already. A duplicate was written by an earlier turn, so its offset is lower.
-        if unwritten is not None and not isinstance(result, tuple) and result.base_offset >= unwritten[0]:
-            results[index] = (unwritten[1].code, -1, -1, -1)
+            if unwritten is not None and isinstance(unwritten.error, StorageError):
+                self._replicas.storage_error(partition, unwritten.error)
+        except BaseException as mistake:
+            failed(f"the end of a turn for {partition}", mistake)

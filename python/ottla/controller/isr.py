@@ -1,0 +1,164 @@
+"""New in-sync replicas that leaders ask for (AlterIsr, KIP-497): which are refused, and why.
+
+A leader names the leader epoch that it leads under and the version of the state's node that it knows. The tree compares
+the version when the state is written, so that nothing is lost if the controller knows less than the leader. Whoever
+sees a version as old waits for LeaderAndIsr, Kafka's leaders for ever; so this never writes a state without telling it.
+
+One rule is Kafka 3.2's (KIP-841, KIP-903), not 2.7's: a replica is taken in only if its broker's registration is the
+one that the controller knows, by a fresh look, and the broker is not shutting down. A leader sees its followers fetch,
+and knows nothing of their registrations. A broker that was restarted with an empty disk would be in the ISR for what
+its former life had fetched.
+
+A leader that was refused goes on to count the replica among those that the high watermark waits for, and a dead one
+never comes. So where a replica's broker is gone the leader epoch is raised: its leader begins anew with the ISR of the
+tree, and the fetches of the dead one, if it still has a connection, are fenced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from ottla.controller import decisions
+from ottla.controller.decisions import IsrChange
+from ottla.controller.election import Elected
+from ottla.controller.model import Cluster
+from ottla.controller.store import Written
+from ottla.controller.turns import in_turns
+from ottla.coordination.znodes import PartitionState
+from ottla.errors import (
+    InvalidUpdateVersion,
+    KafkaError,
+    OperationNotAttempted,
+    StaleBrokerEpoch,
+    UnknownTopicOrPartition,
+)
+from ottla.kafka import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Altered(NamedTuple):
+    """A partition's state as the tree has it now, with the version of its node."""
+
+    state: PartitionState
+    version: int
+
+
+class Term(Protocol):
+    """What this needs of the controller's term."""
+
+    elected: Elected
+    cluster: Cluster
+
+    def is_deleting(self, topic: str) -> bool:
+        """Whether a topic is being deleted."""
+
+    async def broker_epoch(self, broker: int, epoch: int) -> int | None:
+        """The epoch that a broker has now. Looks again if it may be newer than known. None: it is not registered."""
+
+    async def strangers(self, brokers: Iterable[int]) -> set[int]:
+        """Those of the brokers whose registration is gone, or not the one that is known; by a fresh look."""
+
+    async def write_states(self, states: Mapping[TopicPartition, tuple[PartitionState, int]]) -> Written:
+        """Writes new states, each on condition of a version."""
+
+    async def change_states(self, wanted: Mapping[TopicPartition, PartitionState]) -> set[TopicPartition]:
+        """Writes new states on condition of the versions that are known; returns those that are written."""
+
+    async def tell_all(self, names: Iterable[TopicPartition]) -> None:
+        """The roles of partitions to the brokers that hold them, and everybody's metadata."""
+
+    async def tell_metadata(self, names: Iterable[TopicPartition]) -> None:
+        """Everybody's metadata."""
+
+    def isr_grew(self, names: Iterable[TopicPartition]) -> None:
+        """Moves of these partitions may be at their end."""
+
+
+async def alter_isr(
+    term: Term, leader: int, leader_broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
+) -> dict[TopicPartition, KafkaError | Altered]:
+    """Does what one leader asks for; by partition the state that holds now, or why it is not as asked. Raises
+    StaleBrokerEpoch if the leader's registration is not the one that it names.
+    """
+    if await term.broker_epoch(leader, leader_broker_epoch) != leader_broker_epoch:
+        raise StaleBrokerEpoch
+    results: dict[TopicPartition, KafkaError | Altered] = {}
+    wanted: dict[TopicPartition, tuple[PartitionState, int]] = {}
+    joining: dict[TopicPartition, set[int]] = {}
+    async for name, change in in_turns(changes.items()):
+        outcome = _decide(term, leader, name, change)
+        if not isinstance(outcome, PartitionState):
+            results[name] = outcome
+            continue
+        wanted[name] = outcome, change.version
+        if added := set(outcome.isr) - set(_partition_state(term, name).isr):
+            joining[name] = added
+    orphaned = await _refuse_strangers(term, joining, wanted, results)
+    written = await term.write_states(wanted)
+    async for name, (state, _) in in_turns(wanted.items()):
+        if name in written.done:
+            results[name] = Altered(state, written.done[name])
+        else:
+            results[name] = InvalidUpdateVersion() if name in written.found else UnknownTopicOrPartition()
+    await term.tell_metadata([name async for name in in_turns(changes) if term.cluster.get(name) is not None])
+    await _begin_anew(term, orphaned)
+    term.isr_grew(name for name in joining if name in written.done)
+    return results
+
+
+def _decide(term: Term, leader: int, name: TopicPartition, change: IsrChange) -> PartitionState | Altered | KafkaError:
+    """The state to write, the one that is there already as asked, or an error."""
+    partition = term.cluster.get(name)
+    if partition is None or term.is_deleting(name.topic):
+        return UnknownTopicOrPartition()
+    state = decisions.altered_isr(partition, leader, change, term.elected.epoch)
+    if state is partition.state and isinstance(state, PartitionState):
+        return Altered(state, partition.version)
+    if change.version < 0:  # to the tree it would mean any version
+        return InvalidUpdateVersion()
+    return state
+
+
+async def _refuse_strangers(
+    term: Term,
+    joining: Mapping[TopicPartition, set[int]],
+    wanted: dict[TopicPartition, tuple[PartitionState, int]],
+    results: dict[TopicPartition, KafkaError | Altered],
+) -> list[TopicPartition]:
+    """Takes out of `wanted` what would take in a replica that may not be. Returns the partitions with one that is
+    dead.
+    """
+    if not joining:
+        return []
+    strangers = await term.strangers({broker for brokers in joining.values() for broker in brokers})
+    orphaned = []
+    async for name, brokers in in_turns(joining.items()):
+        # Looking at the strangers may have changed the cluster, but not back to what the leader had seen.
+        refused = {broker for broker in brokers if broker in strangers or not term.cluster.is_online(name, broker)}
+        if refused:
+            logger.info("%s: not taken into the ISR: %s", name, sorted(refused))
+            del wanted[name]
+            results[name] = OperationNotAttempted()
+            if refused & strangers:
+                orphaned.append(name)
+    return orphaned
+
+
+async def _begin_anew(term: Term, names: Iterable[TopicPartition]) -> None:
+    states = {}
+    async for name in in_turns(names):
+        partition = term.cluster.get(name)
+        state = None if partition is None else decisions.next_epoch(partition, term.elected.epoch)
+        if state is not None:
+            states[name] = state
+    await term.tell_all(await term.change_states(states))
+
+
+def _partition_state(term: Term, name: TopicPartition) -> PartitionState:
+    partition = term.cluster.get(name)
+    assert partition is not None
+    assert partition.state is not None
+    return partition.state

@@ -1,0 +1,267 @@
+"""Moves of partitions to other replicas: ordered through a request (KIP-455), or, as older tools do, through a node in
+the tree, which names what is under way until it is done.
+
+A move is made of steps. Each is in the tree before anybody is told, and another controller can take it again:
+
+1. The assignment names all replicas, the old and the new ones, and which of them are on their way in (`adding`) and out
+   (`removing`). Then the leader epoch is raised: the leader hears of its new followers, and they of their leader.
+2. The leader takes the new replicas into the ISR, as it takes any that has caught up.
+3. When the whole target is in sync, the state names the target alone, under the next epoch, with a leader among it.
+   Then the assignment names it alone, and the others delete what they have.
+
+A move may get another target, or be taken back, while it is under way. Replicas that nobody needs any more are left out
+at once. Where they are the only ones that could lead, they stay, on their way out, until the target is in sync; Kafka
+would leave them out and with them what only they have.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from ottla.controller import decisions
+from ottla.controller.decisions import Reassigned
+from ottla.controller.model import Partition
+from ottla.controller.orders import NO_PARTITION, REPLICAS_MAX, Reasons, Term, asked_in
+from ottla.controller.turns import in_turns, pieces
+from ottla.coordination import znodes
+from ottla.coordination.tree import BadVersion, ConnectionLoss, NoNode, Operation, Set, Watch, in_batches
+from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssignment
+from ottla.errors import InvalidReplicaAssignment, KafkaError, NoReassignmentInProgress, UnknownTopicOrPartition
+from ottla.kafka import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+async def reassign(
+    term: Term, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, KafkaError | None]:
+    """Begins moves, and ends those that need nobody to copy anything; by partition None or why it is not moved."""
+    results = await _reassign(term, wanted)
+    # What the node in the tree says of these partitions is overruled.
+    overruled = {name for name, error in results.items() if error is None}
+    await _name_in_tree(term, {name: to for name, to in term.moves_in_tree.items() if name not in overruled})
+    return results
+
+
+async def _reassign(
+    term: Term, wanted: Mapping[TopicPartition, Sequence[int] | None]
+) -> dict[TopicPartition, KafkaError | None]:
+    results: dict[TopicPartition, KafkaError | None] = {}
+    reasons = Reasons()
+    plans: dict[TopicPartition, Reassigned] = {}
+    before: dict[TopicPartition, Reassigned] = {}
+    async for name, target in in_turns(wanted.items()):
+        plan = _plan(term, name, target)
+        if isinstance(plan, KafkaError):
+            results[name] = reasons.one(plan)
+            continue
+        results[name] = None
+        partition = term.cluster.topics[name.topic][name.partition]
+        before[name] = Reassigned.of(partition)
+        # Who asks again for what is under way already does not disturb it.
+        if plan != before[name] or not plan.is_move:
+            plans[name] = plan
+    await _write_assignments(term, plans)
+    dropped: dict[TopicPartition, list[int]] = {}
+    async for name, plan in in_turns(plans.items()):
+        if term.cluster.get(name) is None:
+            results[name] = UnknownTopicOrPartition(NO_PARTITION)
+            continue
+        dropped[name] = [broker for broker in before[name].replicas if broker not in plan.replicas]
+        if new := set(plan.adding) - set(before[name].replicas):
+            term.cluster.untold.setdefault(name, set()).update(new)
+    await _step(term, dropped, begin=True)
+    return results
+
+
+def _plan(term: Term, name: TopicPartition, target: Sequence[int] | None) -> Reassigned | KafkaError:
+    partition = term.cluster.get(name) or Partition(())
+    if target is not None and (wrong := _wrong(target)):
+        return InvalidReplicaAssignment(wrong)
+    plan = decisions.reassigned(partition, target, term.cluster.online(name, partition.replicas))
+    if plan is None:
+        return NoReassignmentInProgress("The partition is not being moved.")
+    live = sorted(term.cluster.brokers)
+    # Not those that stay for what only they have: they may be away.
+    new = [broker for broker in plan.adding if broker not in plan.removing]
+    if target is not None and not set(new) <= set(live):
+        return InvalidReplicaAssignment(
+            f"Replica assignment has brokers that are not alive. Replica list: {new}, alive: {live}"
+        )
+    if not partition.replicas or term.is_deleting(name.topic):
+        return UnknownTopicOrPartition(NO_PARTITION)
+    return plan
+
+
+def _wrong(target: Sequence[int]) -> str | None:
+    """What is wrong with a list of replicas, whatever brokers there are."""
+    if not target:
+        return "Empty replica list specified in partition reassignment."
+    if len(target) > REPLICAS_MAX:
+        return f"{len(target)} replicas in partition reassignment: no partition has more than {REPLICAS_MAX}."
+    if len(set(target)) != len(target):
+        return f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
+    if min(target) < 0:
+        return f"Invalid broker id in replica list: {list(target)}"
+    return None
+
+
+async def resume(term: Term, names: Iterable[TopicPartition]) -> None:
+    """Goes on with the moves that a former controller began, whatever it had come to."""
+    await _step(term, dict.fromkeys(await _under_way(term, names), ()), begin=True)
+
+
+async def advance(term: Term, names: Iterable[TopicPartition]) -> None:
+    """Ends those of the moves whose target replicas are all in sync."""
+    await _step(term, dict.fromkeys(await _under_way(term, names), ()), begin=False)
+
+
+async def _under_way(term: Term, names: Iterable[TopicPartition]) -> list[TopicPartition]:
+    found = []
+    async for name in in_turns(names):
+        partition = term.cluster.get(name)
+        if partition is not None and (partition.adding or partition.removing) and not term.is_deleting(name.topic):
+            found.append(name)
+    return found
+
+
+async def _step(term: Term, dropped: Mapping[TopicPartition, Collection[int]], *, begin: bool) -> None:
+    """Ends moves that can end, and with `begin` begins the others. `dropped` are by partition the brokers that had a
+    replica and have none in the assignment any more.
+    """
+    pending = list(dropped)
+    while pending:
+        states: dict[TopicPartition, PartitionState] = {}
+        ended: dict[TopicPartition, Reassigned] = {}
+        versions: dict[TopicPartition, int] = {}
+        async for name in in_turns(pending):
+            partition = term.cluster.get(name)
+            if partition is None:
+                continue
+            online = term.cluster.online(name, partition.replicas)
+            target = Reassigned.of(partition).target
+            state = decisions.after_reassignment(partition, target, online, term.elected.epoch)
+            if state is not None:
+                ended[name] = Reassigned(target, (), ())
+            elif begin:
+                state = decisions.begun_reassignment(partition, online, term.elected.epoch)
+            if state is not None:
+                states[name], versions[name] = state, partition.version
+        written = await term.change_states(states)
+        leaving = {name: {*dropped[name], *term.cluster.topics[name.topic][name.partition].removing} for name in ended}
+        await _write_assignments(term, {name: plan for name, plan in ended.items() if name in written})
+        told: dict[TopicPartition, Collection[int]] = {}
+        async for name in in_turns(written):
+            told[name] = gone = leaving.get(name, dropped[name])
+            term.cluster.untold.get(name, set()).difference_update(gone)
+            for broker in gone:
+                term.cluster.failed_replicas.get(broker, set()).discard(name)
+            if name in ended:
+                logger.info("%s is held by %s now", name, list(ended[name].replicas))
+        await term.tell_moved(told)
+        over = written & ended.keys()
+        await _name_in_tree(term, {name: to for name, to in term.moves_in_tree.items() if name not in over})
+        # Somebody else had written another state meanwhile: decide again from that.
+        pending = [name for name in states if name not in written and _version(term, name) != versions[name]]
+
+
+def _version(term: Term, name: TopicPartition) -> int | None:
+    partition = term.cluster.get(name)
+    return None if partition is None else partition.version
+
+
+async def _write_assignments(term: Term, plans: Mapping[TopicPartition, Reassigned]) -> None:
+    """First in the tree, then here. Nothing for topics that are gone."""
+    by_topic: dict[str, dict[int, Reassigned]] = {}
+    async for name, plan in in_turns(plans.items()):
+        by_topic.setdefault(name.topic, {})[name.partition] = plan
+    for topics in pieces(list(by_topic)):
+        await _write_topics(term, {topic: by_topic[topic] for topic in topics})
+
+
+async def _write_topics(term: Term, plans: Mapping[str, Mapping[int, Reassigned]]) -> None:
+    """Until the tree says so: what somebody else had changed meanwhile is read again and kept."""
+    left = {znodes.topic_path(topic): topic for topic in plans}
+    while left:
+        nodes = await term.tree.get_many(list(left))
+        operations: list[Operation] = []
+        for (path, topic), node in zip(list(left.items()), nodes, strict=True):
+            if node is None:
+                del left[path]
+                continue
+            try:
+                current = TopicAssignment.decode(path, node.data)
+            except MalformedNode as error:
+                logger.error("no partition of %s is moved: %s", topic, error)
+                del left[path]
+                continue
+            assignment = _with(current, plans[topic])
+            if assignment == current:
+                term.cluster.assign(topic, assignment)
+                del left[path]
+            else:
+                operations.append(Set(path, assignment.encode(), node.stat.version))
+        for batch in in_batches(operations):
+            try:
+                await term.multi(batch)
+            except ConnectionLoss:
+                await term.tree.wait_connected()
+            except (BadVersion, NoNode):
+                pass  # Looked at again.
+
+
+def _with(current: TopicAssignment, plans: Mapping[int, Reassigned]) -> TopicAssignment:
+    adding = {number: those for number, those in current.adding.items() if number not in plans}
+    removing = {number: those for number, those in current.removing.items() if number not in plans}
+    return msgspec.structs.replace(
+        current,
+        partitions={**current.partitions, **{number: plan.replicas for number, plan in plans.items()}},
+        adding=adding | {number: plan.adding for number, plan in plans.items() if plan.adding},
+        removing=removing | {number: plan.removing for number, plan in plans.items() if plan.removing},
+    )
+
+
+# The node in the tree.
+
+
+async def reassignments_in_tree(term: Term, watch: Watch) -> None:
+    """Moves that were asked for in `/admin/reassign_partitions`."""
+    path = znodes.REASSIGN_PARTITIONS
+    asked = await asked_in(term, path, watch)
+    if asked is None:
+        # Somebody took it away, which ends nothing.
+        term.moves_in_tree.clear()
+        return
+    try:
+        wanted = {TopicPartition(*name): to for name, to in znodes.decode_reassignment(path, asked).items()}
+    except MalformedNode as error:
+        logger.error("no partition is moved: %s", error)
+        await term.delete_nodes([path])
+        return
+    term.moves_in_tree = dict(wanted)
+    for name, refused in (await _reassign(term, wanted)).items():
+        if refused is not None:
+            logger.warning("%s is not moved: %s", name, refused)
+    under_way = await _under_way(term, wanted)
+    await _name_in_tree(term, {name: wanted[name] for name in under_way})
+
+
+async def _name_in_tree(term: Term, left: dict[TopicPartition, tuple[int, ...]]) -> None:
+    """Has the node name what is left of its moves; without any it goes, and tools know that all is done."""
+    if left == term.moves_in_tree:
+        return
+    term.moves_in_tree = left
+    path = znodes.REASSIGN_PARTITIONS
+    if not left:
+        await term.delete_nodes([path])
+        return
+    try:
+        await term.multi([Set(path, znodes.encode_reassignment(left))])
+    except ConnectionLoss:
+        # The next that ends, or the next controller, writes it anew.
+        await term.tree.wait_connected()
+    except NoNode:
+        term.moves_in_tree = {}

@@ -1,0 +1,83 @@
+"""Whether the machine lost its power while a log directory was open, and which of its logs may have lost their ends.
+
+A process that is killed loses nothing: what it wrote is in the page cache, and the next process reads it. With the
+machine goes what no disk had. The two are told apart by the kernel's boot id, which is another one after every start of
+the machine. The directory's `.ottla_boot` has the one under which the directory was opened last, and the partitions
+whose logs may have lost records at their ends. Those stay in it over restarts, until something shows that such a log
+has all that it must have (`unclean_start.py`). Kafka does not look at the file.
+
+A directory that was left without a clean-shutdown mark and without this file (by Kafka, or by an older Ottla) is taken
+for one that lost its power: nobody knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ottla.kafka import PartitionKey
+from ottla.replication.data_directory import DataDirectory, replace_file
+
+logger = logging.getLogger(__name__)
+
+FILE: Final = ".ottla_boot"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+#: For tests, which cannot restart the machine: what the boot id is taken to be.
+VARIABLE: Final = "OTTLA_BOOT_ID"
+
+
+class Boot(msgspec.Struct, frozen=True):
+    """The content of `.ottla_boot`."""
+
+    boot_id: str
+    suspects: tuple[tuple[str, int], ...] = ()
+
+
+def boot_id() -> str:
+    """The machine's boot id; empty where the system has none, which is like no other."""
+    if known := os.environ.get(VARIABLE):
+        return known
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def suspects(directory: DataDirectory, logs: Collection[PartitionKey], boot: str) -> set[PartitionKey]:
+    """Which of the `logs` that are in a directory may have lost their ends: all of them, if the directory was not left
+    clean under this boot, and those of which that was known before.
+    """
+    last = _read(directory.path)
+    native = directory.native
+    if native is not None and not native.was_clean and (last is None or not boot or last.boot_id != boot):
+        return set(logs)
+    return set() if last is None else set(last.suspects) & set(logs)
+
+
+def note(directory: DataDirectory, suspects: Collection[PartitionKey], boot: str) -> None:
+    """Writes down that the directory is open under this boot, and what it is not sure of. Returns when that would
+    survive a power cut.
+
+    A disk that is full keeps nobody from serving: the file stays as it was, and more logs are suspected at the next
+    start than need be.
+    """
+    now = Boot(boot, tuple(sorted(suspects)))
+    if _read(directory.path) == now:
+        return
+    try:
+        replace_file(directory.path / FILE, msgspec.json.encode(now).decode() + "\n")
+    except OSError as error:
+        logger.warning("%s cannot be written: %s", directory.path / FILE, error)
+
+
+def _read(directory: Path) -> Boot | None:
+    """None if there is no such file, or none that can be understood."""
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=Boot)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None

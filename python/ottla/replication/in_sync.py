@@ -1,0 +1,207 @@
+"""What a leader knows of its followers in one leader epoch, and what follows from it: the high watermark, and which
+replicas belong into the set of those in sync (ISR).
+
+No I/O and no clock: values and times come in, values go out. The rules are those of Kafka 2.7 (`Partition.scala`):
+
+* Nothing that a follower said in an older leader epoch counts. It may have truncated its log since, for a leader that
+  this one never heard of.
+* While a change of the ISR is under way, the high watermark waits for the members of both sets (the *maximal ISR*).
+* A follower joins the ISR only with a log that reaches the high watermark and the start of this leader epoch
+  (KAFKA-7128): records committed in an older epoch may lie above the new leader's high watermark.
+* The high watermark also waits for a follower that is about to join. Otherwise a leader that is written to all the time
+  is always ahead of it, and the follower never joins. It waits for `NEAR_MS` at most after the follower has caught up.
+  (Kafka waits for `replica.lag.time.max.ms`: writes would stand still for so long when a broker that has just been
+  taken out of the ISR fetches once more and stops.)
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: A follower has not fetched in this leader epoch.
+UNKNOWN_OFFSET = -1
+#: How long the high watermark waits for a follower that has caught up and is not in the ISR.
+NEAR_MS = 500
+
+
+def now_ms() -> int:
+    """The clock of everything about followers: it never goes back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Proposal(msgspec.Struct, frozen=True, gc=False):
+    """A change of the ISR that the controller (or the tree) is asked for. At most one is under way for a partition."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    #: The version of the partition's state that the change is based on: it is refused if there is a newer one.
+    version: int
+
+
+class Follower:
+    """One follower, as its Fetches tell."""
+
+    __slots__ = ("caught_up_ms", "end_offset", "fetched_ms", "is_near", "leader_end_offset", "start_offset")
+
+    def __init__(self, caught_up_ms: int | None) -> None:
+        #: Where its log ended and started at its last Fetch.
+        self.end_offset = UNKNOWN_OFFSET
+        self.start_offset = UNKNOWN_OFFSET
+        #: When it last had all that the leader had; None: never in this epoch.
+        self.caught_up_ms = caught_up_ms
+        #: When it last fetched, and where the leader's log ended then.
+        self.fetched_ms: int | None = None
+        self.leader_end_offset = UNKNOWN_OFFSET
+        #: It caught up less than `NEAR_MS` ago, as far as was looked.
+        self.is_near = False
+
+    def fetched(self, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """It asked for records from `end_offset` on, while the leader's log ended at `leader_end_offset`."""
+        if end_offset >= leader_end_offset:
+            self.caught_up(now_ms)
+        elif self.fetched_ms is not None and end_offset >= self.leader_end_offset:
+            # It has all that there was when it asked the last time.
+            self.caught_up(self.fetched_ms)
+        self.end_offset = end_offset
+        self.start_offset = start_offset
+        self.leader_end_offset = leader_end_offset
+        self.fetched_ms = now_ms
+
+    def has(self, offset: int) -> bool:
+        """Whether its log has the offset, or ends there, as far as it has told."""
+        return self.end_offset != UNKNOWN_OFFSET and self.start_offset <= offset <= self.end_offset
+
+    def caught_up(self, at_ms: int) -> None:
+        self.caught_up_ms = at_ms if self.caught_up_ms is None else max(self.caught_up_ms, at_ms)
+        self.is_near = True
+
+
+class InSync:
+    """The followers of a partition that this broker leads, and the ISR as the controller last said it."""
+
+    __slots__ = ("epoch_start", "followers", "is_refused", "isr", "leader", "leader_epoch", "proposed", "version")
+
+    def __init__(
+        self,
+        leader: int,
+        leader_epoch: int,
+        replicas: Iterable[int],
+        isr: tuple[int, ...],
+        version: int,
+        epoch_start: int,
+        now_ms: int,
+    ) -> None:
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self.version = version
+        #: Where the log ended when this leader epoch began.
+        self.epoch_start = epoch_start
+        #: The change that is under way.
+        self.proposed: Proposal | None = None
+        #: A change was refused a moment ago: none is proposed.
+        self.is_refused = False
+        # A member of the ISR has the whole lag time to fetch from its new leader.
+        self.followers = {
+            replica: Follower(now_ms if replica in isr else None) for replica in replicas if replica != leader
+        }
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Every replica that is in the ISR, or may be in it by now."""
+        return frozenset(self.isr if self.proposed is None else (*self.isr, *self.proposed.isr))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the high watermark is the end of the leader's log, whatever its followers do."""
+        return self.maximal_isr == {self.leader} and not any(one.is_near for one in self.followers.values())
+
+    def fetched(self, follower: int, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> bool:
+        """Notes what a Fetch of a follower says of it. False if the partition is not assigned to that broker."""
+        known = self.followers.get(follower)
+        if known is None:
+            return False
+        known.fetched(end_offset, start_offset, leader_end_offset, now_ms)
+        return True
+
+    def high_watermark(self, end_offset: int) -> int:
+        """The end of what every replica has that counts. The leader's log ends at `end_offset`."""
+        maximal = self.maximal_isr
+        counting = (one.end_offset for replica, one in self.followers.items() if replica in maximal or one.is_near)
+        return min([end_offset, *counting])
+
+    def look(self, now_ms: int) -> bool:
+        """Notes which followers caught up lately; whether one did that is not in the ISR."""
+        for one in self.followers.values():
+            one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= NEAR_MS
+        return any(one.is_near for replica, one in self.followers.items() if replica not in self.isr)
+
+    # --- changes of the ISR ---
+
+    def expansion(self, follower: int, high_watermark: int) -> Proposal | None:
+        """Proposes to take a follower in, if it has what is committed. It counts for the high watermark at once."""
+        known = self.followers.get(follower)
+        if known is None or self.proposed is not None or self.is_refused or follower in self.isr:
+            return None
+        if known.end_offset < max(high_watermark, self.epoch_start):
+            return None
+        return self._propose((*self.isr, follower))
+
+    def may_join(self, high_watermark: int) -> bool:
+        """Whether a follower that is not in the ISR has what is committed, and no change is under way."""
+        least = max(high_watermark, self.epoch_start)
+        return self.proposed is None and any(
+            replica not in self.isr and one.end_offset >= least for replica, one in self.followers.items()
+        )
+
+    def shrinking(self, end_offset: int, now_ms: int, lag_max_ms: int) -> Proposal | None:
+        """Proposes to leave out the followers that are behind the leader's end and were so for longer than
+        `lag_max_ms`. They count for the high watermark until the change is made.
+        """
+        if self.proposed is not None or self.is_refused:
+            return None
+        kept = tuple(
+            replica
+            for replica in self.isr
+            if (one := self.followers.get(replica)) is None
+            or one.end_offset == end_offset
+            or (one.caught_up_ms is not None and now_ms - one.caught_up_ms <= lag_max_ms)
+        )
+        return None if kept == self.isr else self._propose(kept)
+
+    def _propose(self, isr: tuple[int, ...]) -> Proposal:
+        self.proposed = Proposal(self.leader_epoch, isr, self.version)
+        return self.proposed
+
+    def changed(self, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:
+        """The state of the partition is another one now, of this leader epoch. False if that is no news."""
+        if leader_epoch != self.leader_epoch or version <= self.version:
+            return False
+        self.isr = isr
+        self.version = version
+        self.proposed = None
+        return True
+
+    def withdrawn(self, proposal: Proposal) -> None:
+        """A change was surely not made, and nobody will make it any more."""
+        if self.proposed == proposal:
+            self.proposed = None
+
+    def refused(self, proposal: Proposal) -> bool:
+        """The same of a change that the controller does not make now. A follower that it does not take in, because it
+        is about to stop for instance, counts no longer. No change is proposed until `is_refused` is false again. False
+        if the proposal is another one by now.
+        """
+        if self.proposed != proposal:
+            return False
+        self.proposed, self.is_refused = None, True
+        for replica in proposal.isr:
+            if replica not in self.isr and (known := self.followers.get(replica)) is not None:
+                known.caught_up_ms, known.is_near = None, False
+        return True

@@ -1,0 +1,173 @@
+"""Changes of the set of replicas in sync, as leaders ask the controller for them (AlterIsr, KIP-497).
+
+One request is under way at a time. It is given up when another broker becomes the controller: the old one may be silent
+for as long as it likes.
+
+A refusal for a newer version may mean that the change was made and its answer was lost. The partition's node in the
+tree tells, and the leader takes from there what is true.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.coordination.tree import Tree
+from ottla.errors import (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    OperationNotAttempted,
+    ProtocolError,
+    UnknownTopicOrPartition,
+    error,
+)
+from ottla.replication.isr_proposals import IsrProposals, Proposed, logger
+from ottla.replication.pace import Pace
+from ottla.wire.k56_alter_isr import (
+    ALTER_ISR,
+    AlterIsrRequest,
+    AlterIsrRequestPartition,
+    AlterIsrRequestTopic,
+    AlterIsrResponse,
+    AlterIsrResponsePartition,
+)
+
+if TYPE_CHECKING:
+    from ottla.peers import Peers
+    from ottla.replication.partition import Partition
+
+VERSION = 0
+
+#: The leader is in error about its partition: another leader epoch, which says what is true, is on its way.
+_GIVEN_UP = frozenset({FencedLeaderEpoch.code, UnknownTopicOrPartition.code, InvalidRequest.code})
+#: Kafka's INELIGIBLE_REPLICA, which 2.7 does not have.
+_INELIGIBLE_REPLICA = 107
+#: A replica's broker is dead or shutting down. The controller has changed nothing.
+_REFUSED = frozenset({OperationNotAttempted.code, _INELIGIBLE_REPLICA})
+
+
+class IsrChanges(IsrProposals):
+    """The proposals of one broker.
+
+    `controller` says which broker is the controller now (-1: none is known), `broker_epoch` this broker's own epoch.
+    `told` returns once what it is given is true, and asks that when the controller may be another one. `changed` is
+    called with every partition whose ISR is another one.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        peers: Peers,
+        tree: Tree,
+        *,
+        controller: Callable[[], int],
+        told: Callable[[Callable[[], bool]], Awaitable[None]],
+        broker_epoch: Callable[[], int],
+        changed: Callable[[Partition], None],
+    ) -> None:
+        super().__init__(broker_id, tree, changed=changed)
+        self._peers = peers
+        self._controller = controller
+        self._told = told
+        self._broker_epoch = broker_epoch
+
+    async def _ready(self) -> None:
+        await self._told(lambda: self._controller() != -1)
+
+    async def _send(self, proposals: list[Proposed]) -> Collection[Proposed]:
+        try:
+            answer = await self._call(await self._request(proposals))
+        except (OSError, ProtocolError) as problem:
+            self._trouble("the controller does not answer a change of replicas in sync", problem)
+            return proposals
+        if answer is None:
+            return proposals
+        if answer.error_code:
+            # Another broker is the controller, or this one is registered anew.
+            self._trouble("the controller refuses changes of replicas in sync", error(answer.error_code))
+            return proposals
+        return await self._answered(proposals, answer)
+
+    def _trouble(self, what: str, problem: Exception) -> None:
+        self._troubles.log(logging.INFO, (what, str(problem)), "%s, they are sent again: %s", what, problem)
+
+    async def _call(self, request: AlterIsrRequest) -> AlterIsrResponse | None:
+        """Sends a request to the controller. None if another broker becomes the controller before it answers."""
+        controller = self._controller()
+        answer: AlterIsrResponse | None = None
+        problem: OSError | ProtocolError | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                await self._told(lambda: self._controller() != controller)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            try:
+                answer = await self._peers.call(controller, ALTER_ISR, request, VERSION)
+            except (OSError, ProtocolError) as raised:
+                problem = raised
+            nursery.cancel_scope.cancel()
+        if problem is not None:
+            raise problem
+        return answer
+
+    async def _request(self, proposals: list[Proposed]) -> AlterIsrRequest:
+        topics: dict[str, AlterIsrRequestTopic] = {}
+        pace = Pace()
+        for partition, proposal in proposals:
+            await pace.turn()
+            row = AlterIsrRequestPartition(
+                partition_index=partition.index,
+                leader_epoch=proposal.leader_epoch,
+                new_isr=list(proposal.isr),
+                current_isr_version=proposal.version,
+            )
+            topics.setdefault(partition.topic, AlterIsrRequestTopic(name=partition.topic)).partitions.append(row)
+        return AlterIsrRequest(
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+    async def _answered(self, proposals: list[Proposed], answer: AlterIsrResponse) -> Collection[Proposed]:
+        """Takes the answer, row by row. Returns those of which it does not say whether the change was made."""
+        rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+        again = []
+        pace = Pace()
+        for proposed in proposals:
+            await pace.turn()
+            row = rows.get(proposed.key)
+            if row is None or row.error_code:
+                self.failures_total += 1
+            if row is None:
+                again.append(proposed)
+            elif not row.error_code:
+                self._take(proposed, row)
+            elif row.error_code == InvalidUpdateVersion.code:
+                if not await self._look(proposed):
+                    again.append(proposed)
+            elif row.error_code in _GIVEN_UP:
+                reason = error(row.error_code).name
+                logger.info("%s: the ISR waits for a newer leader epoch: %s", proposed.partition, reason)
+            else:
+                reason = error(row.error_code).name
+                message = "%s: the ISR stays as it is for now: %s"
+                self._troubles.log(logging.INFO, (proposed.key, row.error_code), message, proposed.partition, reason)
+                if row.error_code in _REFUSED:
+                    self._refused(proposed)
+                else:
+                    again.append(proposed)
+        return again
+
+    def _take(self, proposed: Proposed, row: AlterIsrResponsePartition) -> None:
+        partition, proposal = proposed
+        self._is(partition, row.leader_epoch, tuple(row.isr), row.current_isr_version)
+        if proposed.is_current and (row.leader_epoch, row.current_isr_version) == (
+            proposal.leader_epoch,
+            proposal.version,
+        ):
+            # The state is the one that is known: what was wanted is true already.
+            partition.isr_not_changed(proposal)

@@ -1,0 +1,53 @@
+"""Where a follower's log has to end so that its leader's goes on from there (KIP-101, KIP-279). Values in, values
+out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+#: In an answer: the leader does not know.
+UNKNOWN = -1
+
+
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """A log is to end at `offset`."""
+
+    offset: int
+    #: Whether the logs agree then. Otherwise the leader is to be asked again, for the epoch that is the last one then.
+    is_complete: bool
+
+
+def cut(
+    end_offset: int,
+    high_watermark: int,
+    epoch_end_offset: Callable[[int], tuple[int, int]],
+    epochs_start: int,
+    leader_epoch: int,
+    leader_end_offset: int,
+) -> Cut:
+    """Says where a follower's log has to end.
+
+    Args:
+        end_offset, high_watermark: of the follower's log.
+        epoch_end_offset: the largest epoch of the follower's log that is at most the given one, and where it ends;
+            (-1, -1) if there is none.
+        epochs_start: where the first epoch of the follower's log begins.
+        leader_epoch, leader_end_offset: the largest epoch of the leader's log that is at most the follower's last one,
+            and where it ends; -1 for what the leader does not know.
+    """
+    if leader_end_offset == UNKNOWN:
+        # Of the leader's epochs none is as old: nothing above what is committed is sure.
+        return Cut(min(high_watermark, end_offset), is_complete=True)
+    if leader_epoch == UNKNOWN:
+        return Cut(min(leader_end_offset, end_offset), is_complete=True)
+    epoch, epoch_end = epoch_end_offset(leader_epoch)
+    if epoch == UNKNOWN or epoch_end == UNKNOWN:
+        # All that the follower has is of younger epochs, of which the leader has none. (Kafka 2.7 cuts at the leader's
+        # end, and if the follower's log is shorter it asks for the same again and again.)
+        return Cut(min(epochs_start, leader_end_offset, end_offset), is_complete=True)
+    if epoch != leader_epoch:
+        # The follower has never seen that epoch: what it has after its own last one before that is somebody else's.
+        return Cut(min(epoch_end, end_offset), is_complete=False)
+    return Cut(min(epoch_end, leader_end_offset, end_offset), is_complete=True)

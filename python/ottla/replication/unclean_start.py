@@ -1,0 +1,394 @@
+"""Replicas that may have lost the ends of their logs with the power of their machine, and that stay in the ISR.
+
+The ISR means: each of these has all that is committed. After a power loss that is not true any more of a replica whose
+disk did not have everything. Mostly it left the ISR meanwhile, because others lead on, and comes back when it has
+fetched what it lacks. What is left are those that nobody took out: all in sync lost their power together, or it was the
+last one, or its machine was back before anybody noticed. If such a replica led, others would cut off what it lost.
+
+So a replica that is *suspected* refuses each state that has it in the ISR, with KAFKA_STORAGE_ERROR. Any controller
+takes the replica for one on a broken disk: it elects another, or takes this one out of the ISR. One that is not in the
+ISR is suspected no longer, for it comes back only through a leader that has seen it fetch everything.
+
+Where nobody leads, refused replicas ask each other where their logs end. Of two logs the one with the higher
+(leader epoch of its last record, end offset) has all that the other has and that may be committed: one leader wrote
+each epoch. So the replica with the highest offers itself: the controller is told to ask again (a log directory event,
+as after a repair), and is not refused. It waits until all others in sync have answered, and for the setting's time
+where some do not, since those may have more. Our controller elects it when it takes its role. Kafka's only notes that
+the replica works, and elects at the next start of a broker; so the broker registers anew if nothing follows.
+
+The last one in sync has nobody to compare itself with: what the others lack was committed. It waits for an operator, or
+for `unclean.leader.election.enable`. An operator's election by our controller is marked in the partition's node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+import trio
+
+from ottla.coordination import znodes
+from ottla.coordination.tree import Tree, TreeError
+from ottla.coordination.znodes import MalformedNode, TopicAssignment
+from ottla.errors import KafkaError, ProtocolError
+from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
+from ottla.logging_setup import of_partition
+from ottla.net.guard import failed
+from ottla.replication.pace import Pace
+from ottla.replication.questions import EpochEnd
+from ottla.replication.roles import PartitionState
+
+logger = logging.getLogger(__name__)
+
+#: How often it is looked whether a refused replica can go on.
+LOOK_S: Final = 1.0
+#: For how long an offer holds. By then a controller has asked, or there is none.
+OFFER_S: Final = 10.0
+#: How long refused replicas wait before they have the controller ask again because another leads.
+ASK_AGAIN_S: Final = 5.0
+#: How long after an offer was heard the broker registers anew, if nobody leads by then.
+NOT_ELECTED_S: Final = 3.0
+#: How long a look into the tree may hold up a request of the controller.
+TREE_S: Final = 3.0
+#: The epoch that is asked for to hear where a log ends that has no leader.
+ANY_EPOCH: Final = znodes.INT32_MAX
+
+
+class Suspect(msgspec.Struct, gc=False):
+    """A replica that may have lost the end of its log."""
+
+    #: The brokers that were in sync with it, itself included.
+    in_sync: frozenset[int] = frozenset()
+    is_refused: bool = False
+    #: Since when nobody leads; None while somebody does, or it is not known.
+    leaderless_since_s: float | None = None
+    #: Until when it may lead.
+    offered_until_s: float = float("-inf")
+    #: Since when the controller knows that it may; None while it does not.
+    is_known_since_s: float | None = None
+    #: Its operator was told that it waits.
+    is_told: bool = False
+
+
+class Known(NamedTuple):
+    """Who leads a partition and who is in sync, as this broker's metadata have it."""
+
+    leader: int
+    isr: tuple[int, ...]
+
+
+class Cluster(Protocol):
+    """What there is to know beyond the replica itself."""
+
+    def known(self, key: PartitionKey) -> Known | None:
+        """Of a partition; None while the controller has said nothing."""
+
+    def is_alive(self, broker: int) -> bool:
+        """Whether a broker is known to live."""
+
+    def may_be_unclean(self, topic: str) -> bool:
+        """Whether `unclean.leader.election.enable` holds for a topic."""
+
+    def end_of(self, key: PartitionKey) -> EpochEnd | None:
+        """Where this broker's log of a partition ends; None if it cannot be used."""
+
+    async def ends_at(
+        self, broker: int, keys: Collection[PartitionKey]
+    ) -> Mapping[PartitionKey, EpochEnd | KafkaError]:
+        """Where another broker's logs end. Raises OSError, ProtocolError."""
+
+    def ask_again(self) -> None:
+        """Has the controller tell this broker all its roles once more."""
+
+    async def register_anew(self) -> None:
+        """Leaves the cluster and comes back."""
+
+
+def may_offer(
+    broker: int, end: EpochEnd, others: Mapping[int, EpochEnd | None], waited_s: float, wait_s: float
+) -> bool:
+    """Whether the replica on `broker` is the one to lead: no other has more, or as much and a lower number; None is one
+    that did not answer, which is waited for.
+    """
+    if any(other is not None and (other, -number) > (end, -broker) for number, other in others.items()):
+        return False
+    return None not in others.values() or waited_s >= wait_s
+
+
+class UncleanStart:
+    """The suspected replicas of one broker. `wait_s` is for how long nobody may lead before one is offered though
+    others in sync have not answered; 0 suspects nobody.
+
+    `note` is called, on a thread, with those that are left when some are suspected no longer.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        keys: Iterable[PartitionKey],
+        cluster: Cluster,
+        tree: Tree,
+        *,
+        wait_s: float,
+        note: Callable[[Collection[PartitionKey]], None] = lambda keys: None,
+    ) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._tree = tree
+        self._wait_s = wait_s
+        self._note = note
+        self._is_noted = True
+        self._asked_again_s = float("-inf")
+        self.suspects: dict[PartitionKey, Suspect] = {}
+        if wait_s > 0:
+            self.suspects = {key: Suspect() for key in keys}
+
+    def __bool__(self) -> bool:
+        return bool(self.suspects)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The replica is suspected no longer."""
+        if self.suspects.pop(key, None) is not None:
+            self._is_noted = False
+
+    # --- at the start ---
+
+    async def look_at_tree(self) -> None:
+        """Suspects only those that the tree has in the ISR beside other replicas. Called before the broker registers,
+        so that no controller has changed an ISR for its return. Raises TreeError.
+        """
+        topics = sorted({topic for topic, _ in self.suspects})
+        paths = [znodes.topic_path(topic) for topic in topics]
+        replicas: dict[PartitionKey, tuple[int, ...]] = {}
+        unknown: set[str] = set()
+        for topic, path, node in zip(topics, paths, await self._tree.get_many(paths), strict=True):
+            try:
+                held = {} if node is None else TopicAssignment.decode(path, node.data).partitions
+            except MalformedNode:
+                # Nobody knows who holds them; no controller does anything with them either.
+                unknown.add(topic)
+                continue
+            replicas |= {(topic, index): brokers for index, brokers in held.items()}
+        for key in tuple(self.suspects):
+            if key[0] not in unknown and self._is_alone_or_out(replicas.get(key, ())):
+                self.forget(key)
+        keys = list(self.suspects)
+        pace = Pace()
+        for key, state in (await self._states(keys)).items():
+            await pace.turn()
+            if state is None or self._broker_id not in state.isr:
+                self.forget(key)
+            else:
+                self.suspects[key].in_sync = frozenset(state.isr)
+        if self.suspects:
+            logger.warning(
+                "the machine started anew since this broker ran, which was not stopped: %d replicas may have lost "
+                "records and are in the ISR still, so that they do not lead before it is known that nobody in sync has "
+                "more, among them %s-%d",
+                len(self.suspects),
+                *min(self.suspects),
+            )
+
+    def _is_alone_or_out(self, replicas: Collection[int]) -> bool:
+        return self._broker_id not in replicas or len(replicas) == 1
+
+    async def _states(self, keys: list[PartitionKey]) -> dict[PartitionKey, znodes.PartitionState | None]:
+        """Of those whose nodes can be understood; None for one that was never led."""
+        paths = [znodes.state_path(*key) for key in keys]
+        states: dict[PartitionKey, znodes.PartitionState | None] = {}
+        for key, path, node in zip(keys, paths, await self._tree.get_many(paths), strict=True):
+            try:
+                states[key] = None if node is None else znodes.PartitionState.decode(path, node.data)
+            except MalformedNode:
+                continue
+        return states
+
+    # --- what a controller tells ---
+
+    async def refuse(self, states: Mapping[PartitionKey, PartitionState]) -> set[PartitionKey]:
+        """Which of these states must not be taken, because a replica that is suspected is in sync in them."""
+        if not self.suspects:
+            return set()
+        now_s = trio.current_time()
+        refused = {key for key, state in states.items() if self.refuses(key, state, now_s)}
+        named = [key for key in refused if states[key].leader == self._broker_id]
+        for key in await self._wanted_by_operators({key: states[key] for key in named}):
+            logger.warning("%s-%d: an operator has it led by this broker", *key, extra=of_partition(*key))
+            self._leads(key)
+            refused.remove(key)
+        for key in refused:
+            self.suspects[key].is_refused = True
+        return refused
+
+    def refuses(self, key: PartitionKey, state: PartitionState, now_s: float) -> bool:
+        """Whether the state must not be taken, as far as can be said without the tree."""
+        suspect = self.suspects.get(key)
+        if suspect is None:
+            return False
+        if self._broker_id not in state.isr or self._is_alone_or_out(state.replicas):
+            self.forget(key)
+            return False
+        suspect.in_sync |= set(state.isr)
+        is_last = state.isr == (self._broker_id,)
+        is_free = suspect.offered_until_s > now_s or (is_last and self._cluster.may_be_unclean(key[0]))
+        if is_free and state.leader == self._broker_id:
+            self._leads(key)
+            return False
+        if is_free and state.leader == NO_LEADER:
+            suspect.is_known_since_s = now_s
+            return False
+        suspect.is_known_since_s = None
+        return True
+
+    def _leads(self, key: PartitionKey) -> None:
+        end = self._cluster.end_of(key)
+        logger.warning(
+            "%s-%d: this broker leads after its machine lost its power, up to offset %d: what was committed and had "
+            "reached no disk is lost",
+            *key,
+            -1 if end is None else end.offset,
+            extra=of_partition(*key),
+        )
+        self.forget(key)
+
+    async def _wanted_by_operators(self, states: Mapping[PartitionKey, PartitionState]) -> list[PartitionKey]:
+        """Those of the states that our controller wrote because somebody ordered it, by the tree."""
+        if not states:
+            return []
+        found: dict[PartitionKey, znodes.PartitionState | None] = {}
+        with trio.move_on_after(TREE_S):
+            try:
+                found = await self._states(list(states))
+            except TreeError as error:
+                logger.warning("what operators ordered cannot be read: %s", error)
+        return [
+            key
+            for key, node in found.items()
+            if node is not None
+            and (node.leader, node.leader_epoch) == (self._broker_id, states[key].leader_epoch)
+            and node.extra.get(znodes.ORDERED)
+        ]
+
+    # --- going on ---
+
+    async def run(self) -> None:
+        """Looks what becomes of suspected replicas, until there are none."""
+        while self.suspects or not self._is_noted:
+            await trio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except Exception as error:
+                failed("the look at replicas that may have lost records", error)
+            if not self._is_noted:
+                self._is_noted = True
+                await trio.to_thread.run_sync(self._note, tuple(self.suspects))
+
+    async def look(self) -> None:
+        """Offers the replicas that are to lead."""
+        now_s = trio.current_time()
+        contested: dict[PartitionKey, frozenset[int]] = {}
+        is_again = is_offered = is_overlooked = False
+        pace = Pace()
+        for key, suspect in tuple(self.suspects.items()):
+            await pace.turn()
+            known = self._cluster.known(key) if suspect.is_refused else None
+            if known is None:
+                continue
+            if known.leader != self._broker_id and self._cluster.is_alive(known.leader):
+                # It led while this replica was in sync, and has taken it out: now it can be followed.
+                suspect.leaderless_since_s = None
+                is_again = is_again or self._broker_id not in known.isr
+                continue
+            if suspect.leaderless_since_s is None:
+                suspect.leaderless_since_s = now_s
+            if suspect.offered_until_s > now_s:
+                if suspect.is_known_since_s is not None and now_s - suspect.is_known_since_s >= NOT_ELECTED_S:
+                    self._offer(suspect, now_s)
+                    is_overlooked = True
+                continue
+            others = suspect.in_sync - {self._broker_id}
+            if others:
+                contested[key] = others
+            elif self._cluster.may_be_unclean(key[0]):
+                self._offer(suspect, now_s)
+                is_offered = True
+            elif not suspect.is_told:
+                suspect.is_told = True
+                self._tell_operator(key)
+        ends = await self._ends(contested)
+        for key, others in contested.items():
+            await pace.turn()
+            after = self.suspects.get(key)
+            end = self._cluster.end_of(key)
+            if after is None or after.leaderless_since_s is None or end is None:
+                continue
+            waited_s = now_s - after.leaderless_since_s
+            if may_offer(
+                self._broker_id, end, {other: ends.get((other, key)) for other in others}, waited_s, self._wait_s
+            ):
+                self._offer(after, now_s)
+                is_offered = True
+            elif waited_s >= 2 * self._wait_s and not after.is_told:
+                # Most likely the controller has taken it out of the ISR, as Kafka's does.
+                after.is_told = True
+                logger.error(
+                    "%s-%d has no leader: this broker's machine lost its power, and another broker that was in sync "
+                    "has more; it is among %s. An unclean election of it loses least",
+                    *key,
+                    sorted(others),
+                    extra=of_partition(*key),
+                )
+        if is_overlooked:
+            logger.warning("this broker registers anew: the controller has replicas that can lead, and does not elect")
+            await self._cluster.register_anew()
+        elif is_offered or (is_again and now_s - self._asked_again_s >= ASK_AGAIN_S):
+            self._asked_again_s = now_s
+            self._cluster.ask_again()
+
+    def _offer(self, suspect: Suspect, now_s: float) -> None:
+        suspect.offered_until_s = now_s + OFFER_S
+        suspect.is_known_since_s = None
+
+    def _tell_operator(self, key: PartitionKey) -> None:
+        end = self._cluster.end_of(key)
+        logger.error(
+            "%s-%d has no leader: this broker was the last in sync, and its machine lost its power. Its log ends at "
+            "offset %d; what it had beyond is lost if no other replica has it, and what other replicas lack of it is "
+            "lost if they lead. `ottla topic elect --unclean` or unclean.leader.election.enable=true of the topic "
+            "elects who has most",
+            *key,
+            -1 if end is None else end.offset,
+            extra=of_partition(*key),
+        )
+
+    async def _ends(self, contested: Mapping[PartitionKey, frozenset[int]]) -> dict[tuple[int, PartitionKey], EpochEnd]:
+        """Where the logs of others end, by broker and partition, of those that answer."""
+        asked: dict[int, list[PartitionKey]] = {}
+        for key, others in contested.items():
+            for other in others:
+                if self._cluster.is_alive(other):
+                    asked.setdefault(other, []).append(key)
+        found: dict[tuple[int, PartitionKey], EpochEnd] = {}
+
+        async def ask(broker: int, keys: list[PartitionKey]) -> None:
+            try:
+                answers = await self._cluster.ends_at(broker, keys)
+            except (OSError, ProtocolError) as error:
+                logger.info("broker %d does not say where its logs end: %s", broker, error)
+                return
+            found.update({(broker, key): end for key, end in answers.items() if isinstance(end, EpochEnd)})
+
+        async with trio.open_nursery() as nursery:
+            for broker, keys in asked.items():
+                nursery.start_soon(ask, broker, keys)
+        # Kafka's brokers, and leaders, do not know the question: this is no answer.
+        return {place: end for place, end in found.items() if end.offset >= 0}
+
+
+def end_of(epochs: Iterable[tuple[int, int]], end_offset: int) -> EpochEnd:
+    """The leader epoch of a log's last record, and the log's end. An epoch without a record says nothing about what the
+    log has.
+    """
+    return EpochEnd(max((epoch for epoch, start in epochs if start < end_offset), default=NO_EPOCH), end_offset)
