@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Self, TypeAlias, TypeVar, final
 
 from typing_extensions import Buffer
 
 from ottla.errors import KafkaError
+
+_Row = TypeVar("_Row")
 
 __version__: str
 DEBUG_BUILD: bool
@@ -173,6 +175,22 @@ class Record:
     def headers(self) -> list[tuple[str, bytes | None]]: ...
 
 @final
+class Mirror:
+    """Makes batches for a partition of another cluster of what was fetched (rust/records/mirror.rs)."""
+
+    def __new__(
+        cls,
+        *,
+        transactional: bool = False,
+        join_bytes: int = ...,
+        header: tuple[bytes, bytes] | None = None,
+        stops: Sequence[bytes] = ...,
+    ) -> Self: ...
+    def copy(
+        self, data: Buffer, offset: int, aborted: Sequence[tuple[int, int]] = ...
+    ) -> tuple[list[tuple[bytes, int, int, int, bool]], int]: ...  # bytes, records, first and last offset, unopened
+
+@final
 class RecordReader:
     def __new__(
         cls,
@@ -187,6 +205,7 @@ class RecordReader:
     def position(self) -> int: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Record: ...
+    def rows(self, kind: type[_Row], topic: str, partition: int) -> list[_Row]: ...
 
 @final
 class ColumnBuffer(Buffer):
@@ -243,10 +262,29 @@ class TopicTraffic:
     """What went through the topics of one broker, counted by its log directories and its hub."""
 
     def __new__(cls) -> Self: ...
-    # Of every topic that has a log: records in, bytes in, bytes out, partitions in Produces and in Fetches, those of
-    # them that failed unexpectedly, records converted in Produces and in Fetches; and the sums of all topics there ever
-    # were. The hub counts all but the first two and the conversions in Produces, if it measures.
-    def counts(self) -> tuple[list[tuple[str, list[int]]], list[int]]: ...
+    def counts(self) -> TrafficCounts: ...
+
+@final
+class TrafficCounts:
+    by_topic: dict[str, Counts]  # of every topic that has a log
+    total: Counts  # of all topics there ever were
+
+@final
+class Counts:
+    """The hub counts what its requests bring, if it measures; the logs count the rest."""
+
+    records_in: int  # by logs
+    bytes_in: int  # by logs
+    bytes_out: int
+    produce_requests: int  # partitions in them
+    fetch_requests: int
+    failed_produce_requests: int  # unexpectedly
+    failed_fetch_requests: int
+    produce_conversions: int  # records; by logs
+    fetch_conversions: int
+    replication_bytes_in: int  # by logs: what fetchers appended
+    replication_bytes_out: int  # to followers
+    reassignment_bytes_in: int  # by logs: of those fetched, for replicas that a reassignment adds
 
 # Creates an empty file if there is none. It is for its owner alone, and for the group and others if the folder is open
 # to them.
@@ -303,6 +341,34 @@ class AppendInfo:
     log_start_offset: int
     is_duplicate: bool
     flush_due: bool  # flush.messages records wait for a flush
+    losses: int  # how many writes of turns the log had lost before
+
+@final
+class Unwritten:
+    """What a log could not write at the end of a turn: what was appended before its loss of that number, with this
+    offset or a later one.
+    """
+
+    def __new__(cls, offset: int, error: KafkaError, losses: int = ...) -> Self: ...  # of whatever loss
+    offset: int
+    error: KafkaError
+    losses: int
+    def has(self, info: AppendInfo) -> bool: ...
+
+@final
+class Written:
+    """What the end of a turn did with a log."""
+
+    owner: Any  # what the lease was granted with; None of `Log.write_staged`
+    flush_due: bool
+    unwritten: Unwritten | None
+
+@final
+class LogFigures:
+    start_offset: int
+    end_offset: int
+    segments: int
+    size_bytes: int
 
 @final
 class FileSlice:
@@ -334,6 +400,11 @@ class ReadInfo:
     def end_offset(self) -> int: ...
 
 @final
+class Producers:
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> tuple[int, int, int, int, int, int]: ...
+
+@final
 class Log:
     """One partition's log. Safe from any thread. Errors are those of `ottla.errors`; a broken disk is StorageError."""
 
@@ -357,6 +428,7 @@ class Log:
     def flushed_offset(self) -> int: ...
     high_watermark: int  # set: clamped to start_offset..end_offset; checkpointed by a Rust thread
     def advance_high_watermark(self) -> bool: ...  # to the log end offset; True if it was lower
+    def watch_high_watermark(self, token: int) -> None: ...  # reports (topic, partition) once, at the next move
     @property
     def first_unstable_offset(self) -> int | None: ...
     @property
@@ -368,7 +440,7 @@ class Log:
     @property
     def size_bytes(self) -> int: ...
     @property
-    def figures(self) -> tuple[int, int, int, int]: ...  # start and end offset, number of segments, bytes
+    def figures(self) -> LogFigures: ...
     @property
     def segments(self) -> list[tuple[int, int]]: ...  # (base offset, bytes), ascending
     @property
@@ -378,9 +450,8 @@ class Log:
     def append(
         self, request: ProduceRequest, index: int, leader_epoch: int, token: int, guard: int = 0
     ) -> AppendInfo | None: ...
-    # Ends a turn. The log end offset, whether a flush is due, and what of the turn's appends could not be written: from
-    # which offset on, and why.
-    def write_staged(self) -> tuple[int, bool, tuple[int, KafkaError] | None]: ...
+    def _panic_in_append(self) -> None: ...  # on the thread of appends: for tests of a log that is in use
+    def write_staged(self, losses: int) -> Written: ...  # ends a turn; `losses` is that of its first append
     def append_marker(  # ends the producer's transaction; None: as `append_records`, never without a token
         self,
         producer_id: int,
@@ -397,6 +468,8 @@ class Log:
         """(producer id, first offset) of those that have batches in what `read` gave for `offset`."""
     def producers(self) -> list[tuple[int, int, int, int, int, int]]:
         """Id, epoch, last sequence, last timestamp, coordinator epoch, start of its open transaction or -1; by id."""
+    def each_producer(self) -> Producers:
+        """The same, made one by one."""
     def append_bytes(self, records: Buffer, leader_epoch: int, *, origin: str = "client") -> AppendInfo: ...
     def append_records(  # a coordinator's own: (key, value) pairs as one batch; None: as `append`
         self,
@@ -408,7 +481,9 @@ class Log:
         producer_id: int = ...,  # not -1: part of that producer's transaction
         producer_epoch: int = ...,
     ) -> AppendInfo | None: ...
-    def append_as_follower(self, records: Buffer) -> AppendInfo: ...
+    # What a leader sent, byte for byte; without the GIL. NotLeaderOrFollower: the log is in another epoch.
+    # CorruptMessage: a damaged batch, or one of a newer epoch. One that does not continue the log: an error of code -1.
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo: ...
     def read(self, offset: int, bytes_max: int, upper_bound: int = ..., at_least_one: bool = True) -> ReadInfo: ...
     # As `read`, but None if the disk would have to be waited for.
     def read_cached(self, offset: int, bytes_max: int, upper_bound: int, at_least_one: bool) -> ReadInfo | None: ...
@@ -417,7 +492,12 @@ class Log:
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]: ...  # (epoch, end offset), or (-1, -1)
     def epoch_of(self, offset: int) -> int: ...  # -1 if unknown
     def begin_epoch(self, epoch: int) -> None: ...  # leader from now on; appends must name this epoch
-    def fence(self, epoch: int) -> None: ...  # any other role change: appends must name this epoch
+    # For the loop. A leader leads on: appends may name any epoch of its term. `begin_epoch` is to follow.
+    def lead_on(self, epoch: int) -> None: ...
+    def refuse_older(self, epoch: int) -> None: ...  # for the loop: as `fence`, but does not wait for whoever writes
+    # Any other role change: when it returns, nothing that names an older epoch will be appended. It waits for whoever
+    # is writing. NotLeaderOrFollower: the log is in a newer epoch.
+    def fence(self, epoch: int) -> None: ...
     def flush(self) -> int: ...  # blocks (without the GIL); the flushed offset
     def flush_async(self, completions: Completions, token: int) -> None: ...  # value: the flushed offset
     def copy_to(
@@ -425,8 +505,9 @@ class Log:
     ) -> int: ...  # bytes; 0: it has caught up; it is not cleaned from now on
     def end_move(self) -> None: ...  # it may be cleaned again
     def roll(self) -> None: ...
-    def truncate_to(self, offset: int) -> bool: ...
-    def truncate_fully_and_start_at(self, offset: int) -> None: ...
+    # With an epoch: NotLeaderOrFollower if the log is in another one.
+    def truncate_to(self, offset: int, leader_epoch: int | None = None) -> bool: ...
+    def truncate_fully_and_start_at(self, offset: int, leader_epoch: int | None = None) -> None: ...
     def set_start_offset(self, offset: int) -> bool: ...
     def delete_old_segments(self, now_ms: int) -> int: ...
     def expire_producers(self, now_ms: int) -> int: ...
@@ -470,7 +551,13 @@ class LogDirectory:
     def delete_old_segments(self, now_ms: int) -> tuple[list[tuple[str, int, int]], KafkaError | None]: ...
     def create_future(self, topic: str, partition: int, config: LogConfig) -> Log: ...  # to move it here
     def replace(self, current: Log, future: Log, to: LogDirectory) -> bool: ...  # False: too much is left to copy
-    def begin_epochs(self, topic: str, epochs: list[tuple[int, int]]) -> None: ...  # (partition, epoch)
+    # The next three without the GIL, and not for the loop. What went wrong for each in its place, None where nothing
+    # did. Each is (topic, partition, leader epoch).
+    def begin_epochs(self, epochs: list[tuple[str, int, int]]) -> list[KafkaError | None]: ...
+    # Fences each, then waits for the appends that are queued for it.
+    def follow(self, epochs: list[tuple[str, int, int]]) -> list[KafkaError | None]: ...
+    # Each (topic, partition, offset, leader epoch); one checkpoint for all.
+    def truncate(self, cuts: list[tuple[str, int, int, int]]) -> list[KafkaError | None]: ...
     def delete(self, topic: str, partition: int) -> None: ...
     def cleanable(self, now_ms: int) -> list[Cleanable]: ...  # of every compacted log that is not being cleaned
     def checkpoint_recovery_points(self) -> None: ...
@@ -544,6 +631,140 @@ class LogCleaner:
     ) -> None: ...
     def stop(self) -> None: ...
 
+# --- replication ---
+
+@final
+class ReplicationQuota:
+    """How many bytes of throttled partitions a broker may send as a leader, or fetch as a follower, in a second
+    (KIP-73). Safe from any thread.
+
+    What was not used for `sample_s` seconds is lost, and all of it after `samples` times as long without use. Without a
+    limit nobody waits.
+    """
+
+    def __new__(cls, samples: int, sample_s: int) -> Self: ...
+    def limit(self, bytes_per_second_max: int | None) -> None:
+        """A new limit begins anew: what went under another one does not count."""
+    def throttle(self, topic: str, partitions: set[int] | None) -> None:
+        """From now on these partitions of the topic are throttled and no others of it; None: all that it has."""
+    @property
+    def is_used(self) -> bool: ...  # whether any partition is throttled; costs nothing
+    def is_throttled(self, topic: str, partition: int) -> bool: ...
+    @property
+    def is_exceeded(self) -> bool: ...  # more went than may: throttled partitions have to wait
+    @property
+    def until_room_ms(self) -> int: ...  # how long, if nothing is recorded; 0 if it is not exceeded
+    def record(self, bytes: int) -> None:
+        """Bytes of throttled partitions went."""
+    @property
+    def bytes(self) -> int: ...  # that were ever recorded
+
+@final
+class Fetcher:
+    """A thread that fetches partitions from one leader and appends them to their logs. Safe from any thread.
+
+    Times and sizes are those of Kafka's settings `replica.fetch.*` and `replica.socket.*`. `fetch_version`: 12, or 11
+    for a leader that cannot tell where logs diverge. `batch_bytes_max`: the largest batch that a leader may have.
+    `receive_buffer_bytes`: -1 for what the system gives. A Completion(token) with None follows whenever there are
+    events and were none before, again and again (`Server.listen_to`).
+
+    All fetchers of a broker share its `quota`. While that is exceeded, throttled partitions that lag behind their
+    leader's high watermark are left out.
+
+    Memory: one answer, so at most `response_bytes_max` + `batch_bytes_max` + 512 bytes for each partition; the
+    allocation may be up to twice that while an answer comes in.
+    """
+
+    def __new__(
+        cls,
+        *,
+        host: str,
+        port: int,
+        replica_id: int,
+        client_id: str,
+        fetch_version: int,
+        wait_max_ms: int,
+        bytes_min: int,
+        response_bytes_max: int,
+        partition_bytes_max: int,
+        batch_bytes_max: int,
+        backoff_ms: int,
+        socket_timeout_ms: int,
+        receive_buffer_bytes: int,
+        quota: ReplicationQuota,
+        completions: Completions,
+        token: int,
+    ) -> Self: ...
+    def add(self, partitions: list[tuple[str, int, Log, int]], *, is_move: bool = False) -> None:
+        """Topic, partition, log, leader epoch: fetches them, each from its log's end on, until an event pauses it.
+        `is_move`: a reassignment adds these replicas, and what they fetch counts as `reassignment_bytes_in`, too.
+
+        One that is there already gets the new log and epoch; one that is paused is resumed. What an earlier epoch has
+        asked for is not appended any more, but an append that is under way is not waited for (`remove` waits).
+        """
+    def remove(self, partitions: list[tuple[str, int]]) -> None:
+        """When it returns nothing is appended to them, and nothing will be; their events are gone. It may wait for a
+        disk.
+        """
+    def events(self) -> list[FetcherEvent]:
+        """Those since the last call: the newest of each partition, and before them the newest that have none."""
+    def figures(self) -> FetcherFigures: ...
+    # What metrics want of the figures, without a row for each partition.
+    @property
+    def requests(self) -> int: ...
+    @property
+    def lag_max(self) -> int: ...  # 0 if no lag is known
+    def close(self) -> None:
+        """Ends the thread. When it returns nothing is appended any more. May wait for a disk, never for the leader."""
+
+@final
+class FetcherEvent:
+    """What a fetcher wants decided, or logged. All kinds but the last three have paused the partition.
+
+    * "diverged": the leader ends `epoch` at `offset`, and our log has something else there (KIP-595).
+    * "out_of_range": the leader has nothing at `offset`, which is our log's end.
+    * "fenced": another leader epoch, at the leader (`code` 74) or in our log (`code` 6, `epoch`).
+    * "storage": our log cannot be written to.
+    * "corrupt": records that our log does not take: a wrong checksum, other offsets than those that come next, or a
+      batch larger than a segment (`code` 18).
+    * "panic": a mistake of ours. With a topic: while that partition's records were appended, and it is paused.
+    * "delayed": the leader cannot serve the partition (`code`). It is asked again after `backoff_ms`; told once until
+      the code changes.
+    * "connection": the leader is not reached, or its answer as a whole is wrong. Tried again after `backoff_ms`; told
+      once until the reason changes.
+    """
+
+    @property
+    def topic(self) -> str: ...  # "" where it is about the whole fetcher
+    @property
+    def partition(self) -> int: ...  # -1 there
+    @property
+    def leader_epoch(self) -> int: ...  # with which the partition was added: another one is old news
+    @property
+    def kind(self) -> str: ...
+    @property
+    def code(self) -> int: ...  # 0: none; -1: Kafka has no code for it
+    @property
+    def epoch(self) -> int: ...  # -1 where the kind has none
+    @property
+    def offset(self) -> int: ...  # -1 where the kind has none
+    @property
+    def message(self) -> str: ...
+
+@final
+class FetcherFigures:
+    @property
+    def partitions(self) -> int: ...  # that are not paused
+    @property
+    def requests(self) -> int: ...  # that were answered
+    @property
+    def bytes(self) -> int: ...  # of all answers
+    @property
+    def buffer_bytes(self) -> int: ...  # memory for an answer
+    # The leader's high watermark minus our log's end, at least 0; -1 before the first answer.
+    @property
+    def lags(self) -> list[tuple[str, int, int]]: ...
+
 # --- wire ---
 
 @final
@@ -560,6 +781,9 @@ class Schema:
 class Decoding:
     @property
     def message(self) -> Any: ...
+    # of all arrays together, known before the first one is made
+    @property
+    def items_count(self) -> int: ...
     def go_on(self) -> bool: ...
 
 @final
@@ -674,6 +898,42 @@ def response_header_version(api_key: int, api_version: int) -> int: ...
 # --- net ---
 
 @final
+class Distribution:
+    """How often something was measured, and its quantiles 0.5, 0.75, 0.95, 0.98, 0.99 and 0.999."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def quantiles(self) -> list[float]: ...
+
+@final
+class ApiFigures:
+    """What the requests of one API cost. Key -1 is Fetch of consumers, -2 of followers."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def versions(self) -> list[tuple[int, int]]: ...  # version, requests
+    @property
+    def total_us(self) -> Distribution: ...  # until the answer was sent; the others are its parts
+    @property
+    def request_queue_us(self) -> Distribution: ...
+    @property
+    def local_us(self) -> Distribution: ...
+    @property
+    def remote_us(self) -> Distribution: ...
+    @property
+    def response_queue_us(self) -> Distribution: ...
+    @property
+    def response_send_us(self) -> Distribution: ...
+    @property
+    def size_bytes(self) -> Distribution: ...
+    @property
+    def throttle_ms(self) -> Distribution: ...
+    @property
+    def errors(self) -> list[tuple[int, int]]: ...  # code (0 too), how often it stood in an answer
+
+@final
 class Hub:
     def __new__(
         cls,
@@ -699,25 +959,12 @@ class Hub:
     def wait(self, timeout_s: float) -> Request | Completion | Disconnected | Served | None: ...
     def watch_beside(self, fd: int | None) -> None: ...
     # Until it ends, plain Produces and Fetches of the partition are served without becoming a Request
-    def lease(
-        self,
-        topic: str,
-        partition: int,
-        log: Log,
-        leader_epoch: int,
-        owner: Any,
-        is_alone: bool,  # the high watermark is the log's end
-        acknowledges_all: bool,  # with acks=all too
-        everyone_may_read: bool,
-        everyone_may_write: bool,
-    ) -> Lease: ...
+    def lease(self, topic: str, partition: int, log: Log, terms: Terms, owner: Any) -> Lease: ...
     @property
     def waiting_fetches(self) -> int: ...  # under leases
-    def limit_leased_fetches(self, bytes_max: int) -> None: ...
-    # Writes what was appended to under leases: owner, whether a flush is due, from which offset on it failed, and why
-    def write_leased(self) -> list[tuple[Any, bool, tuple[int, KafkaError] | None]]: ...
-    # topic, partition, from which offset on, and the error, of what could not be written; the rest was
-    def answer_leased(self, lost: list[tuple[str, int, int, int]]) -> None: ...
+    def limit_leased_fetches(self, bytes_max: int, serves_racks: bool) -> None: ...
+    def write_leased(self) -> list[Written]: ...  # what this thread appended under leases in its turn
+    def answer_leased(self) -> None: ...  # what `write_leased` wrote, or could not write
     def limit_connection_rate(
         self,
         per_second_max: int | None,
@@ -754,22 +1001,8 @@ class Hub:
     def cold_reads_total(self) -> int: ...
     # From now on requests are measured, and counted for the topics that they name.
     def measure(self, traffic: TopicTraffic) -> None: ...
-    # API key (-1: Fetch of consumers, -2: of followers), requests by version; then how often and the quantiles 0.5,
-    # 0.75, 0.95, 0.98, 0.99, 0.999 of times in microseconds (total, request queue, local, remote, response queue,
-    # response send), of sizes in bytes and of throttle times in milliseconds; then how often which error code stood in
-    # an answer, 0 too.
-    def measured(
-        self,
-    ) -> list[
-        tuple[
-            int,
-            list[tuple[int, int]],
-            list[tuple[int, list[float]]],
-            tuple[int, list[float]],
-            tuple[int, list[float]],
-            list[tuple[int, int]],
-        ]
-    ]: ...
+    # What each API costs, since `measure`.
+    def measured(self) -> list[ApiFigures]: ...
     # Counts the error codes of an answer to this API that was not made by reply_produce or reply_fetch.
     def note_errors(self, key: int, codes: list[int]) -> None: ...
     # How long it has been measured, and for how much of that turns ran.
@@ -782,6 +1015,8 @@ class Hub:
 class Request(Buffer):
     def put_message(self, message: object) -> None: ...
     def take_message(self) -> Any: ...
+    # as long as there is a request; one object at most
+    def keep(self, object: object) -> None: ...
     @property
     def api_key(self) -> int: ...
     @property
@@ -802,6 +1037,8 @@ class Request(Buffer):
     def is_waiting(self) -> bool: ...
     def __len__(self) -> int: ...
     def reply(self, body: Buffer) -> None: ...
+    # with what is encoded, which is taken out of it: it has no bytes afterwards
+    def reply_encoded(self, encoding: Encoding) -> None: ...
     # memory for its answer, `bytes` in all: whether it is there; None: a completion with this token will tell.
     # False: nobody waits for the answer any more
     def reserve(self, bytes: int, token: int) -> bool | None: ...
@@ -811,11 +1048,7 @@ class Request(Buffer):
     def produce(self) -> ProduceRequest: ...
     def reply_produce(
         self,
-        results: Sequence[  # a list; Sequence because a list's type is invariant
-            AppendInfo
-            | tuple[int, int, int, int]
-            | tuple[int, int, int, int, Sequence[tuple[int, str | None]], str | None]
-        ],
+        results: Sequence[AppendInfo | ProduceRow],  # a list; Sequence because a list's type is invariant
     ) -> None: ...
     def limit(
         self,
@@ -834,6 +1067,38 @@ class Request(Buffer):
         error_code: int = 0,
         session_id: int = 0,
     ) -> None: ...
+
+@final
+class ProduceRow:
+    """One partition's part of the answer to a Produce where no append gives it: an error, or that there was nothing to
+    append. `append_time_ms` -1: the records keep their own times. `record_errors`: the index in its batch of each
+    record that was refused (KIP-467), and why.
+    """
+
+    def __new__(
+        cls,
+        error_code: int = 0,
+        *,
+        base_offset: int = ...,
+        append_time_ms: int = ...,
+        log_start_offset: int = ...,
+        record_errors: Sequence[tuple[int, str | None]] = ...,
+        message: str | None = None,
+    ) -> ProduceRow: ...
+    @property
+    def error_code(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def append_time_ms(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def record_errors(self) -> list[tuple[int, str | None]]: ...
+    @property
+    def message(self) -> str | None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
 
 @final
 class ProduceRequest:
@@ -932,6 +1197,7 @@ class FetchRow:
         aborted_transactions: list[tuple[int, int]] | None = None,
         records: ReadInfo | FileSlice | bytes | None = None,
         diverging_epoch: tuple[int, int] | None = None,
+        preferred_read_replica: int = ...,
     ) -> FetchRow: ...
     @property
     def error_code(self) -> int: ...
@@ -945,6 +1211,8 @@ class FetchRow:
     def aborted_transactions(self) -> list[tuple[int, int]] | None: ...  # producer id, first offset
     @property
     def diverging_epoch(self) -> tuple[int, int] | None: ...  # epoch, end offset
+    @property
+    def preferred_read_replica(self) -> int: ...  # the broker to read from; -1: this one
     @property
     def length(self) -> int: ...  # bytes of records
     @property
@@ -980,6 +1248,20 @@ class Completion:
 @final
 class Served:
     """All requests of a turn were handed out: answers that are given now leave with the turn's others."""
+
+@final
+class Terms:
+    """What was decided about a partition: `ottla.replication.lease.Terms` has the meanings."""
+
+    def __new__(
+        cls,
+        *,
+        leader_epoch: int,
+        is_alone: bool,
+        acknowledges_all: bool,
+        everyone_may_read: bool,
+        everyone_may_write: bool,
+    ) -> Self: ...
 
 @final
 class Lease:

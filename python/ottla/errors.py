@@ -78,6 +78,14 @@ class OffsetOutOfRange(KafkaError, code=1):
     """The partition does not hold this offset."""
 
 
+class NoOffsetForPartition(OffsetOutOfRange):
+    """The group has committed no offset, and nothing says where to start instead."""
+
+
+class LogTruncated(OffsetOutOfRange):
+    """The partition lost records that were read: its new leader has others at their offsets (KIP-320)."""
+
+
 class CorruptMessage(KafkaError, code=2, retriable=True):
     """The records are damaged: checksum, size, or a missing key in a compacted topic."""
 
@@ -296,6 +304,10 @@ class OperationNotAttempted(KafkaError, code=55):
 
 class StorageError(KafkaError, code=56, retriable=True, name="KAFKA_STORAGE_ERROR"):
     """The disk failed; the log directory is offline."""
+
+
+class MayHaveLost(StorageError):
+    """The replica may have lost records with the power of its machine, and somebody in sync may have more."""
 
 
 class LogDirNotFound(KafkaError, code=57):

@@ -5,7 +5,8 @@ Keys of APIs and their versions are in `ottla.wire`, error codes in `ottla.error
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
 
 
 class TopicPartition(NamedTuple):
@@ -17,6 +18,10 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+
+#: What tables of partitions are indexed by: a TopicPartition, or the plain tuple that native code gives, which is equal
+#: to it.
+PartitionKey: TypeAlias = tuple[str, int]
 
 #: Holds what groups have committed, and their members.
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -30,8 +35,15 @@ NO_EPOCH: Final = -1
 #: In place of a broker's number: there is no leader, or no controller.
 NO_LEADER: Final = -1
 
+#: The acks of a Produce that is answered when all in-sync replicas have its records.
+ACKS_ALL: Final = -1
+#: What producers' settings and options say, and the acks that it means.
+ACKS: Final = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
+
 #: In place of a replica's number: a client reads, and not a broker.
 CONSUMER: Final = -1
+#: In place of a replica's number: a tool reads, which followers answer too.
+DEBUGGING: Final = -2
 #: Isolation levels of Fetch and ListOffsets: transactions that are open or aborted are read too, or are not.
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -49,7 +61,23 @@ ANONYMOUS: Final = "ANONYMOUS"
 #: The fewest iterations of SCRAM that Kafka's brokers and clients take, with either mechanism (RFC 7677).
 SCRAM_ITERATIONS_MIN: Final = 4096
 
+#: How a connection may be secured, with the number that messages give it.
+PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+#: Kinds of coordinators, in FindCoordinator: of a consumer group, and of a transactional id.
+COORDINATOR_OF_GROUP: Final = 0
+COORDINATOR_OF_TRANSACTION: Final = 1
+
 #: What settings are of: the kinds of resources of DescribeConfigs and its like.
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_LOGGER: Final = 8
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs (KIP-339) does with one setting, by its number in messages."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3

@@ -28,6 +28,8 @@ VALUE_MAX: Final = 300
 LINE_MAX: Final = 8 * 1024
 #: Characters of a traceback. Its end is kept.
 TRACEBACK_MAX: Final = 16 * 1024
+#: So many secrets are known, or all of those that are in the settings at once.
+SECRETS_MAX = 1_000
 #: Shorter secrets are not looked for: replacing each `e` or `1` would make all lines unreadable.
 SECRET_MIN: Final = 6
 
@@ -42,13 +44,21 @@ class Secrets:
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._forms: list[str] = []
+        #: The newest last.
+        self._known: dict[str, None] = {}
         self.hide(secrets)
 
     def hide(self, secrets: Collection[str]) -> None:
-        """These too, from now on; those before are not forgotten: an old password may still be in use somewhere."""
-        forms = {form for secret in secrets if len(secret) >= SECRET_MIN for form in (secret, repr(secret)[1:-1])}
+        """These too, from now on. Those before are not forgotten, since an old password may still be in use somewhere,
+        until so many came after them: each line is searched for all.
+        """
+        new = {secret: None for secret in secrets if len(secret) >= SECRET_MIN}
+        known = {secret: None for secret in self._known if secret not in new} | new
+        kept = max(SECRETS_MAX, len(new))
+        self._known = dict.fromkeys(list(known)[-kept:])
+        forms = {form for secret in self._known for form in (secret, repr(secret)[1:-1])}
         # A longer one first: it may contain another.
-        self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
+        self._forms = sorted(forms, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """The text without them."""

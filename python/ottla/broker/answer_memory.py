@@ -4,10 +4,15 @@ The rows of a large answer, and their bytes, live until the answer is made; then
 clients asked at once, all of that together would be more than any setting says. So an answer takes its memory from the
 account of answers (`rust/net/budget`) while it grows, and waits where there is none: its request keeps nothing but its
 frame, and the loop is free.
+
+Its rows are objects, which take several times what their bytes do. Where all rows are in memory before the first is
+encoded, few answers are made at a time (`large_answer`), each from its first row to its last byte.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +22,31 @@ from ottla.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AnswerContext
 
 #: An answer up to this size asks for nothing. It is counted when it is made.
 SMALL_BYTES: Final = 64 * 1024
 #: By how much it grows at a time.
 STEP_BYTES: Final = 256 * 1024
+#: Answers whose rows are made at a time.
+LARGE_ANSWERS_AT_ONCE: Final = 4
+#: Rows of an answer that need no place among these.
+FEW_ROWS: Final = 128
+
+
+@asynccontextmanager
+async def large_answer(broker: AnswerContext, request: Request, rows: int, size_bytes: int) -> AsyncIterator[None]:
+    """Inside the block the `rows` of an answer are made and encoded (`replies.reply_here`), which takes `size_bytes` in
+    the end. Nothing there waits for anything but its turn, or it would keep others from theirs.
+
+    Raises RemoteProtocolError if the answer is too large, or its client is gone.
+    """
+    if rows <= FEW_ROWS:
+        yield
+        return
+    await AnswerMemory(broker, request).add(size_bytes)
+    async with broker.large_answers:
+        yield
 
 
 class AnswerMemory:
@@ -34,7 +58,7 @@ class AnswerMemory:
 
     __slots__ = ("_broker", "_has", "_request", "_rows_bytes", "_size_bytes", "_size_bytes_max")
 
-    def __init__(self, broker: Broker, request: Request) -> None:
+    def __init__(self, broker: AnswerContext, request: Request) -> None:
         self._broker = broker
         self._request = request
         self._size_bytes = 0

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import PARTITIONS_MAX
 from ottla.controller.names import check_name
-from ottla.errors import InvalidTopic
+from ottla.controller.orders import REPLICAS_MAX
+from ottla.errors import InvalidTopic, RemoteProtocolError
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AnswerContext, ControlContext
 
+#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown and AlterIsr, by key.
+APIS = frozenset({4, 5, 6, 7, 56})
 #: Characters of a name in a file system.
 FOLDER_NAME_MAX = 255
 
 
-def is_heard(broker: Broker, request: Request) -> bool:
-    """Whether a request of a controller came to a listener for brokers. Any other connection is closed.
+def is_heard(broker: AnswerContext, request: Request) -> bool:
+    """Whether a request of another broker came to a listener for brokers. Any other connection is closed.
 
-    Nobody authenticates here, so the listener is all that tells brokers from clients, where there are several.
+    ApiVersions names these requests on every listener, as Kafka does. Nobody authenticates here, so the listener is all
+    that tells brokers from clients, where there are several.
     """
     if request.listener in broker.config.listeners_between_brokers:
         return True
@@ -29,7 +34,16 @@ def is_heard(broker: Broker, request: Request) -> bool:
     return False
 
 
-def is_partition(broker: Broker, topic: str, index: int) -> bool:
+def check_replicas(*lists: list[int]) -> None:
+    """Raises RemoteProtocolError if a partition has more than `REPLICAS_MAX` replicas. One tuple is made of them,
+    in one go.
+    """
+    for replicas in lists:
+        if len(replicas) > REPLICAS_MAX:
+            raise RemoteProtocolError(f"{len(replicas)} replicas of one partition are more than {REPLICAS_MAX}")
+
+
+def is_partition(broker: ControlContext, topic: str, index: int) -> bool:
     """Whether a topic of this name may have a partition of this number. Logs a line if not: the controller is in error,
     and the row alone is refused.
     """
@@ -41,6 +55,13 @@ def is_partition(broker: Broker, topic: str, index: int) -> bool:
     if index < 0:
         broker.log.warning(
             "a controller names a partition that cannot be: %s has none with the number %d", topic, index
+        )
+        return False
+    if index >= PARTITIONS_MAX:
+        broker.log.warning(
+            "a controller names a partition that cannot be: no topic has one with the number %d, but %d at most",
+            index,
+            PARTITIONS_MAX,
         )
         return False
     if len(f"{topic}-{index}") > FOLDER_NAME_MAX:

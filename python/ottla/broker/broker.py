@@ -2,8 +2,8 @@
 
 Start: lock the data directory, open the coordination tree, read the settings, open the logs (recovering them if need
 be), listen, register, then let the controller speak. Nobody is answered before the logs are open; the broker is ready
-when the controller has told it that it is alive. Stop is the reverse: no new connections, what was read is finished,
-logs are flushed, the clean-shutdown marker is written, the session ends.
+when the controller has told it that it is alive. Stop is the reverse: others lead, no new connections, what was read is
+finished, logs are flushed, the clean-shutdown marker is written, the session ends.
 """
 
 from __future__ import annotations
@@ -16,32 +16,66 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla._core import Hub
-from ottla.broker import connection_limits, identity, loggers, reconfiguration
+from ottla.broker import connection_limits, identity, leaving, loggers, reconfiguration
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
+from ottla.broker.answer_memory import LARGE_ANSWERS_AT_ONCE
 from ottla.broker.failing_directories import FailingDirectories
 from ottla.broker.fetch.session import FetchSessions
 from ottla.broker.groups import groups
+from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
-from ottla.broker.requests import ADVERTISED, SUPPORTED, AsyncHandler, Requests
+from ottla.broker.request_memory import RequestMemory
+from ottla.broker.requests import SUPPORTED, Requests, answer
 from ottla.broker.settings import Settings
-from ottla.broker.transactions import transactions
+from ottla.broker.surroundings import Surroundings
+from ottla.broker.transactions import Directory
 from ottla.config import BrokerConfig
+from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
-from ottla.coordination.tree import Tree
+from ottla.coordination import znodes
+from ottla.coordination.tree import Tree, get_or_none
+from ottla.kafka import TopicPartition
 from ottla.net import Server
+from ottla.peers import Dialer, Peers
 from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
+from ottla.replication.following import Following
+from ottla.replication.isr_changes import IsrChanges
+from ottla.replication.isr_writes import IsrWrites
 from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
+from ottla.replication.safe_append import SafeAppends
+from ottla.replication.throttles import Throttles
 from ottla.replication.turn import Turn
+from ottla.replication.unclean_start import UncleanStart
+from ottla.transaction.service import Transactions
 
 if TYPE_CHECKING:
     from ottla._core import Hub, Request
+    from ottla.broker import contexts
+    from ottla.replication.isr_proposals import IsrProposals
+    from ottla.replication.partition import Partition
+
+    def _is_each(
+        broker: Broker,
+    ) -> tuple[
+        contexts.ProduceContext,
+        contexts.FetchContext,
+        contexts.LogContext,
+        contexts.ControlContext,
+        contexts.GroupContext,
+        contexts.TransactionContext,
+        contexts.AdminContext,
+        contexts.ClusterContext,
+    ]:
+        """Handlers are found by their key, out of the type checker's sight: a broker is what they all want."""
+        return broker, broker, broker, broker, broker, broker, broker, broker
+
 
 #: How long a starting broker waits to be told of the partitions that it has.
 READY_SECONDS = 30.0
@@ -55,49 +89,118 @@ DRAIN_SECONDS = 5.0
 class Broker:
     """A running broker. `start` is the way to make one."""
 
-    def __init__(self, broker_id: int, cluster_id: str, tree: Tree, settings: Settings, logs: LogManager) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        cluster_id: str,
+        tree: Tree,
+        settings: Settings,
+        logs: LogManager,
+        nursery: trio.Nursery,
+    ) -> None:
         self.id = broker_id
         self.cluster_id = cluster_id
         self.tree = tree
         self.settings = settings
         self.logs = logs
         self.log = logging.getLogger("ottla.broker")
+        self._nursery = nursery
         self.server = Server(_hub(settings.config))
         #: Whether requests are measured and the errors in their answers counted.
         self.is_measured = bool(settings.config.get_str("metrics.listener"))
         if self.is_measured:
             self.server.hub.measure(logs.directories.traffic)
+        self.request_memory = RequestMemory(settings.config.queued_bytes_max)
+        self.large_answers = trio.CapacityLimiter(LARGE_ANSWERS_AT_ONCE)
         self.addresses = Addresses(settings.config, self.server)
         self.deadlines = Deadlines()
-        self.replicas = Replicas(broker_id, logs, self.server)
-        self.failing_directories = FailingDirectories(tree, broker_id, self.replicas, logs)
+        self.failing_directories = FailingDirectories(tree, broker_id, logs)
+        self.metadata = MetadataCache()
+        self.peers = Peers(
+            lambda broker: self.metadata.address(broker, settings.config.inter_broker_listener),
+            Dialer(f"broker-{broker_id}", settings.config.get_int("replica.socket.timeout.ms")),
+        )
+        self.isr_changes = self._isr_changes(self.peers)
+        self.throttles = Throttles(broker_id, settings.config)
+        self.following = Following(
+            broker_id,
+            self.server,
+            self.peers,
+            lambda: self.config,
+            self.throttles.follower,
+            address=lambda broker: self.metadata.address(broker, settings.config.inter_broker_listener),
+            address_known=self.metadata.wait_until,
+            truncate=logs.truncate,
+            storage_error=lambda partition, error: self.replicas.storage_error(partition, error),
+        )
+        self.replicas = Replicas(
+            broker_id,
+            logs,
+            self.server,
+            directory_failed=self.failing_directories.failed,
+            has_run_out=self.failing_directories.has_run_out,
+            propose=self.isr_changes.propose,
+            following=self.following,
+            throttles=self.throttles,
+        )
+        self.surroundings = Surroundings(
+            broker_id,
+            tree,
+            metadata=self.metadata,
+            logs=logs,
+            replicas=self.replicas,
+            peers=self.peers,
+            failing_directories=self.failing_directories,
+        )
         #: What one Fetch gets at most.
         self.fetch_bytes_max = settings.config.get_int("fetch.max.bytes")
-        self.leases = Leases(self.server.hub, self.fetch_bytes_max)
+        #: Consumers are sent to a follower in their rack.
+        self.chooses_replicas = settings.config.get_str("replica.selector.class") is not None
+        self.leases = Leases(self.server.hub, self.fetch_bytes_max, serves_racks=not self.chooses_replicas)
         self.turn = Turn(self.replicas, self.leases)
-        self.server.served = self.turn.end
+        self.safe_appends = SafeAppends(self.replicas, self.server, self.deadlines)
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
-        self.metadata = MetadataCache()
         self.producer_ids = ProducerIds(tree, broker_id)
-        self.admin = Admin(self)
-        self.transactions = transactions(self)
-        self.groups = groups(self)
-        self.advertised = ADVERTISED
+        self.admin = Admin(tree, broker_id, settings, self.metadata)
+        self.transactions = Transactions(
+            transaction_state_topic(self),
+            settings.config,
+            Directory(tree, broker_id, self.metadata, settings.config.inter_broker_listener),
+            self.producer_ids.next,
+            client_id=f"broker-{broker_id}-txn-marker-sender",
+        )
+        self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
+        self.advertised = SUPPORTED
         self.registration = Registration(tree, broker_id, self._describe)
         self.controller = Controller(
             tree,
             broker_id,
             listener=settings.config.inter_broker_listener,
+            registration=self.registration,
+            timeout_ms=settings.config.get_int("controller.socket.timeout.ms"),
             unclean_election_default=settings.config.get_bool("unclean.leader.election.enable"),
             delete_topics=settings.config.get_bool("delete.topic.enable"),
+            balance=Balance.of(settings.config),
+            session_s=self._session_s(),
+            doubt=self.metadata.doubt,
+            ends_at=self.surroundings.ends_at,
         )
         self.client_quotas = ClientQuotas(settings.config)
         #: The same while there is any quota, else None: then nothing is measured.
         self.quotas: ClientQuotas | None = None
+        self.unclean_start = self.replicas.unclean_start = UncleanStart(
+            broker_id,
+            logs.suspects,
+            self.surroundings,
+            tree,
+            wait_s=settings.config.get_int("unclean.start.wait.ms") / 1000,
+            note=logs.note_suspects,
+        )
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
-        #: Answers a request of a plain handler in a task after all; see `Requests`.
-        self.in_background: Callable[[AsyncHandler, Request], None]
-        self._controller_epoch = 0
+        #: The newest epoch of a controller that is known to have been elected.
+        self.controller_epoch = 0
+        #: The stop of this broker waits inside it until other brokers lead; cancelling it ends that wait.
+        self.handing_over = trio.CancelScope()
 
     @property
     def config(self) -> BrokerConfig:
@@ -131,56 +234,71 @@ class Broker:
             at("opening logs, recovering them if need be")
             await logs.load(settings)
             at("registering, and waiting for the controller")
-            broker = cls(broker_id, cluster_id, tree, settings, logs)
-            broker.log.info("broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, logs))
-            async with broker._serving():
-                yield broker
+            async with trio.open_nursery() as nursery:
+                broker = cls(broker_id, cluster_id, tree, settings, logs, nursery)
+                broker.log.info("broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, logs))
+                async with broker._serving():
+                    yield broker
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
-        async with trio.open_nursery() as nursery:
-            self.addresses.listen()
-            self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
-            connection_limits.apply(self)
-            served = trio.Event()
-            requests = Requests(self, nursery)
-            nursery.start_soon(self._serve, requests, served)
-            nursery.start_soon(self.deadlines.run)
-            nursery.start_soon(self.logs.run)
-            nursery.start_soon(self.replicas.moves.run)
-            nursery.start_soon(self.cleaner.run)
-            nursery.start_soon(self.replicas.watch_log_starts)
-            await self.client_quotas.load(self.tree)
+        nursery = self._nursery
+        self.addresses.listen()
+        self.log.info("listening on %s", ", ".join(map(str, self.addresses.listening)))
+        connection_limits.apply(self.config, self.server.hub)
+        served = trio.Event()
+        requests = Requests(self)
+        nursery.start_soon(self._serve, requests, served)
+        nursery.start_soon(self.deadlines.run)
+        nursery.start_soon(self.logs.run)
+        nursery.start_soon(self.replicas.moves.run)
+        nursery.start_soon(self.cleaner.run)
+        nursery.start_soon(self.replicas.watch_log_starts)
+        nursery.start_soon(self.replicas.watch_followers, lambda: self.config.get_int("replica.lag.time.max.ms"))
+        nursery.start_soon(self.replicas.watch_near)
+        nursery.start_soon(self.peers.run)
+        nursery.start_soon(self.isr_changes.run)
+        nursery.start_soon(self.following.run)
+        await self.client_quotas.load(self.tree)
+        self._quotas_changed(requests)
+
+        reconfiguration.subscribe(self, nursery)
+
+        async def client_changed(kind: str, name: str) -> None:
+            await self.client_quotas.changed(self.tree, kind, name)
             self._quotas_changed(requests)
 
-            reconfiguration.subscribe(self, nursery)
-
-            async def client_changed(kind: str, name: str) -> None:
-                await self.client_quotas.changed(self.tree, kind, name)
-                self._quotas_changed(requests)
-
-            await nursery.start(self.settings.watch, self._topic_changed, client_changed)
-            await nursery.start(self.groups.run)
-            await self.registration.register()
-            nursery.start_soon(self.registration.run)
-            nursery.start_soon(self.transactions.run)
-            nursery.start_soon(self.controller.run)
-            nursery.start_soon(self._answer_anyway)
-            await self._until_ready()
-            nursery.start_soon(self.failing_directories.run)
-            try:
-                yield
-            finally:
-                self.groups.stop()
-                self.metadata.stop()
-                # Those who wait in the hub are answered; and it holds what it leases, out of the collector's sight.
-                self.leases.allow(False)
-                for partition in self.replicas.partitions.values():
-                    partition.release_fetches()
-                with trio.CancelScope(shield=True):
-                    self.server.stop(DRAIN_SECONDS)
-                    await served.wait()
-                nursery.cancel_scope.cancel()
+        await nursery.start(self.settings.watch, self._topic_changed, client_changed)
+        await nursery.start(self.groups.run)
+        await self.unclean_start.look_at_tree()
+        await self.registration.register()
+        nursery.start_soon(self._be_sure_again)
+        nursery.start_soon(self.transactions.run)
+        nursery.start_soon(self.controller.run)
+        nursery.start_soon(self.registration.watch, self.replicas.resign)
+        if self._session_s() is not None:
+            nursery.start_soon(self.controller.watch_neighbours)
+        nursery.start_soon(self._answer_anyway)
+        await self._until_ready()
+        nursery.start_soon(self.failing_directories.run)
+        try:
+            yield
+            # Only where nothing failed: then nobody is told first.
+            with self.handing_over:
+                await leaving.hand_over(self)
+            if self.handing_over.cancelled_caught:
+                self.log.warning("nobody else was waited for any longer")
+        finally:
+            self.groups.stop()
+            self.metadata.stop()
+            # Those who wait in the hub are answered; and it holds what it leases, out of the collector's sight.
+            self.leases.allow(False)
+            for partition in self.replicas.partitions.values():
+                partition.release_fetches()
+            with trio.CancelScope(shield=True):
+                self.server.stop(DRAIN_SECONDS)
+                await served.wait()
+            nursery.cancel_scope.cancel()
 
     async def _until_ready(self) -> None:
         """Ready is who serves everything it has: clients that come right after a restart find their partitions led."""
@@ -188,9 +306,14 @@ class Broker:
         await cache.wait_until(lambda: self.id in cache.brokers)
         expected = await identity.assigned(self.tree, self.id) - self.logs.failures.keys()
 
-        def late() -> list[tuple[str, int]]:
-            hosted, told = self.replicas.partitions, cache.topics
-            return [one for one in expected if one not in hosted or one[1] not in told.get(one[0], ())]
+        def late() -> list[TopicPartition]:
+            # Kafka's controller stops a replica that was refused, which may be for long.
+            hosted, refused, told = self.replicas.partitions, self.unclean_start.suspects, cache.topics
+            return [
+                one
+                for one in expected
+                if (one not in hosted and one not in refused) or one.partition not in told.get(one.topic, ())
+            ]
 
         with trio.move_on_after(READY_SECONDS):
             await cache.wait_until(lambda: not late())
@@ -208,13 +331,42 @@ class Broker:
     async def _serve(self, requests: Requests, served: trio.Event) -> None:
         try:
             with loggers.watched_by(requests.arrange):
-                await self.server.run(requests.handle)
+                await self.server.run(requests.handle, self.turn.end)
         finally:
             # Also when the broker ends because something failed: whoever stops it waits for this.
             served.set()
 
+    def _isr_changes(self, peers: Peers) -> IsrProposals:
+        def changed(partition: Partition) -> None:
+            self.replicas.isr_changed(partition)
+
+        if not self.config.inter_broker_protocol.has_alter_isr:
+            return IsrWrites(self.id, self.tree, changed=changed)
+        return IsrChanges(
+            self.id,
+            peers,
+            self.tree,
+            controller=lambda: self.metadata.controller_id,
+            told=self.metadata.wait_until,
+            broker_epoch=lambda: self.registration.epoch,
+            changed=changed,
+        )
+
+    def _session_s(self) -> float | None:
+        """How long the session of a broker outlives its process; None if its end is waited for."""
+        if self.config.zookeeper is None or not self.config.get_bool("broker.early.removal.enable"):
+            return None
+        return self.config.get_int("zookeeper.session.timeout.ms") / 1000
+
+    async def _be_sure_again(self) -> None:
+        """Sees to replicas that may have lost records, and tells the cluster when there are none any more."""
+        was_unclean = bool(self.unclean_start)
+        await self.unclean_start.run()
+        if was_unclean:
+            await reconfiguration.register_again(self)
+
     def _describe(self) -> identity.BrokerRegistration:
-        return identity.registration(self.config, self.addresses.registered())
+        return identity.registration(self.config, self.addresses.registered(), is_unclean=bool(self.unclean_start))
 
     def _topic_changed(self, topic: str) -> None:
         self.logs.topic_config_changed(topic)
@@ -231,30 +383,54 @@ class Broker:
 
     # --- what requests ask ---
 
+    def in_background(self, handle: contexts.AsyncHandler, request: Request) -> None:
+        """Answers a request in a task, of a plain handler too. A failure of `handle` costs the request's connection."""
+        self._nursery.start_soon(answer, handle, self, request)
+
     def is_stale(self, broker_epoch: int) -> bool:
         """Whether a controller's request was meant for an earlier life of this broker. -1 is from versions that do not
         say.
         """
         return broker_epoch != -1 and broker_epoch < self.registration.epoch
 
+    async def look_for_controller(self, controller_epoch: int) -> None:
+        """Learns the newest controller epoch from the tree, if a request names one that is not known yet.
+
+        Waits until this broker is registered: before, a controller speaks to the former life of this broker, whose
+        registration is there still, and must not take this one's answers for those of a broker that lives. Waits while
+        the tree is out of reach: a controller sends nothing again that was answered with an error.
+        """
+        await self.registration.made()
+        if controller_epoch > self.controller_epoch:
+            await self.tree.sync()
+            node = await get_or_none(self.tree, znodes.CONTROLLER_EPOCH)
+            if node is not None:
+                self.controller_epoch = max(self.controller_epoch, znodes.decode_epoch(node.data))
+
     def accept_controller(self, controller_id: int, controller_epoch: int) -> bool:
-        """False for a controller that was replaced since; it may not know yet."""
-        if controller_epoch < self._controller_epoch:
-            self.log.warning(
-                "ignoring controller %d with epoch %d: epoch %d is known",
-                controller_id,
-                controller_epoch,
-                self._controller_epoch,
-            )
-            return False
-        self._controller_epoch = controller_epoch
-        return True
+        """False for a controller that was replaced since, and may not know yet, and for one that was never elected: the
+        tree does not have its epoch.
+        """
+        if controller_epoch == self.controller_epoch:
+            return True
+        self.log.warning(
+            "ignoring controller %d with epoch %d: epoch %d is the newest",
+            controller_id,
+            controller_epoch,
+            self.controller_epoch,
+        )
+        return False
 
     def endpoint(self, other: BrokerMetadata, request: Request) -> tuple[str, int] | None:
         """Where the client that sent `request` reaches a broker: through the listener that it used itself."""
         if other.broker_id == self.id:
             return self.addresses.for_client(request)
         return other.endpoints.get(request.listener)
+
+    def rack_of(self, broker_id: int, listener: str) -> str | None:
+        """Where a broker stands that is alive and has the listener; None if that is not known."""
+        other = self.metadata.brokers.get(broker_id)
+        return None if other is None or listener not in other.endpoints else other.rack
 
 
 def _hub(config: BrokerConfig) -> Hub:

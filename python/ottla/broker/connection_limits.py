@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla._core import Hub
     from ottla.config import BrokerConfig
 
 COUNT: Final = "max.connections"
@@ -23,9 +23,8 @@ def settings(config: BrokerConfig) -> list[str]:
     return [COUNT, RATE, *(f"{_prefix(one.name)}{name}" for one in config.listeners for name in (COUNT, RATE))]
 
 
-def apply(broker: Broker) -> None:
-    """From now on the bounds are those of the settings as they are now."""
-    config, hub = broker.config, broker.server.hub
+def apply(config: BrokerConfig, hub: Hub) -> None:
+    """From now on the bounds of connections are those of these settings."""
     listeners = config.listeners
     samples, window_ms = config.get_int("quota.window.num"), config.get_int("quota.window.size.seconds") * 1000
     protected = config.inter_broker_listener if len(listeners) > 1 else None

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.internal_topics import offsets_topic
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.hosted import GroupSettings
 from ottla.group.state import Limits
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.config import BrokerConfig
+    from ottla.replication.delayed import Deadlines
+    from ottla.replication.internal_topic import InternalTopic
 
 
-def groups(broker: Broker) -> GroupCoordinator:
-    config = broker.config
+def groups(topic: InternalTopic, deadlines: Deadlines, config: BrokerConfig) -> GroupCoordinator:
     settings = GroupSettings(
         session_timeout_ms_min=config.get_int("group.min.session.timeout.ms"),
         session_timeout_ms_max=config.get_int("group.max.session.timeout.ms"),
@@ -24,6 +24,7 @@ def groups(broker: Broker) -> GroupCoordinator:
         limits=Limits(
             initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
             members_max=config.get_int("group.max.size"),
+            bytes_max=config.queued_bytes_max // 4,
         ),
     )
-    return GroupCoordinator(offsets_topic(broker), broker.deadlines, settings)
+    return GroupCoordinator(topic, deadlines, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,13 +10,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla import __version__
 from ottla.config import BrokerConfig, ConfigError, Endpoint
+from ottla.controller.names import check_name
 from ottla.controller.registration import get_or_create_cluster_id, prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import Tree, Unavailable, ensure_one
-from ottla.coordination.znodes import BrokerRegistration
+from ottla.coordination.tree import NotAllowed, Tree, Unavailable, ensure_one
+from ottla.coordination.znodes import BrokerRegistration, MalformedNode, TopicAssignment
+from ottla.errors import InvalidTopic
+from ottla.kafka import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.coordination.zookeeper import ZooKeeperTree
     from ottla.replication.log_manager import LogManager
 
 __all__ = [
@@ -69,16 +75,37 @@ async def _zookeeper(config: BrokerConfig, servers: str) -> Tree:
         timeout_ms,
     )
     try:
-        return await ZooKeeperTree.connect(
+        tree = await ZooKeeperTree.connect(
             servers,
             session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
             connect_timeout_ms=timeout_ms,
         )
+        try:
+            await _refuse_rules(tree)
+        except BaseException:
+            await tree.aclose()
+            raise
+    except NotAllowed as error:
+        raise NotAllowed(
+            f"the tree in ZooKeeper at {servers} has access rules ({error}), and Ottla does not log in to ZooKeeper "
+            "yet; take the rules away (Kafka's zookeeper-security-migration.sh --zookeeper.acl unsecure, and "
+            "zookeeper.set.acl=false for its brokers), or use another chroot"
+        ) from None
     except Unavailable:
         raise Unavailable(
             f"no ZooKeeper server at {servers} answered within {timeout_ms} ms; start it, or leave zookeeper.connect "
             "out for a broker that is a cluster of its own"
         ) from None
+    return tree
+
+
+async def _refuse_rules(tree: ZooKeeperTree) -> None:
+    """Raises NotAllowed if only some may change what brokers change: as members of such a cluster we would find out
+    one node at a time.
+    """
+    guarded = await tree.guarded([znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID, *znodes.PERSISTENT_PATHS])
+    for path, owners in guarded.items():
+        raise NotAllowed(path, f"only {owners} may change it")
 
 
 async def cluster_id(tree: Tree, known: str | None) -> str:
@@ -107,24 +134,29 @@ async def broker_id(tree: Tree, config: BrokerConfig, known: str | None) -> int:
     return config.get_int("reserved.broker.max.id") + stat.version
 
 
-async def assigned(tree: Tree, broker: int) -> set[tuple[str, int]]:
-    """The partitions that the tree assigns to a broker, those of topics being deleted left out."""
+async def assigned(tree: Tree, broker: int) -> set[TopicPartition]:
+    """The partitions that the tree assigns to a broker, without those of topics that are being deleted, or that the
+    controller leaves out because nobody understands their node.
+    """
     deleted = set(await tree.children(znodes.DELETE_TOPICS))
     topics = [topic for topic in await tree.children(znodes.TOPICS) if topic not in deleted]
     paths = [znodes.topic_path(topic) for topic in topics]
-    return {
-        (topic, number)
-        for topic, path, node in zip(topics, paths, await tree.get_many(paths), strict=True)
-        if node is not None
-        for number, replicas in znodes.TopicAssignment.decode(path, node.data).partitions.items()
-        if broker in replicas
-    }
+    found = set()
+    for topic, path, node in zip(topics, paths, await tree.get_many(paths), strict=True):
+        if node is not None:
+            with contextlib.suppress(MalformedNode, InvalidTopic):
+                check_name(topic)
+                partitions = TopicAssignment.decode(path, node.data).partitions
+                found |= {TopicPartition(topic, number) for number, held in partitions.items() if broker in held}
+    return found
 
 
-def registration(config: BrokerConfig, endpoints: list[Endpoint]) -> BrokerRegistration:
-    """What `/brokers/ids/N` says."""
+def registration(config: BrokerConfig, endpoints: list[Endpoint], *, is_unclean: bool = False) -> BrokerRegistration:
+    """What `/brokers/ids/N` says. `is_unclean`: replicas may have lost records with the power of the machine."""
     return BrokerRegistration(
         endpoints=tuple(znodes.Endpoint(e.name, e.host, e.port, e.protocol) for e in endpoints),
         rack=config.get_str("broker.rack"),
         timestamp_ms=znodes.now_ms(),
+        ottla=__version__,
+        is_unclean=is_unclean,
     )

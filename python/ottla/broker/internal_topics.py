@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.config import ConfigError
 from ottla.errors import CoordinatorNotAvailable, InvalidReplicationFactor, TopicAlreadyExists
-from ottla.kafka import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.kafka import ACKS_ALL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.logging_setup import Repeated
 from ottla.replication.internal_topic import InternalTopic
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.admin import Admin
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.config import BrokerConfig
+    from ottla.net import Server
+    from ottla.replication.delayed import Deadlines
+    from ottla.replication.replicas import Replicas
+    from ottla.replication.turn import Turn
 
 
 #: How long a request that needs the topic waits for its leaders before the client is told to ask again.
 CREATE_SECONDS = 5.0
 
 
-def offsets_topic(broker: Broker) -> InternalTopic:
+class Host(Protocol):
+    """What internal topics need of the broker that has them."""
+
+    log: logging.Logger
+    admin: Admin
+    metadata: MetadataCache
+    replicas: Replicas
+    server: Server
+    deadlines: Deadlines
+    turn: Turn
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+
+
+def offsets_topic(broker: Host) -> InternalTopic:
     """`__consumer_offsets`: groups and how far they have read."""
     config = broker.config
     return _topic(
@@ -39,7 +61,7 @@ def offsets_topic(broker: Broker) -> InternalTopic:
     )
 
 
-def transaction_state_topic(broker: Broker) -> InternalTopic:
+def transaction_state_topic(broker: Host) -> InternalTopic:
     """`__transaction_state`: transactional ids and what became of their transactions."""
     config = broker.config
     return _topic(
@@ -72,7 +94,7 @@ def _codec(number: int) -> str:
 
 
 def _topic(
-    broker: Broker,
+    broker: Host,
     name: str,
     *,
     partitions: str,
@@ -81,7 +103,7 @@ def _topic(
     append_timeout_ms: int,
     load_bytes: int,
     compression: str = "none",
-    required_acks: int = -1,
+    required_acks: int = ACKS_ALL,
 ) -> InternalTopic:
     """`partitions` and `replication_factor` are the settings that tell these numbers."""
     partition_count_wanted = broker.config.get_int(partitions)

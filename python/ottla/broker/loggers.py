@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from ottla.config import ConfigError
-from ottla.config.alter import Alteration, Operation
+from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest
+from ottla.kafka import ConfigOperation
 from ottla.logging_setup import always
 
 log = logging.getLogger(__name__)
@@ -63,23 +64,23 @@ def alter(alterations: Sequence[Alteration], *, asked_by: str, validate_only: bo
     """
     known = levels()
     for name, operation, value in alterations:
-        if operation not in (Operation.SET, Operation.DELETE):
+        if operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
             raise InvalidRequest(f"{operation.name} operation is not allowed for the BROKER_LOGGER resource")
         if name not in known:
             raise ConfigError(name, f"Logger {name} does not exist!")
-        if operation is Operation.SET and value not in LEVELS:
+        if operation is ConfigOperation.SET and value not in LEVELS:
             raise ConfigError(
                 name,
                 f"Cannot set the log level of {name} to {value} as it is not a supported log level. "
                 f"Valid log levels are {', '.join(LEVELS)}",
             )
-        if operation is Operation.DELETE and name == ROOT:
+        if operation is ConfigOperation.DELETE and name == ROOT:
             raise InvalidRequest(f"Removing the log level of the {ROOT} logger is not allowed")
     if validate_only:
         return
     for name, operation, value in alterations:
         logger = logging.getLogger() if name == ROOT else logging.getLogger(name)
-        is_set = operation is Operation.SET and value is not None
+        is_set = operation is ConfigOperation.SET and value is not None
         always(log, "the log level of %s is %s from now on, as %s asked", name, value if is_set else "unset", asked_by)
         logger.setLevel(LEVELS[value] if is_set and value is not None else logging.NOTSET)
     for changed in _watchers:

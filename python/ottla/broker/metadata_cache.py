@@ -6,20 +6,30 @@ its leader only when this broker has heard of the leader, and CreateTopics waits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import trio
 
-from ottla.kafka import LEADER_DURING_DELETE
+from ottla.broker.pace import Pace, Rows, free_soon
+from ottla.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from ottla.kafka import LEADER_DURING_DELETE, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.wire.k06_update_metadata import UpdateMetadataBroker, UpdateMetadataPartitionState
+    from ottla.replication.roles import PartitionState
+    from ottla.wire.k06_update_metadata import UpdateMetadataPartitionState
 
-#: In place of a leader: the partition is being deleted.
+T = TypeVar("T")
+
+#: Topics that are replaced in one go: less than a millisecond.
+TOPICS_AT_ONCE: Final = 2_000
+
+#: How long answers wait for what will be known soon: longer than proving that a process is gone, and an election, take.
+DOUBT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,8 @@ class MetadataCache:
     updating: trio.Lock = field(default_factory=trio.Lock)
     #: Whether the controller has told, since the start, what a client may take for the cluster, or was silent for long.
     is_known: bool = False
+    #: Brokers whose machines have closed a connection, and until when others lead what they led, most likely.
+    _doubted: dict[int, float] = field(default_factory=dict)
     _waiting: dict[trio.Event, Callable[[], bool]] = field(default_factory=dict)
     _patient: set[trio.CancelScope] = field(default_factory=set)
     _is_over: bool = False
@@ -68,6 +80,16 @@ class MetadataCache:
             await event.wait()
         finally:
             self._waiting.pop(event, None)
+
+    async def wait_for_each(self, holds: Callable[[T], bool], items: Iterable[T]) -> None:
+        """Returns when `holds(item)` was true of each item once. Unlike `wait_until` for all of them together, it does
+        not look at hundreds of thousands in one go, and at all of them again after every update.
+        """
+        pace = Pace()
+        for item in items:
+            await pace.turn()
+            if not holds(item):
+                await self.wait_until(partial(holds, item))
 
     @contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
@@ -102,6 +124,33 @@ class MetadataCache:
         self.is_known = True
         self.changed()
 
+    def doubt(self, broker: int, is_doubted: bool) -> None:
+        """The process of a broker may be gone, or is not."""
+        if is_doubted and broker in self.brokers:
+            self._doubted[broker] = trio.current_time() + DOUBT_S
+        elif self._doubted.pop(broker, None) is not None:
+            self.changed()
+
+    async def certain(self) -> None:
+        """Returns when no broker is doubted, or has been for `DOUBT_S`. A client that has lost its leader asks at once
+        who leads now; one that is told of the lost leader once more asks again after a second (librdkafka).
+        """
+        if self._doubted:
+            with trio.move_on_at(max(self._doubted.values())):
+                await self.wait_until(lambda: not self._doubted)
+
+    def address(self, broker: int, listener: str) -> tuple[str, int] | None:
+        """Where a broker's listener of this name is; None if it is not known, or not alive."""
+        known = self.brokers.get(broker)
+        return None if known is None else known.endpoints.get(listener)
+
+    def error_where_absent(self, topic: str, partition: int) -> int:
+        """Why this broker, which has no replica of the partition, does not serve it (`ReplicaManager.getPartition`):
+        others have it, as a client with old metadata does not know yet, or nobody.
+        """
+        known = partition in self.topics.get(topic, {})
+        return NotLeaderOrFollower.code if known else UnknownTopicOrPartition.code
+
     def has_leaders(self, topic: str, partitions: Iterable[int]) -> bool:
         """Whether all of `partitions` exist and have a leader that is alive."""
         known = self.topics.get(topic, {})
@@ -109,16 +158,21 @@ class MetadataCache:
 
 
 class Update:
-    """One UpdateMetadata (versions 5 and later, whose states are grouped by topic) on its way into the cache.
+    """One UpdateMetadata, or what LeaderAndIsr says before it, on its way into the cache.
 
     Its rows are added in any number of pieces; nobody sees any of them before `apply`.
     """
 
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
+        self._brokers: dict[int, BrokerMetadata] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         #: The partitions that are gone.
-        self.deleted: list[tuple[str, int]] = []
+        self.deleted: list[TopicPartition] = []
+
+    def add_broker(self, broker: BrokerMetadata) -> None:
+        """A broker that is alive. Who is not named is not."""
+        self._brokers[broker.broker_id] = broker
 
     def add(self, topic: str, state: UpdateMetadataPartitionState) -> None:
         index = state.partition_index
@@ -127,21 +181,59 @@ class Update:
             partitions = self._topics[topic] = self._cache.topics.get(topic, {}).copy()
         if state.leader == LEADER_DURING_DELETE:
             partitions.pop(index, None)
-            self.deleted.append((topic, index))
+            self.deleted.append(TopicPartition(topic, index))
         else:
             partitions[index] = PartitionMetadata(
                 state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas), tuple(state.offline_replicas)
             )
 
-    def apply(self, controller_id: int, live_brokers: Iterable[UpdateMetadataBroker]) -> None:
+    def keep_brokers(self) -> None:
+        """Nothing is said of the brokers: those that were alive are."""
+        self._brokers = self._cache.brokers
+
+    def add_role(self, topic: str, index: int, state: PartitionState) -> None:
+        """Another leader, as LeaderAndIsr names it. Nothing, if the partition is not known or a newer leader is."""
+        known = self._cache.topics.get(topic, {}).get(index)
+        if known is None or known.leader_epoch >= state.leader_epoch:
+            return
+        if topic not in self._topics:
+            self._topics[topic] = self._cache.topics[topic].copy()
+        self._topics[topic][index] = PartitionMetadata(
+            state.leader, state.leader_epoch, state.isr, state.replicas, known.offline_replicas
+        )
+
+    async def apply(self, controller_id: int, turn: Callable[[], Awaitable[None]]) -> None:
+        """Everybody sees all of it at once. Of many topics a whole new dictionary is made before, waiting for `turn()`
+        between them.
+        """
         cache = self._cache
+        topics = cache.topics
+        before: list[Rows] = [self._topics, cache.brokers]
+        if len(self._topics) > TOPICS_AT_ONCE:
+            before.append(topics)
+            topics = topics.copy()
+            for topic, partitions in self._topics.items():
+                await turn()
+                _put(topics, topic, partitions)
+        else:
+            # One topic may have as many partitions as others together.
+            before += [topics[topic] for topic in self._topics if topic in topics]
+            for topic, partitions in self._topics.items():
+                _put(topics, topic, partitions)
         cache.controller_id = controller_id
-        cache.brokers = {
-            broker.id: BrokerMetadata(broker.id, broker.rack, {e.listener: (e.host, e.port) for e in broker.endpoints})
-            for broker in live_brokers
-        }
-        cache.topics.update(self._topics)
-        for topic in {topic for topic, _ in self.deleted}:
-            if not cache.topics[topic]:
-                del cache.topics[topic]
+        cache.brokers = self._brokers
+        for broker in [broker for broker in cache._doubted if broker not in cache.brokers]:
+            # Others lead what it led: its partitions are in the same request.
+            del cache._doubted[broker]
+        cache.topics = topics
         cache.changed()
+        self._topics = {}
+        free_soon(before)
+
+
+def _put(topics: dict[str, dict[int, PartitionMetadata]], topic: str, partitions: dict[int, PartitionMetadata]) -> None:
+    """A topic without partitions is none."""
+    if partitions:
+        topics[topic] = partitions
+    else:
+        topics.pop(topic, None)

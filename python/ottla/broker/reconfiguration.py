@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from ottla.broker import connection_limits
 from ottla.config.table import DYNAMIC_SETTINGS, TOPIC_SETTINGS
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
-from ottla.replication import cleaner
+from ottla.replication import cleaner, throttles
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.addresses import Addresses
+    from ottla.broker.settings import Settings
+    from ottla.config import BrokerConfig
+    from ottla.controller.controller import Controller
+    from ottla.controller.registration import Registration
+    from ottla.coordination.tree import Tree
+    from ottla.net import Server
+    from ottla.replication.cleaner import Cleaner
+    from ottla.replication.following import Following
+    from ottla.replication.log_manager import LogManager
+    from ottla.replication.replicas import Replicas
+    from ottla.replication.throttles import Throttles
 
 OF_PARTITIONS: Final = {
     setting.broker_name for setting in TOPIC_SETTINGS.values() if setting.broker_name in DYNAMIC_SETTINGS
@@ -21,7 +32,27 @@ OF_PARTITIONS: Final = {
 CONNECTIONS: Final = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
 
 
-def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
+class Parts(Protocol):
+    """The parts of a broker that hear of changed settings."""
+
+    settings: Settings
+    server: Server
+    logs: LogManager
+    replicas: Replicas
+    following: Following
+    cleaner: Cleaner
+    addresses: Addresses
+    controller: Controller
+    registration: Registration
+    throttles: Throttles
+    tree: Tree
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that hold now."""
+
+
+def subscribe(broker: Parts, nursery: trio.Nursery) -> None:
     """From now on every change reaches those whom it concerns."""
 
     def partitions() -> None:
@@ -36,25 +67,31 @@ def subscribe(broker: Broker, nursery: trio.Nursery) -> None:
             config.connections_per_ip_overrides,
         )
 
+    def limits() -> None:
+        connection_limits.apply(broker.config, broker.server.hub)
+
     def elections() -> None:
         broker.controller.allow_unclean_elections(broker.config.get_bool("unclean.leader.election.enable"))
 
     def addresses() -> None:
         broker.addresses.change(broker.config)
         # New listeners have bounds of their own.
-        connection_limits.apply(broker)
-        broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
-        nursery.start_soon(_register_again, broker)
+        limits()
+        broker.settings.subscribe(connection_limits.settings(broker.config), limits)
+        nursery.start_soon(register_again, broker)
 
     broker.settings.subscribe(OF_PARTITIONS, partitions)
     broker.settings.subscribe(CONNECTIONS, connections)
-    broker.settings.subscribe(connection_limits.settings(broker.config), lambda: connection_limits.apply(broker))
+    broker.settings.subscribe(connection_limits.settings(broker.config), limits)
     broker.settings.subscribe(["unclean.leader.election.enable"], elections)
     broker.settings.subscribe(["listeners", "advertised.listeners"], addresses)
+    broker.settings.subscribe(["num.replica.fetchers"], broker.following.fetchers_changed)
+    broker.settings.subscribe(throttles.RATES, lambda: broker.throttles.rates_changed(broker.config))
     broker.settings.subscribe(cleaner.SETTINGS, broker.cleaner.settings_changed)
 
 
-async def _register_again(broker: Broker) -> None:
+async def register_again(broker: Parts) -> None:
+    """What this broker says of itself is another thing now."""
     while True:
         try:
             return await broker.registration.update()

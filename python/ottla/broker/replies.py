@@ -8,20 +8,32 @@ which.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.pace import LARGE_BYTES, Pace
+from ottla.broker.pace import LARGE_BYTES, Pace, free, lists_of
 from ottla.wire.error_codes import error_codes
 from ottla.wire.schema import ITEMS_AT_ONCE, Api, Message
 
 if TYPE_CHECKING:
-    from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla._core import Encoding, Request
+    from ottla.broker.contexts import AnswerContext
 
 #: Rows that are answered at once: at 2 to 5 us each, less than a millisecond and a half.
 ROWS_AT_ONCE = 256
+
+
+def count_of(lists: Iterable[Sized]) -> int:
+    """How many rows these lists have together; more than `ROWS_AT_ONCE` are not counted on, which would take the loop
+    itself. A list counts as a row at least: a request may have any number of empty ones.
+    """
+    rows = 0
+    for one in lists:
+        rows += len(one) or 1
+        if rows > ROWS_AT_ONCE:
+            break
+    return rows
 
 
 def is_in_turn(request: Request, rows: int) -> bool:
@@ -29,14 +41,14 @@ def is_in_turn(request: Request, rows: int) -> bool:
     return rows <= ROWS_AT_ONCE and len(request) <= LARGE_BYTES
 
 
-def in_pieces(broker: Broker, request: Request, rows: int, pieces: Iterable[None]) -> None:
+def in_pieces(broker: AnswerContext, request: Request, rows: int, pieces: Iterable[None]) -> None:
     """Runs the generator of a handler, at once or in a task. What it raises costs the request's connection."""
     if rows <= ROWS_AT_ONCE:
         for _ in pieces:
             pass
         return
 
-    async def paced(_broker: Broker, _request: Request) -> None:
+    async def paced(_broker: AnswerContext, _request: Request) -> None:
         pace = Pace()
         for _ in pieces:
             await pace.turn()
@@ -44,7 +56,7 @@ def in_pieces(broker: Broker, request: Request, rows: int, pieces: Iterable[None
     broker.in_background(paced, request)
 
 
-def reply(broker: Broker, request: Request, api: Api[Any, Any], response: Message) -> None:
+def reply(broker: AnswerContext, request: Request, api: Api[Any, Any], response: Message) -> None:
     """Answers a request: at once if the answer has few rows, else in pieces. Nothing may change the rows any more. The
     error codes of the answer are counted if the broker has metrics.
     """
@@ -52,24 +64,47 @@ def reply(broker: Broker, request: Request, api: Api[Any, Any], response: Messag
     if encoding.is_done:
         if broker.is_measured:
             note_errors(broker, api, list(error_codes(response)))
-        request.reply(encoding.bytes)
+        request.reply_encoded(encoding)
         return
 
-    async def rest(broker: Broker, request: Request) -> None:
-        pace = Pace()
-        while encoding.go_on():
-            await pace.turn()
-        if broker.is_measured:
-            codes = error_codes(response)
-            while some := list(islice(codes, ITEMS_AT_ONCE)):
-                await pace.turn()
-                note_errors(broker, api, some)
-        request.reply(encoding.bytes)
+    async def rest(broker: AnswerContext, request: Request) -> None:
+        nonlocal response, encoding
+        await _encode(broker, request, api, response, encoding)
+        # The handler has returned, so that nobody has the answer any more, as a rule.
+        lists = lists_of(response)
+        del response, encoding
+        await free(lists)
 
     broker.in_background(rest, request)
 
 
-def note_errors(broker: Broker, api: Api[Any, Any], codes: list[int]) -> None:
+async def reply_here(broker: AnswerContext, request: Request, api: Api[Any, Any], response: Message) -> None:
+    """The same; returns when the request is answered, and the answer's rows are freed as far as nobody else has them.
+    The caller has no name for the answer.
+    """
+    encoding = api.encoding_response(request.api_version, response)
+    await _encode(broker, request, api, response, encoding)
+    lists = lists_of(response)
+    del response, encoding
+    await free(lists)
+
+
+async def _encode(
+    broker: AnswerContext, request: Request, api: Api[Any, Any], response: Message, encoding: Encoding
+) -> None:
+    pace = Pace()
+    while encoding.go_on():
+        await pace.turn()
+    if broker.is_measured:
+        codes = error_codes(response)
+        while some := list(islice(codes, ITEMS_AT_ONCE)):
+            await pace.turn()
+            note_errors(broker, api, some)
+        del codes
+    request.reply_encoded(encoding)
+
+
+def note_errors(broker: AnswerContext, api: Api[Any, Any], codes: list[int]) -> None:
     """Counts error codes of an answer, for the metrics of this broker."""
     if codes and broker.is_measured:
         broker.server.hub.note_errors(api.key, codes)

@@ -11,7 +11,7 @@ import importlib
 import inspect
 import logging
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from ottla import wire
 from ottla.broker import api, pace
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
+from ottla.broker.request_memory import decode
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
 from ottla.net.server import about, refuse
+from ottla.wire.k00_produce import PRODUCE
+from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
-    import trio
-
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AnswerContext, AsyncHandler
     from ottla.broker.quotas.clients import ClientQuotas
 
 log = logging.getLogger("ottla.requests")
@@ -38,25 +39,23 @@ MODULES = {
     for module in [importlib.import_module(f"ottla.broker.api.{name}")]
 }
 
-#: key to (lowest, highest) version that is served
-SUPPORTED = {key: (module.VERSIONS.start, module.VERSIONS.stop - 1) for key, module in MODULES.items()}
-#: the same for what ApiVersions tells: requests between brokers are served, not advertised
-ADVERTISED = {key: versions for key, versions in SUPPORTED.items() if getattr(MODULES[key], "ADVERTISED", True)}
+#: key to (lowest, highest) version that is served: all that the API's messages have
+SUPPORTED = {key: (versions[0], versions[-1]) for key in MODULES for versions in [wire.api(key).versions]}
 
 #: Produce and Fetch: their rows are decoded without Python.
-DECODED_BY_HUB = frozenset({0, 1})
+DECODED_BY_HUB = frozenset({PRODUCE.key, FETCH.key})
 
 Handler: TypeAlias = "Callable[[Request], object]"
-AsyncHandler: TypeAlias = "Callable[[Broker, Request], Awaitable[None]]"
 
 
 class Requests:
-    def __init__(self, broker: Broker, nursery: trio.Nursery) -> None:
+    """The handlers of one broker, by key."""
+
+    def __init__(self, broker: AnswerContext) -> None:
         self._broker = broker
-        self._start = partial(_start, nursery, broker)
+        self._start = broker.in_background
         self._handlers: dict[int, Handler] = {}
         self._quotas: ClientQuotas | None = None
-        broker.in_background = self._start
         self.arrange()
 
     def measure(self, quotas: ClientQuotas | None) -> None:
@@ -96,8 +95,8 @@ class Requests:
         except BaseException as error:
             _refuse(request, error)
 
-    async def _handle_large(self, _broker: Broker, request: Request) -> None:
-        await pace.decode(wire.api(request.api_key), request)
+    async def _handle_large(self, _broker: AnswerContext, request: Request) -> None:
+        await decode(wire.api(request.api_key), request, self._broker.request_memory)
         self._handlers[request.api_key](request)
 
 
@@ -117,11 +116,8 @@ def _said(name: str, handler: Callable[[Request], object], request: Request) -> 
     handler(request)
 
 
-def _start(nursery: trio.Nursery, broker: Broker, handle: AsyncHandler, request: Request) -> None:
-    nursery.start_soon(_answer, handle, broker, request)
-
-
-async def _answer(handle: AsyncHandler, broker: Broker, request: Request) -> None:
+async def answer(handle: AsyncHandler, broker: AnswerContext, request: Request) -> None:
+    """Runs an async handler. Its failure costs the request's connection."""
     try:
         await handle(broker, request)
     except BaseException as error:

@@ -21,8 +21,8 @@ logger = logging.getLogger("ottla")
 
 
 def serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
-    """Runs one broker until SIGTERM or SIGINT, then stops it cleanly: what was read is finished, logs are flushed, the
-    clean-shutdown marker is written.
+    """Runs one broker until SIGTERM or SIGINT, then stops it cleanly: others lead, what was read is finished, logs are
+    flushed, the clean-shutdown marker is written. A second signal ends the wait for others, and nothing else.
 
     `ready(broker)` is called once, when it serves. Raises OSError if an address or directory cannot be had, KafkaError
     if another process has the directory or it belongs to another cluster, ConfigError for settings that cannot work.
@@ -34,12 +34,13 @@ async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
     began = trio.current_time()
     logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     # A start that has begun to open logs is finished before it is undone; only waiting for others ends at once.
-    waits, serves = trio.CancelScope(), trio.CancelScope()
+    waits, serves, handing_over = trio.CancelScope(), trio.CancelScope(), trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_first_signal, signals, (waits, serves))
+            nursery.start_soon(_obey, signals, (waits, serves), handing_over)
             with suppress(StoppedBeforeStart):
                 async with watched(config) as readiness, Broker.start(config, waits, readiness.at) as broker:
+                    broker.handing_over = handing_over
                     readiness.serves(broker)
                     ready(broker)
                     logger.info("serving, %d ms after the start", 1000 * (trio.current_time() - began))
@@ -51,8 +52,13 @@ async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
     logger.info("stopped")
 
 
-async def _first_signal(signals: AsyncIterator[int], scopes: Iterable[trio.CancelScope]) -> None:
+async def _obey(signals: AsyncIterator[int], ends: Iterable[trio.CancelScope], handing_over: trio.CancelScope) -> None:
+    """The first signal ends the broker; a second one its wait for others to lead."""
+    received = 0
     async for number in signals:
+        received += 1
         logger.info("received %s", signal.Signals(number).name)
-        for scope in scopes:
+        if received > 1:
+            handing_over.cancel()
+        for scope in ends:
             scope.cancel()

@@ -20,12 +20,16 @@ from ottla.controller.admin import get_config, set_config
 from ottla.controller.config_changes import watch_config_changes
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
-from ottla.logging_setup import hide
+from ottla.coordination.znodes import MalformedNode
+from ottla.logging_setup import Repeated, hide
 
 logger = logging.getLogger("ottla.settings")
 
 #: the name under /config/brokers of what all brokers share
 DEFAULT = "<default>"
+
+#: of a topic whose own settings cannot be understood
+UNKNOWN_TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 async def decoded(
@@ -52,6 +56,9 @@ class Settings:
         self.topics: dict[str, dict[str, str]] = {}
         self._tree = tree
         self._broker_id = broker_id
+        #: The last settings that could be understood, by the node's name under /config/brokers.
+        self._dynamic: dict[str, dict[str, str]] = {}
+        self._troubles = Repeated(logger)
         self._subscribers: list[tuple[frozenset[str], Callable[[], None]]] = []
 
     async def load(self) -> None:
@@ -60,13 +67,32 @@ class Settings:
         paths = [znodes.config_path("topics", topic) for topic in topics]
         for topic, path, node in zip(topics, paths, await self._tree.get_many(paths), strict=True):
             if node is not None:
-                self.topics[topic] = znodes.decode_config(path, node.data)
+                try:
+                    self.topics[topic] = znodes.decode_config(path, node.data)
+                except MalformedNode as error:
+                    self._keep(topic, error)
         await self._encode_anew()
         await self._load_broker()
 
     async def load_topic(self, topic: str) -> None:
         """Reads one topic's settings: those of a new topic are there before anyone is told of it."""
-        self.topics[topic] = await get_config(self._tree, "topics", topic)
+        try:
+            self.topics[topic] = await get_config(self._tree, "topics", topic)
+        except MalformedNode as error:
+            self._keep(topic, error)
+
+    def _keep(self, topic: str, error: MalformedNode) -> None:
+        """Nobody understands a topic's settings: those that held go on to hold. Where none are known nothing is taken
+        out of its logs, since they may have said that everything is kept.
+        """
+        self.topics.setdefault(topic, UNKNOWN_TOPIC_SETTINGS)
+        self._troubles.log(
+            logging.ERROR,
+            error.args,
+            "the settings of topic %s cannot be understood: those known before hold, or else nothing is deleted: %s",
+            topic,
+            error,
+        )
 
     def subscribe(self, names: Iterable[str], changed: Callable[[], None]) -> None:
         """Has `changed` called after the value of any of these settings of the broker changed; `config` has the new
@@ -80,14 +106,14 @@ class Settings:
         if old is None:
             return
         name = str(self._broker_id)
-        settings = await get_config(self._tree, "brokers", name)
         try:
+            settings = await get_config(self._tree, "brokers", name)
             if new is None and any(map(is_password, settings)):
                 raise ConfigError(SECRET, f"{OLD_SECRET} is set without {SECRET}")
             if new is not None and (anew := encoded_anew(settings, old, new)) != settings:
                 await set_config(self._tree, "brokers", name, anew)
                 logger.info("passwords in /config/brokers/%s are encoded with the new secret now", name)
-        except ConfigError as error:
+        except (ConfigError, MalformedNode) as error:
             logger.error("passwords in /config/brokers/%s are not encoded anew: %s", name, error)
 
     async def _load_broker(self) -> None:
@@ -101,10 +127,15 @@ class Settings:
             logger.error("settings in /config/brokers are not taken: %s", error)
 
     async def _usable(self, name: str) -> dict[str, str]:
-        settings = await get_config(self._tree, "brokers", name)
+        try:
+            settings = await get_config(self._tree, "brokers", name)
+        except MalformedNode as error:
+            logger.error("settings in /config/brokers are not taken: %s", error)
+            return self._dynamic.get(name, {})
         kept, problems = await decoded(self.config, settings, for_one_broker=name != DEFAULT)
         for problem in problems:
             logger.error("a setting in /config/brokers/%s is not taken: %s", name, problem)
+        self._dynamic[name] = kept
         return kept
 
     async def _broker_changed(self) -> None:

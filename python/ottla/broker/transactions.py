@@ -4,53 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.internal_topics import transaction_state_topic
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
-from ottla.coordination.znodes import TopicAssignment
-from ottla.kafka import NO_LEADER
-from ottla.transaction.service import Transactions
-from ottla.transaction.transaction import Partition
+from ottla.coordination.znodes import MalformedNode, TopicAssignment
+from ottla.kafka import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-
-
-def transactions(broker: Broker) -> Transactions:
-    """The coordinator of the transactional ids that fall to this broker; its `run` is yet to be started."""
-    return Transactions(
-        transaction_state_topic(broker),
-        broker.config,
-        Directory(broker),
-        broker.producer_ids.next,
-        client_id=f"broker-{broker.id}-txn-marker-sender",
-    )
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.coordination.tree import Tree
 
 
 class Directory:
-    """Where partitions and brokers are, by this broker's metadata, and in doubt by the tree."""
+    """Where partitions and brokers are, by this broker's metadata, and in doubt by the tree.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._listener = broker.config.inter_broker_listener
+    `listener` is the name of the one through which brokers reach each other.
+    """
 
-    def leader(self, partition: Partition) -> int | None:
+    def __init__(self, tree: Tree, broker_id: int, metadata: MetadataCache, listener: str) -> None:
+        self._tree = tree
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._listener = listener
+
+    def leader(self, partition: TopicPartition) -> int | None:
         topic, index = partition
-        cache = self._broker.metadata
+        cache = self._metadata
         known = cache.topics.get(topic, {}).get(index)
         if known is None:
             return None
         return known.leader if known.leader in cache.brokers else NO_LEADER
 
     def address(self, broker: int) -> tuple[str, int] | None:
-        known = self._broker.metadata.brokers.get(broker)
-        return None if known is None else known.endpoints.get(self._listener)
+        return self._metadata.address(broker, self._listener)
 
-    def is_led_elsewhere(self, partition: Partition) -> bool:
-        return self.leader(partition) not in (None, NO_LEADER, self._broker.id)
+    def is_led_elsewhere(self, partition: TopicPartition) -> bool:
+        return self.leader(partition) not in (None, NO_LEADER, self._broker_id)
 
-    async def exists(self, partition: Partition) -> bool:
+    async def exists(self, partition: TopicPartition) -> bool:
         topic, index = partition
         path = znodes.topic_path(topic)
-        node = await get_or_none(self._broker.tree, path)
-        return node is not None and index in TopicAssignment.decode(path, node.data).partitions
+        node = await get_or_none(self._tree, path)
+        try:
+            return node is not None and index in TopicAssignment.decode(path, node.data).partitions
+        except MalformedNode:
+            # The node may have been damaged: a marker is kept rather than lost.
+            return True

@@ -23,10 +23,11 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from ottla.errors import error as kafka_error
+from ottla.kafka import TopicPartition
 
 if TYPE_CHECKING:
     from ottla._core import ProduceRequest
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import VerificationContext
 
 #: The coordinator cannot say now. The producer tries again on this one, and it does not make it ask for metadata.
 RETRIABLE = frozenset(
@@ -54,7 +55,7 @@ class Verified:
         self.guards: dict[int, int] = {}
 
 
-def verify(broker: Broker, produce: ProduceRequest) -> Verified:
+def verify(broker: VerificationContext, produce: ProduceRequest) -> Verified:
     """Asks the coordinator about each partition in which a transaction would begin."""
     if produce.transactional_id is None:
         return Verified(TransactionalIdAuthorizationFailed.code)
@@ -66,22 +67,22 @@ def verify(broker: Broker, produce: ProduceRequest) -> Verified:
     if len(producers) > 1:
         return Verified(InvalidProducerIdMapping.code)
     ((producer_id, epoch),) = producers
-    asked: dict[int, tuple[str, int]] = {}
+    asked: dict[int, TopicPartition] = {}
     for index, batch in batches:
         topic, number, _ = produce.partitions[index]
         partition = broker.replicas.partitions.get((topic, number))
         if batch is None or partition is None or not partition.is_leader:
             continue
         if guard := partition.log.begin_verification(*batch):
-            asked[index] = (topic, number)
+            asked[index] = TopicPartition(topic, number)
             verified.guards[index] = guard
     if asked:
         answers = broker.transactions.verify(produce.transactional_id, producer_id, epoch, asked.values())
-        for index, (topic, number) in asked.items():
-            if error := answers[topic, number]:
+        for index, name in asked.items():
+            if error := answers[name]:
                 verified.errors[index] = _as_producers_know_it(error)
                 if error not in RETRIABLE:
-                    log = broker.replicas.partitions[topic, number].log
+                    log = broker.replicas.partitions[name].log
                     log.refuse_verification(producer_id, verified.guards[index])
     return verified
 

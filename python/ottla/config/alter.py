@@ -4,28 +4,20 @@ no I/O.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.config.names import base_setting, require_known, topic_setting
 from ottla.config.values import ConfigError, Type, write
-
-
-class Operation(IntEnum):
-    """What to do with one setting, by the number on the wire."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+from ottla.kafka import ConfigOperation
 
 
 class Alteration(NamedTuple):
     """One setting and what to do with it; value is None for DELETE."""
 
     name: str
-    operation: Operation
+    operation: ConfigOperation
     value: str | None
 
 
@@ -38,28 +30,36 @@ def altered(current: Mapping[str, str], alterations: Iterable[Alteration], *, of
     """
     result = dict(current)
     for name, operation, value in alterations:
-        if operation is Operation.DELETE:
+        if operation is ConfigOperation.DELETE:
             result.pop(name, None)
             continue
         if value is None:
             raise ConfigError(name, f"{name} needs a value for {operation.name}")
-        if operation is Operation.SET:
+        if operation is ConfigOperation.SET:
             result[name] = value
         else:
             items = _items(name, result.get(name), of_topic=of_topic, operation=operation)
             changed = value.split(",")
-            if operation is Operation.APPEND:
+            if operation is ConfigOperation.APPEND:
                 items += changed
             else:
-                # Each goes as often as it is named, as in Kafka: a list may have an item twice.
-                for item in changed:
-                    if item in items:
-                        items.remove(item)
+                items = _without(items, Counter(changed))
             result[name] = ",".join(items)
     return result
 
 
-def _items(name: str, text: str | None, *, of_topic: bool, operation: Operation) -> list[str]:
+def _without(items: Iterable[str], subtracted: Counter[str]) -> list[str]:
+    """Each goes as often as it is named, as in Kafka: a list may have an item twice."""
+    left = []
+    for item in items:
+        if subtracted[item]:
+            subtracted[item] -= 1
+        else:
+            left.append(item)
+    return left
+
+
+def _items(name: str, text: str | None, *, of_topic: bool, operation: ConfigOperation) -> list[str]:
     """The elements of a list's text, or of its default."""
     if of_topic:
         type, default = topic_setting(name).type, topic_setting(name).default

@@ -6,20 +6,19 @@ strangers kept out, and a broker without the protection would serve everybody.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.config.listeners import PROTOCOLS, WILDCARDS, check_advertised
+from ottla.config.layers import Layers
+from ottla.config.listeners import WILDCARDS, check_advertised
 from ottla.config.security import check_security
 from ottla.config.values import ConfigError, InvalidValue
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
+from ottla.kafka import PROTOCOLS
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 SERVED_PROTOCOLS = ("PLAINTEXT",)
+#: The only one that Kafka brings.
+REPLICA_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-def check_together(config: BrokerConfig) -> None:
+def check_together(config: Layers) -> None:
     """Raises ConfigError if the settings contradict each other, and InvalidValue for what the table cannot say."""
     _check_identity(config)
     _check_log(config)
@@ -35,7 +34,7 @@ def _need(is_fulfilled: bool, name: str, message: str) -> None:
         raise InvalidValue(name, f"{name}: {message}")
 
 
-def _check_identity(config: BrokerConfig) -> None:
+def _check_identity(config: Layers) -> None:
     most = config.get_int("reserved.broker.max.id")
     if config.get_bool("broker.id.generation.enable"):
         _need(
@@ -48,7 +47,7 @@ def _check_identity(config: BrokerConfig) -> None:
     _need(bool(config.data_directories), "log.dirs", "at least one directory is needed")
 
 
-def _check_log(config: BrokerConfig) -> None:
+def _check_log(config: Layers) -> None:
     _need(config.log_roll_ms >= 1, "log.roll.ms", "it must be at least 1")
     _need(config.log_roll_jitter_ms >= 0, "log.roll.jitter.ms", "it must be at least 0")
     _need(config.log_retention_ms != 0, "log.retention.ms", "it must be at least 1, or -1 to keep records for ever")
@@ -63,7 +62,7 @@ def _check_log(config: BrokerConfig) -> None:
     )
 
 
-def _check_replication(config: BrokerConfig) -> None:
+def _check_replication(config: Layers) -> None:
     wait_ms = config.get_int("replica.fetch.wait.max.ms")
     for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         _need(config.get_int(name) >= wait_ms, name, f"it must be at least replica.fetch.wait.max.ms={wait_ms}")
@@ -73,9 +72,15 @@ def _check_replication(config: BrokerConfig) -> None:
         "offsets.commit.required.acks",
         f"it must be between -1 and offsets.topic.replication.factor={replicas}",
     )
+    selector = config.get_str("replica.selector.class")
+    _need(
+        selector in (None, REPLICA_SELECTOR),
+        "replica.selector.class",
+        f"it must be {REPLICA_SELECTOR}, or not be set: Ottla loads no Java classes, and has no other",
+    )
 
 
-def _check_connections(config: BrokerConfig) -> None:
+def _check_connections(config: Layers) -> None:
     queued, frame = config.get_int("queued.max.request.bytes"), config.get_int("socket.request.max.bytes")
     _need(
         queued <= 0 or queued >= frame,
@@ -96,7 +101,7 @@ def _check_connections(config: BrokerConfig) -> None:
         _need(bool(overrides), "max.connections.per.ip", "0 needs max.connections.per.ip.overrides, or nobody gets in")
 
 
-def _check_listeners(config: BrokerConfig) -> None:
+def _check_listeners(config: Layers) -> None:
     if config.is_set("inter.broker.listener.name") and config.is_set("security.inter.broker.protocol"):
         raise ConfigError(
             "inter.broker.listener.name",
@@ -122,7 +127,7 @@ def _check_listeners(config: BrokerConfig) -> None:
             )
 
 
-def _check_protocols(config: BrokerConfig) -> None:
+def _check_protocols(config: Layers) -> None:
     for endpoint in config.listeners:
         if endpoint.protocol not in SERVED_PROTOCOLS:
             raise ConfigError(

@@ -258,6 +258,15 @@ _BROKER = {
     "log.cleaner.threads": "How many threads compact logs.",
     # Replication and the controller
     "auto.leader.rebalance.enable": "Whether the controller gives leadership back to the replicas named first.",
+    "broker.early.removal.enable": (
+        "Whether other Ottla brokers are replaced before their ZooKeeper sessions end, if their processes are surely "
+        "gone: their machine has closed a connection and refuses others."
+    ),
+    "unclean.start.wait.ms": (
+        "How long nobody may lead a partition before a replica does that may have lost records with the power of its "
+        "machine, where other replicas that were in sync do not say what they have. With 0 such a replica leads like "
+        "any other."
+    ),
     "controlled.shutdown.enable": "Whether a broker that stops hands its partitions to other leaders first.",
     "controlled.shutdown.max.retries": "How often that is tried.",
     "controlled.shutdown.retry.backoff.ms": "How long the broker waits between two tries.",
@@ -304,7 +313,8 @@ _BROKER = {
     "replica.lag.time.max.ms": "A follower that did not reach the leader's end for this long is no longer in sync.",
     "replica.selector.class": (
         "How a leader chooses the replica that a consumer reads from (KIP-392). Without it consumers read from the "
-        "leader."
+        "leader. Only Kafka's own is possible, org.apache.kafka.common.replica.RackAwareReplicaSelector: a consumer "
+        "that sets client.rack reads from a replica in sync on a broker with that broker.rack."
     ),
     "replica.socket.receive.buffer.bytes": "SO_RCVBUF of the sockets that copy from leaders.",
     "replica.socket.timeout.ms": (

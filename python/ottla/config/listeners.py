@@ -15,9 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ottla.config.values import ConfigError, InvalidValue
-
-PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""How a connection may be secured, with the number that Kafka's messages give it."""
+from ottla.kafka import PROTOCOLS
 
 T = TypeVar("T")
 

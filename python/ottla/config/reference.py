@@ -30,8 +30,8 @@ Every setting of Apache Kafka 2.7 is known by its own name, with Kafka's type, d
 name; with `--set` and for topics it is an error. An invalid value is always an error that says the range.
 
 **Not every setting does something here.** What has an effect in this version is set in **bold**. The others are
-taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet (replication
-between brokers, TLS, SASL, delegation tokens), some to Java. What asks for protection that Ottla does not have is
+taken, shown by DescribeConfigs, and change nothing: some belong to parts that Ottla does not have yet
+(TLS, SASL, delegation tokens), some to Java. What asks for protection that Ottla does not have is
 refused: [Settings of security](#settings-of-security).
 
 *Change* says how a setting may be changed: `start` needs a restart, `broker` can be changed for one running broker,

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.config.layers import Layers
 from ottla.config.names import base_setting
 from ottla.config.values import ConfigError, InvalidValue, parse
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 IGNORED: Final = "security.settings.ignored"
 
@@ -110,7 +108,7 @@ def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | Non
     )
 
 
-def check_security(config: BrokerConfig) -> None:
+def check_security(config: Layers) -> None:
     """Raises ConfigError for the first setting that asks for protection which Ottla does not have."""
     ignored = config.get_list(IGNORED)
     for name in ignored:

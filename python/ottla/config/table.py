@@ -381,9 +381,11 @@ DYNAMIC_ONLY: Final = (
 # What Kafka has no name for.
 OURS: Final = (
     S("log.flush.on.acks.all", BOOLEAN, True, HIGH, CLUSTER_WIDE, is_ours=True),
+    S("broker.early.removal.enable", BOOLEAN, True, MEDIUM, READ_ONLY, is_ours=True),
     S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
     S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
     S("security.settings.ignored", LIST, [], HIGH, READ_ONLY, is_ours=True),
+    S("unclean.start.wait.ms", LONG, 30_000, MEDIUM, READ_ONLY, at_least(0), is_ours=True),
 )
 
 # Where our default is not Kafka's, and why.
@@ -409,6 +411,10 @@ OUR_DEFAULTS: Final[dict[str, tuple[Value, str]]] = {
     "queued.max.request.bytes": (
         268435456,
         "memory has one budget: past it the broker stops reading from its clients instead of growing",
+    ),
+    "group.max.size": (
+        5_000,
+        "a rebalance goes through all members, and the record of a group has no room for more",
     ),
     "zookeeper.connect": (None, "without it the broker keeps the coordination tree itself, in its data directory"),
 }

@@ -98,7 +98,8 @@ class Throttled(NamedTuple):
     def admits(self, value: Value) -> bool:
         """Whether the list is `*` alone or pairs of numbers alone."""
         items = value if isinstance(value, list) else []
-        return items == ["*"] or all(re.fullmatch(r"[0-9]+:[0-9]+", item) for item in items)
+        # Kafka takes empty items too, as a comma at the end leaves one; and longer numbers, of which it makes nothing.
+        return items == ["*"] or all(re.fullmatch(r"([0-9]{1,10}:[0-9]{1,10})?", item) for item in items)
 
     def __str__(self) -> str:
         return "* for all replicas, or PARTITION:BROKER,PARTITION:BROKER,..."

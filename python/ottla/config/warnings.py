@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from ottla.config.effective import EFFECTIVE
+from ottla.config.layers import Layers
 from ottla.config.names import base_setting
+from ottla.config.protocol import OLDEST
 from ottla.config.security import IGNORED, REFUSED, base_name, inert_because, refusal
 from ottla.config.table import BROKER_SETTINGS
-
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
 
 #: Settings for several brokers, and what they do to one that is alone.
 _OF_SEVERAL = {
@@ -33,7 +31,7 @@ def of_file(names: Iterable[str], file: str | os.PathLike[str]) -> list[str]:
     ]
 
 
-def of_start(config: BrokerConfig) -> list[str]:
+def of_start(config: Layers) -> list[str]:
     """What holds of all settings of a broker's start, wherever they come from."""
     return [
         *_exposed(config),
@@ -41,10 +39,11 @@ def of_start(config: BrokerConfig) -> list[str]:
         *_inert(config.static),
         *_ineffective(config.static),
         *_alone(config),
+        *_old(config),
     ]
 
 
-def _exposed(config: BrokerConfig) -> Iterator[str]:
+def _exposed(config: Layers) -> Iterator[str]:
     if wildcards := [str(endpoint) for endpoint in config.listeners if endpoint.is_wildcard]:
         yield (
             f"{', '.join(wildcards)} listens on every address of this machine, without authentication: everybody who "
@@ -56,7 +55,7 @@ def _exposed(config: BrokerConfig) -> Iterator[str]:
         yield f"metrics.listener={address} listens on every address of this machine, without a password"
 
 
-def _ignored(config: BrokerConfig) -> Iterator[str]:
+def _ignored(config: Layers) -> Iterator[str]:
     ignored = config.get_list(IGNORED)
     for name, text in config.static.items():
         if refusal(name, text, ()) and not refusal(name, text, ignored):
@@ -79,13 +78,22 @@ def _ineffective(names: Iterable[str]) -> Iterator[str]:
         yield f"without effect in this version of Ottla: {', '.join(sorted(idle))}"
 
 
-def _alone(config: BrokerConfig) -> Iterator[str]:
+def _alone(config: Layers) -> Iterator[str]:
     """What a broker without ZooKeeper can never fulfil, since its cluster is itself."""
     if config.zookeeper is not None:
         return
     for name, what in _OF_SEVERAL.items():
         if (value := config.get_int(name)) > 1:
             yield f"{name}={value}, and this broker is alone (zookeeper.connect is not set): {what}"
+
+
+def _old(config: Layers) -> Iterator[str]:
+    protocol = config.inter_broker_protocol
+    if protocol.is_older_than_spoken:
+        yield (
+            f"inter.broker.protocol.version={protocol.version} acts as {OLDEST}, the oldest that is spoken: all "
+            "other brokers must be 2.6 or newer"
+        )
 
 
 def _hint(name: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -34,12 +34,13 @@ from ottla.errors import (
 )
 from ottla.group import records
 from ottla.group.append_errors import commit_error, store_error
-from ottla.group.effects import Answer, Store
+from ottla.group.effects import Answer, Effect, Store
 from ottla.group.hosted import Alarm, Done, GroupSettings, Hosted
 from ottla.group.loading import LoadedGroup, Replay, restore, to_store
-from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult
+from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult, named
 from ottla.group.offsets import Commits
 from ottla.group.removal import Removal
+from ottla.group.roster import Kept
 from ottla.group.state import DEAD, METADATA_BYTES_MAX, Group, State
 from ottla.net.guard import failed
 
@@ -51,6 +52,12 @@ logger = logging.getLogger("ottla.group")
 
 #: How long after a failed loading it is tried again.
 RELOAD_SECONDS = 5.0
+
+#: Groups that come or go in one go: at some 20 us each a few milliseconds.
+GROUPS_AT_ONCE = 100
+
+#: What is done for a group in one go, mostly answers to members: about 2 ms.
+EFFECTS_AT_ONCE = 100
 
 
 class GroupCoordinator:
@@ -72,6 +79,7 @@ class GroupCoordinator:
         self._now_ms = now_ms
         self.wall_ms = wall_ms
         self.removal = Removal(self)
+        self._kept = Kept()
         #: partition to leader epoch
         self._owned: dict[int, int] = {}
         self._loading: dict[int, int] = {}
@@ -91,9 +99,10 @@ class GroupCoordinator:
 
     def stop(self) -> None:
         """The broker is stopping: whoever waits is answered, nobody new is served."""
+        # First, so that nothing is left for a task that would not come to it.
+        self._nursery = None
         for index in [*self._owned, *self._loading]:
             self.resigned(index)
-        self._nursery = None
 
     @property
     def loading(self) -> int:
@@ -119,16 +128,36 @@ class GroupCoordinator:
     def resigned(self, index: int) -> None:
         self._loading.pop(index, None)
         self._owned.pop(index, None)
-        for group_id, hosted in [entry for entry in self.groups.items() if entry[1].index == index]:
-            self.drop(group_id, hosted)
+        gone = [entry for entry in self.groups.items() if entry[1].index == index]
+        for group_id, hosted in gone:
+            self._forget(group_id, hosted)
+        if self._nursery is not None and len(gone) > GROUPS_AT_ONCE:
+            self._nursery.start_soon(self._end_in_pieces, [hosted for _, hosted in gone])
+        else:
+            for _, hosted in gone:
+                self._end(hosted)
 
     def drop(self, group_id: str, hosted: Hosted) -> None:
         """The group is no longer here; who waits for it is answered."""
+        self._forget(group_id, hosted)
+        self._end(hosted)
+
+    def _forget(self, group_id: str, hosted: Hosted) -> None:
+        """Nobody finds the group any more."""
         del self.groups[group_id]
         for producer_id in hosted.group.offsets.open_transactions:
             self._close_transaction(producer_id, group_id)
+
+    def _end(self, hosted: Hosted) -> None:
         hosted.group.die()
         self._after(hosted)
+
+    async def _end_in_pieces(self, several: list[Hosted]) -> None:
+        """Many groups end, in pieces between which the loop serves others."""
+        for count, hosted in enumerate(several, 1):
+            self._end(hosted)
+            if count % GROUPS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
 
     def _host(self, group_id: str) -> Hosted:
         """The group, new if need be. Its partition is owned."""
@@ -140,7 +169,7 @@ class GroupCoordinator:
         return hosted
 
     def _new_group(self, group_id: str) -> Group:
-        return Group(group_id, self.settings.limits, lambda: str(uuid.uuid4()))
+        return Group(group_id, self.settings.limits, lambda: str(uuid.uuid4()), self._kept)
 
     async def _load(self, index: int, leader_epoch: int) -> None:
         """Reads a partition's groups, unless another role comes in between. Tries again as long as that fails."""
@@ -160,25 +189,39 @@ class GroupCoordinator:
                     logger.error("the groups of %s cannot be read, it is tried again: %s", where, error)
                     await trio.sleep(RELOAD_SECONDS)
                 continue
-            if self._loading.get(index) == leader_epoch:
-                del self._loading[index]
-                self._owned[index] = leader_epoch
-                self._take_over(index, leader_epoch, replay.groups)
+            if await self._take_over(index, leader_epoch, replay.groups):
                 took_ms = (time.monotonic() - started) * 1000
                 log = logger.info if replay.groups else logger.debug
                 log("read %d groups of %s in %.0f ms", len(replay.groups), where, took_ms)
 
-    def _take_over(self, index: int, leader_epoch: int, groups: Mapping[str, LoadedGroup]) -> None:
+    async def _take_over(self, index: int, leader_epoch: int, groups: Mapping[str, LoadedGroup]) -> bool:
+        """Hosts the groups of a partition, all at once, and in pieces what can be done before and after. False if
+        another role came in between.
+        """
         wall_ms, now_ms = self.wall_ms(), self._now_ms()
+        new: dict[str, Hosted] = {}
         for group_id, loaded in groups.items():
             group = self._new_group(group_id)
             restore(group, loaded)
             since_ms = wall_ms if loaded.stored is None else loaded.stored.state_timestamp_ms
-            hosted = self.groups[group_id] = Hosted(group, index, leader_epoch, since_ms)
-            for producer_id in group.offsets.open_transactions:
-                self._transactions.setdefault(producer_id, set()).add(group_id)
+            new[group_id] = Hosted(group, index, leader_epoch, since_ms)
             group.taken_over(now_ms)
-            self._after(hosted)
+            if len(new) % GROUPS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        if self._loading.get(index) != leader_epoch:
+            return False
+        del self._loading[index]
+        self._owned[index] = leader_epoch
+        self.groups.update(new)
+        for group_id, hosted in new.items():
+            for producer_id in hosted.group.offsets.open_transactions:
+                self._transactions.setdefault(producer_id, set()).add(group_id)
+        for count, (group_id, hosted) in enumerate(new.items(), 1):
+            if self.groups.get(group_id) is hosted:
+                self._after(hosted)
+            if count % GROUPS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        return True
 
     # --- members ---
 
@@ -251,6 +294,12 @@ class GroupCoordinator:
             return error, [] if error else [UnknownMemberId.code] * len(leaving)
         now_ms = self._now_ms()
         errors = [hosted.group.leave(now_ms, member_id, instance_id) for member_id, instance_id in leaving]
+        if gone := [
+            member_id or instance_id or ""
+            for (member_id, instance_id), error in zip(leaving, errors, strict=True)
+            if not error
+        ]:
+            logger.info("group %s: %s left", group_id, named(gone))
         self._after(hosted)
         return 0, errors
 
@@ -321,7 +370,7 @@ class GroupCoordinator:
         if error:
             return done(error)
         new = _records(group_id, commits)
-        producer_id = producer[0]
+        producer_id, _ = producer
         offsets = hosted.group.offsets
         offsets.prepare_transactional(producer_id, commits)
         self._transactions.setdefault(producer_id, set()).add(group_id)
@@ -359,14 +408,15 @@ class GroupCoordinator:
     def is_loading(self) -> bool:
         return bool(self._loading)
 
-    def listed(self, states: Iterable[str]) -> list[tuple[str, str, State]]:
-        """Group id, protocol type and state of each group in one of `states` (by name; none: all)."""
+    def listed(self, states: Iterable[str]) -> Iterator[tuple[str, str, State] | None]:
+        """Group id, protocol type and state of each group in one of `states` (by name; none: all); None for a group in
+        another state. The groups are those that there were at the first one.
+        """
         wanted = set(states)
-        return [
-            (group_id, hosted.group.protocol_type or "", hosted.group.state)
-            for group_id, hosted in self.groups.items()
-            if not wanted or hosted.group.state.value in wanted
-        ]
+        for group_id, hosted in list(self.groups.items()):
+            group = hosted.group
+            is_wanted = not wanted or group.state.value in wanted
+            yield (group_id, group.protocol_type or "", group.state) if is_wanted else None
 
     # --- what state machines ask for ---
 
@@ -384,19 +434,33 @@ class GroupCoordinator:
             hosted.state_timestamp_ms = self.wall_ms()
         while group.effects:
             effects, group.effects = group.effects, []
+            if len(effects) > EFFECTS_AT_ONCE and self._nursery is not None:
+                self._nursery.start_soon(self._do_in_pieces, hosted, effects)
+                continue
             for effect in effects:
-                try:
-                    if isinstance(effect, Answer):
-                        effect.token(effect.result)
-                    else:
-                        self._store(hosted, effect)
-                except BaseException as error:
-                    # One member's answer, or a generation that cannot be stored: the others hear of theirs.
-                    failed(f"an effect of group {group}", error)
-                    if not isinstance(effect, Answer):
-                        group.stored(self._now_ms(), effect, UnknownServerError.code)
+                self._do(hosted, effect)
         if group.next_timer_ms < hosted.alarm_ms:
             self._set_alarm(hosted)
+
+    def _do(self, hosted: Hosted, effect: Effect) -> None:
+        try:
+            if isinstance(effect, Answer):
+                effect.token(effect.result)
+            else:
+                self._store(hosted, effect)
+        except BaseException as error:
+            # One member's answer, or a generation that cannot be stored: the others hear of theirs.
+            failed(f"an effect of group {hosted.group}", error)
+            if not isinstance(effect, Answer):
+                hosted.group.stored(self._now_ms(), effect, UnknownServerError.code)
+
+    async def _do_in_pieces(self, hosted: Hosted, effects: list[Effect]) -> None:
+        """Many members are answered, each for itself: in pieces, between which the loop serves others."""
+        for start in range(0, len(effects), EFFECTS_AT_ONCE):
+            for effect in effects[start : start + EFFECTS_AT_ONCE]:
+                self._do(hosted, effect)
+            self._after(hosted)
+            await trio.lowlevel.checkpoint()
 
     def _store(self, hosted: Hosted, store: Store) -> None:
         group = hosted.group
@@ -430,6 +494,6 @@ class GroupCoordinator:
 
 def _records(group_id: str, commits: Commits) -> NewRecords:
     return [
-        (records.offset_key(group_id, partition[0], partition[1]), records.offset_value(commit))
-        for partition, commit in commits.items()
+        (records.offset_key(group_id, topic, number), records.offset_value(commit))
+        for (topic, number), commit in commits.items()
     ]

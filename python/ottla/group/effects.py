@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from ottla.group.members import JoinResult, Member, SyncResult, Token
 
 
-@dataclass(slots=True, frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     token: Token
     result: JoinResult | SyncResult
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from ottla.errors import ProtocolError
 from ottla.group import records
 from ottla.group.members import Member
-from ottla.group.offsets import GroupOffsets, Placed, TopicPartition
+from ottla.group.offsets import GroupOffsets, Placed
 from ottla.group.records import GroupKey, OffsetKey, StoredGroup
 from ottla.group.state import Group
+from ottla.kafka import TopicPartition
 
 logger = logging.getLogger("ottla.group")
 
@@ -99,7 +100,7 @@ class Replay:
 
     @staticmethod
     def _commit(into: dict[TopicPartition, Placed], key: OffsetKey, log_offset: int, value: bytes) -> None:
-        partition = (key.topic, key.partition)
+        partition = TopicPartition(key.topic, key.partition)
         known = into.get(partition)
         # Keys of versions 0 and 1 are different bytes for the same partition.
         if known is None or known.log_offset <= log_offset:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.group.records import NO_TIMESTAMP, CommittedOffset
-
-TopicPartition = tuple[str, int]
+from ottla.kafka import TopicPartition
 
 Commits = Mapping[TopicPartition, CommittedOffset]
 
@@ -44,7 +43,7 @@ class GroupOffsets:
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
         placed = self.committed.get(partition)
-        return placed[1] if placed is not None else None
+        return placed.committed if placed is not None else None
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether the offset may be about to change (KIP-447)."""
@@ -69,7 +68,7 @@ class GroupOffsets:
                 del pending[partition]
             known = committed.get(partition)
             # Equal: an earlier commit in the same batch.
-            if known is None or known[0] <= log_offset:
+            if known is None or known.log_offset <= log_offset:
                 committed[partition] = Placed(log_offset, commit)
 
     def failed(self, commits: Commits) -> None:
@@ -127,10 +126,13 @@ class GroupOffsets:
         """Forgets all about `partitions`; returns those of which the log has (or gets) an offset: they need a
         tombstone.
         """
+        gone = dict.fromkeys(partitions)
+        for transaction in self.open_transactions.values():
+            # Whichever has fewer is gone through: a group may have many transactions, and lose many partitions.
+            for partition in gone.keys() & transaction.keys():
+                del transaction[partition]
         removed = []
-        for partition in partitions:
-            for transaction in self.open_transactions.values():
-                transaction.pop(partition, None)
+        for partition in gone:
             known = self.pending.pop(partition, None), self.committed.pop(partition, None)
             if known != (None, None):
                 removed.append(partition)
@@ -154,7 +156,8 @@ class GroupOffsets:
         used = in_use if callable(in_use) else in_use.__contains__
         due = []
         for partition, (_, commit) in self.committed.items():
-            if used(partition[0]) or partition in self.pending:
+            topic, _ = partition
+            if used(topic) or partition in self.pending:
                 continue
             if commit.expire_timestamp_ms != NO_TIMESTAMP:
                 is_due = now_ms >= commit.expire_timestamp_ms

@@ -6,7 +6,7 @@ What goes from memory gets a tombstone in the log, or it would be back after the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -15,10 +15,11 @@ from ottla.errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 from ottla.group import records
 from ottla.group.append_errors import commit_error
 from ottla.group.hosted import Done, GroupSettings, Hosted
-from ottla.group.offsets import TopicPartition
 from ottla.group.records import NO_TIMESTAMP
 from ottla.group.state import EMPTY
 from ottla.group.subscription import subscribed, subscribed_topics
+from ottla.kafka import TopicPartition
+from ottla.net.guard import failed
 
 if TYPE_CHECKING:
     from ottla.replication.internal_topic import InternalTopic, NewRecords
@@ -84,13 +85,27 @@ class Removal:
 
         return self._remove_offsets(group_id, hosted, removed, deleted)
 
-    def partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Topics are gone: so are the offsets in them, before topics of the same names come."""
-        gone = set(partitions)
+    async def partitions_deleted(
+        self, partitions: Iterable[TopicPartition], turn: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Topics are gone: so are the offsets in them when this returns, before topics of the same names come. Waits
+        for `turn()` between groups.
+        """
+        gone: set[TopicPartition] = set()
+        for partition in partitions:
+            await turn()
+            gone.add(partition)
         for group_id, hosted in list(self._coordinator.groups.items()):
+            await turn()
+            if self._coordinator.groups.get(group_id) is not hosted:
+                continue
             known = gone & hosted.group.offsets.partitions
             if known:
                 self._remove_offsets(group_id, hosted, known, lambda _: None)
+        while gone:
+            # One after the other: all at once would take the loop for long.
+            await turn()
+            gone.pop()
 
     async def expire_offsets(self) -> None:
         """Removes offsets whose time is over, and groups of which nothing is left."""
@@ -99,12 +114,19 @@ class Removal:
             await trio.lowlevel.checkpoint()
             if self._coordinator.groups.get(group_id) is not hosted:
                 continue
-            due = self._expired(hosted, now_ms)
-            removed += len(due)
-            if due or hosted.group.state is EMPTY:
-                self._remove_offsets(group_id, hosted, due, lambda _: None)
+            try:
+                removed += self._expire(group_id, hosted, now_ms)
+            except BaseException as error:
+                failed(f"the expiry of offsets of group {group_id}", error, {"group": group_id})
         if removed:
             logger.info("%d offsets have expired", removed)
+
+    def _expire(self, group_id: str, hosted: Hosted, now_ms: int) -> int:
+        """Returns how many offsets of one group go."""
+        due = self._expired(hosted, now_ms)
+        if due or hosted.group.state is EMPTY:
+            self._remove_offsets(group_id, hosted, due, lambda _: None)
+        return len(due)
 
     def _expired(self, hosted: Hosted, now_ms: int) -> list[TopicPartition]:
         group, retention_ms = hosted.group, self._coordinator.settings.retention_ms

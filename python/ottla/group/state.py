@@ -43,9 +43,9 @@ from ottla.errors import (
     UnknownServerError,
 )
 from ottla.group.effects import Answer, Effect, Replacement, Store
-from ottla.group.members import JoinedMember, JoinRequest, JoinResult, Member, Protocols, SyncResult, Token
+from ottla.group.members import JoinedMember, JoinRequest, JoinResult, Member, Protocols, SyncResult, Token, named
 from ottla.group.offsets import GroupOffsets
-from ottla.group.roster import Roster
+from ottla.group.roster import Kept, Roster
 from ottla.group.timers import Timers
 
 logger = logging.getLogger("ottla.group")
@@ -86,6 +86,8 @@ class Limits:
 
     initial_rebalance_delay_ms: int = 3_000
     members_max: int = (1 << 31) - 1
+    #: what all groups of a coordinator keep of their members, in bytes; small members may have as much again
+    bytes_max: int = 1 << 62
 
 
 @dataclass(slots=True)
@@ -119,6 +121,16 @@ PENDING_MEMBERS_MAX = 10_000
 METADATA_BYTES_MAX = 8 * 1024 * 1024
 
 
+#: What one group keeps of its members, with their assignments: many times what one record can have.
+GROUP_BYTES_MAX = 16 * 1024 * 1024
+
+#: Members that are given up in one go: a few milliseconds.
+GIVEN_UP_AT_ONCE = 500
+
+#: A member that is larger finds less room among all groups than others do: honest ones have a few hundred bytes.
+LARGE_MEMBER_BYTES = 16 * 1024
+
+
 def _beginning(name: str) -> str:
     if len(name) <= ID_BEGINNING_MAX // 4:
         return name
@@ -128,12 +140,15 @@ def _beginning(name: str) -> str:
 class Group:
     """One group. See above; errors are Kafka's codes, 0 is none."""
 
-    def __init__(self, group_id: str, limits: Limits, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, group_id: str, limits: Limits, new_id: Callable[[], str], of_all_groups: Kept | None = None
+    ) -> None:
         self.group_id = group_id
         self.state = EMPTY
         self.generation = 0
         self.protocol: str | None = None
-        self._roster = Roster()
+        self._roster = Roster(of_all_groups)
+        self._of_all_groups = of_all_groups or Kept()
         self.members = self._roster.members
         self.pending_members: dict[str, _PendingMember] = {}
         self.offsets = GroupOffsets()
@@ -175,6 +190,7 @@ class Group:
             self._roster.add(member, protocol_type or "")
             if member.instance_id is not None:
                 self._roster.static[member.instance_id] = member.member_id
+        self._roster.assigned(sum(len(member.assignment) for member in self.members.values()))
         self._roster.leader = leader
         self._roster.protocol_type = protocol_type
         self.state = STABLE if self.members else EMPTY
@@ -185,6 +201,8 @@ class Group:
         if not self._has_room_for(request):
             self._remove(request.member_id)
             self._answer(token, JoinResult("", GroupMaxSizeReached.code))
+        elif error := self._size_error(request):
+            self._answer(token, JoinResult(request.member_id, error))
         elif not request.member_id:
             self._join_unknown(now, token, request)
         else:
@@ -202,6 +220,31 @@ class Group:
             has_place = request.member_id in self.members or request.instance_id in self._roster.static
             return has_place or len(self.members) < members_max
         return True
+
+    def _size_error(self, request: JoinRequest) -> int:
+        """Whether there is room for what the member says of itself; 0 if so."""
+        size_bytes = self._roster.size_with(request)
+        if size_bytes > GROUP_BYTES_MAX:
+            logger.warning(
+                "group %s: a join of %s is refused, with it the group would have %d bytes, more than %d",
+                self,
+                request.client_host,
+                size_bytes,
+                GROUP_BYTES_MAX,
+            )
+            return GroupMaxSizeReached.code
+        more_bytes = size_bytes - self._roster.size_bytes
+        bytes_max = self._limits.bytes_max * (1 if request.size_bytes > LARGE_MEMBER_BYTES else 2)
+        if more_bytes > 0 and self._of_all_groups.bytes + more_bytes > bytes_max:
+            logger.warning(
+                "group %s: a join of %s is refused, all groups keep %d bytes already",
+                self,
+                request.client_host,
+                self._of_all_groups.bytes,
+            )
+            # Others leave or are given up: clients try that again.
+            return CoordinatorNotAvailable.code
+        return 0
 
     def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
         if self.state is EMPTY:
@@ -350,10 +393,16 @@ class Group:
 
     def _complete_join(self, now: int) -> None:
         self._rebalance = None
-        for member in [member for member in self.members.values() if member.join_token is None]:
-            if not member.is_static:
-                logger.info("group %s: member %s did not join again", self, member)
-                self._remove(member.member_id)
+        # The youngest first: whenever the leader goes, the oldest one that is left is looked for.
+        absent = [
+            member.member_id
+            for member in reversed(self.members.values())
+            if member.join_token is None and not member.is_static
+        ]
+        if absent:
+            logger.info("group %s: %s did not join again", self, named(absent))
+        for member_id in absent:
+            self._remove(member_id)
         if self.members and not self._roster.elect_leader():
             # Only static members, and none of them has come: they have until their session ends.
             delay_ms = max(self._roster.rebalance_timeout_ms, STATIC_MEMBERS_WAIT_MS_MIN)
@@ -400,8 +449,25 @@ class Group:
         member.sync_token = token
         if self.is_leader(member_id):
             complete = {name: assignments.get(name, b"") for name in self.members}
+            if not self._has_room_for_assignments(sum(map(len, complete.values()))):
+                # As what the log finds too large, but before it is encoded.
+                self._fail_syncs(now, UnknownServerError.code)
+                return self._maybe_prepare(now, "its assignment is too large")
             self.effects.append(Store(generation, complete))
         return None
+
+    def _has_room_for_assignments(self, size_bytes: int) -> bool:
+        self._roster.assigned(size_bytes)
+        if self._roster.size_bytes <= GROUP_BYTES_MAX:
+            return True
+        logger.warning(
+            "group %s: an assignment of %d bytes is refused, with it the group would have more than %d",
+            self,
+            size_bytes,
+            GROUP_BYTES_MAX,
+        )
+        self._roster.assigned(0)
+        return False
 
     def _sync_error(
         self, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None, protocol: str | None
@@ -465,6 +531,7 @@ class Group:
         self._give_until(member, now + member.session_timeout_ms)
 
     def _fail_syncs(self, now: int, error: int) -> None:
+        self._roster.assigned(0)
         for member in self.members.values():
             member.assignment = b""
             self._answer_sync(now, member, SyncResult(error))
@@ -533,7 +600,6 @@ class Group:
         member = self.members.get(known or member_id)
         if member is None:
             return UnknownMemberId.code
-        logger.info("group %s: member %s leaves", self, member)
         self._remove_and_rebalance(now, member, f"member {member} left")
         return 0
 
@@ -561,6 +627,7 @@ class Group:
         for member in self.members.values():
             self._release(member, error, member.member_id)
         self._timers.clear()
+        self._roster.is_over()
         self.state = DEAD
 
     # --- time ---
@@ -571,7 +638,8 @@ class Group:
         return self._timers.next_ms
 
     def tick(self, now: int) -> None:
-        """Does what is due."""
+        """Does what is due. Of very many members some are given up, and the others are due again at once."""
+        given_up = 0
         for subject in self._timers.due(now):
             if isinstance(subject, Member):
                 subject.timer_ms = None
@@ -580,6 +648,9 @@ class Group:
                 elif subject.is_new or (subject.join_token is None and subject.sync_token is None):
                     logger.info("group %s: nothing was heard of member %s, it is given up", self, subject)
                     self._remove_and_rebalance(now, subject, f"member {subject} was not heard of")
+                    given_up += 1
+                    if given_up == GIVEN_UP_AT_ONCE:
+                        return
                 # Who waits for us needs no heartbeat; its time begins with the answer.
             elif isinstance(subject, _Rebalance):
                 self._rebalance_expired(now, subject)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error, unpack_from
 from typing import TYPE_CHECKING
 
+from ottla.kafka import TopicPartition
+
 if TYPE_CHECKING:
     from ottla.group.state import Group
 
@@ -32,7 +34,7 @@ def subscribed(metadata: bytes) -> list[str] | None:
     return topics
 
 
-def assigned(assignment: bytes) -> list[tuple[str, int]] | None:
+def assigned(assignment: bytes) -> list[TopicPartition] | None:
     """The partitions; None for bytes that are no assignment. A member that got nothing may have no bytes at all."""
     if not assignment:
         return []
@@ -44,7 +46,7 @@ def assigned(assignment: bytes) -> list[tuple[str, int]] | None:
             (numbers,) = _COUNT.unpack_from(assignment, position)
             position += _COUNT.size
             found = unpack_from(f">{numbers}i", assignment, position) if numbers >= 0 else ()
-            partitions += [(topic, number) for number in found]
+            partitions += [TopicPartition(topic, number) for number in found]
             position += _COUNT.size * len(found)
     except (error, ValueError):
         return None

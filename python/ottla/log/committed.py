@@ -56,7 +56,7 @@ def _newest_snapshot(folder: Path, first_base: int, end: int) -> tuple[int, dict
             rows = _core.read_producer_snapshot((folder / f"{offset:020}{SNAPSHOT}").read_bytes())
         except (FileNotFoundError, KafkaError):
             continue
-        return offset, {row[0]: row[-1] for row in rows if row[-1] >= 0}
+        return offset, {producer_id: started for producer_id, *_, started in rows if started >= 0}
     return first_base, {}
 
 
@@ -69,7 +69,8 @@ def aborted_transactions(folder: Path, start: int, end: int) -> list[Aborted]:
                 rows, _ = _core.read_transaction_index(path.read_bytes())
             except FileNotFoundError:
                 continue  # compacted meanwhile, or too old
-            found.update(Aborted(*row[:3]) for row in rows if row[1] < end and row[2] >= start)
+            listed = (Aborted(producer_id, first, last) for producer_id, first, last, _ in rows)
+            found.update(one for one in listed if one.first_offset < end and one.last_offset >= start)
     return sorted(found, key=lambda each: each.first_offset)
 
 

@@ -42,17 +42,35 @@ def _traffic(name: str, text: str) -> Family:
 
 
 #: In the order of the counts that `ottla._core.TopicTraffic` gives.
-TRAFFIC: Final = (
-    _traffic("messagesin", "Records appended."),
-    _traffic("bytesin", "Bytes of record batches appended, as they are stored."),
-    _traffic("bytesout", "Bytes of record batches sent to consumers."),
-    _traffic("totalproducerequests", "Partitions in Produce requests."),
-    _traffic("totalfetchrequests", "Partitions in answers to Fetch requests."),
-    _traffic("failedproducerequests", "Those in Produce requests that failed for no usual reason."),
-    _traffic("failedfetchrequests", "Those in Fetch requests that failed for no usual reason."),
-    _traffic("producemessageconversions", "Records that were stored in another format or codec than they came in."),
-    _traffic("fetchmessageconversions", "Records that were sent to old consumers in another format than is stored."),
-)
+TRAFFIC: Final = {
+    "records_in": _traffic("messagesin", "Records appended."),
+    "bytes_in": _traffic("bytesin", "Bytes of record batches appended, as they are stored."),
+    "bytes_out": _traffic("bytesout", "Bytes of record batches sent to consumers."),
+    "produce_requests": _traffic("totalproducerequests", "Partitions in Produce requests."),
+    "fetch_requests": _traffic("totalfetchrequests", "Partitions in answers to Fetch requests."),
+    "failed_produce_requests": _traffic(
+        "failedproducerequests", "Those in Produce requests that failed for no usual reason."
+    ),
+    "failed_fetch_requests": _traffic(
+        "failedfetchrequests", "Those in Fetch requests that failed for no usual reason."
+    ),
+    "produce_conversions": _traffic(
+        "producemessageconversions", "Records that were stored in another format or codec than they came in."
+    ),
+    "fetch_conversions": _traffic(
+        "fetchmessageconversions", "Records that were sent to old consumers in another format than is stored."
+    ),
+}
+
+
+def _replicated(name: str, text: str) -> Family:
+    return Family(f"kafka_server_brokertopicmetrics_{name}_total", COUNTER, (), text)
+
+
+REPLICATED_IN: Final = _replicated("replicationbytesin", "Bytes of record batches fetched from leaders.")
+REPLICATED_OUT: Final = _replicated("replicationbytesout", "Bytes of record batches sent to followers.")
+REASSIGNED_IN: Final = _replicated("reassignmentbytesin", "Those fetched for replicas that a reassignment adds.")
+REASSIGNED_OUT: Final = _replicated("reassignmentbytesout", "Those sent to replicas that a reassignment adds.")
 
 REQUESTS: Final = Family(
     "kafka_network_requestmetrics_requests_total", COUNTER, ("request", "version"), "Requests that were answered."
@@ -69,15 +87,21 @@ def _time(part: str, text: str) -> tuple[Family, Family]:
     )
 
 
-#: In the order that `Hub.measured` has. The parts of a request's time add up to the first.
-TIMES: Final = (
-    _time("total", "from when the loop found a request's connection readable until its answer was sent"),
-    _time("requestqueue", "of those until its handler was called: others were received and handled before it"),
-    _time("local", "of those in its handler, with what a small request's reception takes"),
-    _time("remote", "of those until it was answered, if its handler did not: a flush, replicas, fetch.max.wait.ms"),
-    _time("responsequeue", "of those until its answer was first sent of: earlier answers, a full socket"),
-    _time("responsesend", "of those until all of its answer was in the socket's buffer"),
-)
+#: By the names of `ApiFigures`. The parts of a request's time add up to the first.
+TIMES: Final = {
+    "total_us": _time("total", "from when the loop found a request's connection readable until its answer was sent"),
+    "request_queue_us": _time(
+        "requestqueue", "of those until its handler was called: others were received and handled before it"
+    ),
+    "local_us": _time("local", "of those in its handler, with what a small request's reception takes"),
+    "remote_us": _time(
+        "remote", "of those until it was answered, if its handler did not: a flush, replicas, fetch.max.wait.ms"
+    ),
+    "response_queue_us": _time(
+        "responsequeue", "of those until its answer was first sent of: earlier answers, a full socket"
+    ),
+    "response_send_us": _time("responsesend", "of those until all of its answer was in the socket's buffer"),
+}
 SIZE: Final = Family(
     "kafka_network_requestmetrics_requestbytes",
     GAUGE,
@@ -152,7 +176,8 @@ def _replicas(name: str, text: str) -> Family:
 PARTITIONS: Final = _replicas("partitioncount", "Partitions of which this broker has a replica.")
 LEADERS: Final = _replicas("leadercount", "Partitions that this broker leads.")
 UNDER_REPLICATED: Final = _replicas(
-    "underreplicatedpartitions", "Led partitions with fewer in-sync replicas than replicas."
+    "underreplicatedpartitions",
+    "Led partitions with fewer in-sync replicas than replicas, not counting those that a reassignment adds.",
 )
 UNDER_MIN_ISR: Final = _replicas(
     "underminisrpartitioncount", "Led partitions with fewer in-sync replicas than min.insync.replicas."
@@ -163,26 +188,48 @@ AT_MIN_ISR: Final = _replicas(
 OFFLINE_REPLICAS: Final = _replicas("offlinereplicacount", "Replicas in log directories that are out of use.")
 
 
+REASSIGNING: Final = _replicas("reassigningpartitions", "Led partitions that are moving to other replicas.")
+
+
+def _isr(name: str, text: str) -> Family:
+    return Family(f"kafka_server_replicamanager_{name}_total", COUNTER, (), text)
+
+
+ISR_SHRINKS: Final = _isr("isrshrinks", "Times that replicas left the in-sync replicas of a led partition.")
+ISR_EXPANDS: Final = _isr("isrexpands", "Times that replicas came to the in-sync replicas of a led partition.")
+ISR_FAILURES: Final = _isr("failedisrupdates", "Those changes that were refused, or found the state changed already.")
+
+
+def _fetchers(name: str, text: str) -> Family:
+    return Family(f"kafka_server_replicafetchermanager_{name}", GAUGE, ("clientId",), text)
+
+
+MAX_LAG: Final = _fetchers("maxlag", "Records below a leader's high watermark that a followed partition lacks at most.")
+MIN_FETCH_RATE: Final = _fetchers(
+    "minfetchrate", "Answers a second to the fetcher that gets the fewest, over the last seconds; 0 without any."
+)
+
+
 def _partition(name: str, text: str) -> Family:
     return Family(f"kafka_cluster_partition_{name}", GAUGE, _PARTITION, text)
 
 
 #: What is told of each partition that this broker leads.
 LED: Final = (
-    _partition("replicascount", "Replicas."),
+    _partition("replicascount", "Replicas, but for those that a reassignment adds."),
     _partition("insyncreplicascount", "In-sync replicas."),
     _partition("underreplicated", "1 if there are fewer in-sync replicas than replicas."),
     _partition("underminisr", "1 if there are fewer in-sync replicas than min.insync.replicas."),
     _partition("atminisr", "1 if there are as many in-sync replicas as min.insync.replicas."),
     _partition("laststableoffsetlag", "Records between the last stable offset and the high watermark."),
 )
-#: What is told of each log, in the order of `Log.figures`.
-LOGS: Final = (
-    Family("kafka_log_log_logstartoffset", GAUGE, _PARTITION, "The first offset that can be read."),
-    Family("kafka_log_log_logendoffset", GAUGE, _PARTITION, "The offset that the next record gets."),
-    Family("kafka_log_log_numlogsegments", GAUGE, _PARTITION, "Segments."),
-    Family("kafka_log_log_size", GAUGE, _PARTITION, "Bytes of all segments."),
-)
+#: What is told of each log, by the names of `LogFigures`.
+LOGS: Final = {
+    "start_offset": Family("kafka_log_log_logstartoffset", GAUGE, _PARTITION, "The first offset that can be read."),
+    "end_offset": Family("kafka_log_log_logendoffset", GAUGE, _PARTITION, "The offset that the next record gets."),
+    "segments": Family("kafka_log_log_numlogsegments", GAUGE, _PARTITION, "Segments."),
+    "size_bytes": Family("kafka_log_log_size", GAUGE, _PARTITION, "Bytes of all segments."),
+}
 DIRECTORIES_OFFLINE: Final = Family(
     "kafka_log_logmanager_offlinelogdirectorycount", GAUGE, (), "Log directories that are out of use."
 )
@@ -207,6 +254,67 @@ CLUSTER_PARTITIONS: Final = _controller("globalpartitioncount", f"Partitions of 
 OFFLINE_PARTITIONS: Final = _controller("offlinepartitionscount", f"Partitions without a leader that lives; {_ACTIVE}.")
 IMBALANCE: Final = _controller(
     "preferredreplicaimbalancecount", f"Partitions that another than their first replica leads; {_ACTIVE}."
+)
+EVENTS_WAITING: Final = Family(
+    "kafka_controller_controllereventmanager_eventqueuesize",
+    GAUGE,
+    (),
+    "What waits for the controller's attention; events that say the same are one.",
+)
+_LATELY: Final = ", over the last five to ten minutes."
+
+
+def _quantiles(name: str, measured: str, count: str) -> tuple[Family, Family]:
+    return (
+        Family(name, GAUGE, ("quantile",), f"Milliseconds {measured}{_LATELY}"),
+        Family(f"{name}_count_total", COUNTER, (), count),
+    )
+
+
+EVENTS_WAITED: Final = _quantiles(
+    "kafka_controller_controllereventmanager_eventqueuetimems",
+    "that events waited for the controller's attention",
+    "Events that had it.",
+)
+#: By `ottla.controller.timings.KINDS`.
+EVENT_TIMES: Final = {
+    kind: _quantiles(
+        f"kafka_controller_controllerstats_{kind}rateandtimems", f"that the controller took for each {words}", count
+    )
+    for kind, words, count in (
+        ("controllerchange", "beginning, or look whether it is the controller still", "How often it did."),
+        (
+            "leaderelection",
+            "broker that came, left or changed, with all elections of leaders that this asks for",
+            "How often there was such a change (several at a time are one), which is Kafka's leader election rate.",
+        ),
+        ("topicchange", "topic that came or grew", "How often topics did."),
+        ("topicdeletion", "step of a deletion of topics", "Such steps."),
+        ("partitionreassignment", "step of moves to other replicas", "Such steps."),
+        ("autoleaderbalance", "look whether leaders are to go back to first replicas", "Such looks."),
+        ("manualleaderbalance", "election that somebody asked for", "Such requests."),
+        ("controlledshutdown", "broker that hands over its partitions to stop", "Such requests."),
+        ("isrchange", "request of a leader for other in-sync replicas", "Such requests, and notifications."),
+        ("leaderandisrresponsereceived", "answer of a broker to LeaderAndIsr", "Such answers."),
+        ("logdirchange", "log directory of a broker that failed", "Such notifications."),
+        ("uncleanleaderelectionenable", "look for unclean elections that are allowed now", "Such looks."),
+        ("topicuncleanleaderelectionenable", "such look for one topic", "Such looks."),
+    )
+}
+CHANNELS_WAITING: Final = Family(
+    "kafka_controller_controllerchannelmanager_totalqueuesize",
+    GAUGE,
+    (),
+    "Requests of the controller to brokers that were not answered yet.",
+)
+CHANNEL_WAITING: Final = Family(
+    "kafka_controller_controllerchannelmanager_queuesize", GAUGE, ("broker_id",), "Those of them to one broker."
+)
+UNCLEAN_ELECTIONS: Final = Family(
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    COUNTER,
+    (),
+    "Leaders that were not in sync when this broker, as the controller, elected them.",
 )
 
 GROUPS: Final = Family(
@@ -250,6 +358,12 @@ BUILD: Final = _ours("build_info", GAUGE, ("version",), "Always 1; the version o
 READY: Final = _ours("ready", GAUGE, (), "1 if /readyz says so.")
 CONNECTIONS: Final = _ours("connections", GAUGE, ("listener",), "Connections that are open.")
 ACCEPTED: Final = _ours("connections_accepted_total", COUNTER, (), "Connections that were accepted.")
+THROTTLED: Final = _ours(
+    "replication_throttled_bytes_total",
+    COUNTER,
+    ("side",),
+    "Bytes of throttled replicas that were sent (leader) or fetched (follower).",
+)
 BUSY: Final = _ours("loop_busy_seconds_total", COUNTER, (), "Seconds in which requests were handled and answers sent.")
 FREE: Final = _ours("log_directory_free_bytes", GAUGE, _DIRECTORY, "What the log directory's disk has left for us.")
 DISK: Final = _ours("log_directory_disk_bytes", GAUGE, _DIRECTORY, "The size of the log directory's disk.")
@@ -258,9 +372,13 @@ LEFT_OUT: Final = _ours(
 )
 
 FAMILIES: Final = (
-    *TRAFFIC,
+    *TRAFFIC.values(),
+    REPLICATED_IN,
+    REPLICATED_OUT,
+    REASSIGNED_IN,
+    REASSIGNED_OUT,
     REQUESTS,
-    *(family for both in TIMES for family in both),
+    *(family for both in TIMES.values() for family in both),
     SIZE,
     SIZE_COUNT,
     THROTTLE,
@@ -282,8 +400,15 @@ FAMILIES: Final = (
     UNDER_MIN_ISR,
     AT_MIN_ISR,
     OFFLINE_REPLICAS,
+    REASSIGNING,
+    ISR_SHRINKS,
+    ISR_EXPANDS,
+    ISR_FAILURES,
+    MAX_LAG,
+    MIN_FETCH_RATE,
+    THROTTLED,
     *LED,
-    *LOGS,
+    *LOGS.values(),
     DIRECTORIES_OFFLINE,
     DIRECTORY_OFFLINE,
     DIRTY,
@@ -292,6 +417,12 @@ FAMILIES: Final = (
     CLUSTER_PARTITIONS,
     OFFLINE_PARTITIONS,
     IMBALANCE,
+    UNCLEAN_ELECTIONS,
+    EVENTS_WAITING,
+    *EVENTS_WAITED,
+    *(family for both in EVENT_TIMES.values() for family in both),
+    CHANNELS_WAITING,
+    CHANNEL_WAITING,
     GROUPS,
     *GROUPS_IN_STATE.values(),
     OFFSETS,

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ottla.metrics")
 
-#: Connections at a time; more are closed at once.
+#: Connections at a time. One more takes the place of the one that has been without a request for longest; where all are
+#: being answered it is closed at once.
 CONNECTIONS_MAX: Final = 64
 #: Bytes of a request's head.
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -113,10 +114,12 @@ class _Connections:
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._count = 0
+        #: Those without a request, the longest first.
+        self._idle: dict[trio.CancelScope, None] = {}
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Serves one connection until its end. Raises nothing that a client can cause."""
-        if self._count >= CONNECTIONS_MAX:
+        if self._count >= CONNECTIONS_MAX and not self._end_idle():
             await trio.aclose_forcefully(stream)
             return
         self._count += 1
@@ -132,10 +135,26 @@ class _Connections:
         finally:
             self._count -= 1
 
+    def _end_idle(self) -> bool:
+        """Ends a connection that nobody uses; False if there is none. Idle ones must not keep a scraper out, nor who
+        asks whether the broker is alive.
+        """
+        for scope in self._idle:
+            del self._idle[scope]
+            scope.cancel()
+            return True
+        return False
+
     async def _exchange(self, stream: trio.abc.Stream, connection: h11.Connection, wait_s: float) -> bool:
         """One request and its answer; whether another request may come."""
         try:
-            request = await _request(stream, connection, wait_s)
+            request = None
+            with trio.CancelScope() as idle:
+                self._idle[idle] = None
+                try:
+                    request = await _request(stream, connection, wait_s)
+                finally:
+                    self._idle.pop(idle, None)
             if request is None:
                 return False
             answer = await self._pages.answer(request.method.decode(), request.target.decode("latin-1"))

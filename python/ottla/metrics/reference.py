@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ottla.metrics import families as f
 from ottla.metrics.families import FAMILIES, KAFKA, KAFKA_EXPORTER, OURS, Family
 
 HEAD = """\
@@ -29,10 +30,16 @@ listener has no passwords and no encryption: keep it inside. It serves 64 connec
 request has 10 seconds to come, an answer 30 seconds to be read. Scrapes are written one after the other, between other
 work of the loop; while eight wait, or answers of 64 MB are being sent, others are answered 503.
 
+With 5,000 partitions a scrape takes the loop for 1.5 ms at a time
+(`pytest -s tests/metrics/test_replicas.py -k thousands`). Nobody looks through the partitions between scrapes.
+
 The parts of a request's time are Kafka's, though one loop does the work of Kafka's threads: a request is in the request
 queue while requests that came in the same turn of the loop are handled before it, local while its handler runs, remote
 while it waits for something else (a disk, a replica, `fetch.max.wait.ms`, a task of the loop), in the response queue
 while earlier answers or a full socket are before its answer, and response send is what the socket takes to take it.
+
+[alerts.yml](alerts.yml) has rules for Prometheus' `rule_files`, as `python -m ottla.metrics.alerts` prints them; what
+to do about each alert is said in [operations](operations.md#alerts). A cluster is what one job of Prometheus scrapes.
 
 `/readyz` says no while the broker starts (opens its directories, recovers logs, registers, waits for the controller to
 hand it its partitions), while coordinators read `__consumer_offsets` or `__transaction_state`, while the session of the
@@ -61,10 +68,45 @@ Beside these there are those that prometheus_client has for every Python process
 """,
 }
 
+CLUSTER_HEAD: Final = """\
+## What a cluster is watched by
+
+Kafka's names for what its operators look at first. Each metric is described below.
+
+| Kafka's MBean | metric |
+|---|---|"""
+
+#: MBeans as Kafka's documentation has them (ops.html, monitoring).
+CLUSTER: Final = {
+    "kafka.controller:type=KafkaController,name=ActiveControllerCount": f.ACTIVE_CONTROLLERS,
+    "kafka.controller:type=KafkaController,name=OfflinePartitionsCount": f.OFFLINE_PARTITIONS,
+    "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount": f.IMBALANCE,
+    "kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs": f.EVENT_TIMES["leaderelection"][0],
+    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec": f.UNCLEAN_ELECTIONS,
+    "kafka.controller:type=ControllerEventManager,name=EventQueueSize": f.EVENTS_WAITING,
+    "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs": f.EVENTS_WAITED[0],
+    "kafka.controller:type=ControllerChannelManager,name=TotalQueueSize": f.CHANNELS_WAITING,
+    "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions": f.UNDER_REPLICATED,
+    "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount": f.UNDER_MIN_ISR,
+    "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount": f.AT_MIN_ISR,
+    "kafka.server:type=ReplicaManager,name=OfflineReplicaCount": f.OFFLINE_REPLICAS,
+    "kafka.server:type=ReplicaManager,name=ReassigningPartitions": f.REASSIGNING,
+    "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec": f.ISR_SHRINKS,
+    "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec": f.ISR_EXPANDS,
+    "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec": f.ISR_FAILURES,
+    "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica": f.MAX_LAG,
+    "kafka.server:type=ReplicaFetcherManager,name=MinFetchRate,clientId=Replica": f.MIN_FETCH_RATE,
+    "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec": f.REPLICATED_IN,
+    "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec": f.REPLICATED_OUT,
+    "kafka.server:type=BrokerTopicMetrics,name=ReassignmentBytesInPerSec": f.REASSIGNED_IN,
+    "kafka.server:type=BrokerTopicMetrics,name=ReassignmentBytesOutPerSec": f.REASSIGNED_OUT,
+    "kafka.server:type=LeaderReplication, its byte-rate": f.THROTTLED,
+    "kafka.server:type=FollowerReplication, its byte-rate": f.THROTTLED,
+}
+
 ABSENT: Final = {
-    "kafka_controller_controllerchannelmanager_": "the controller's queues to each broker",
-    "kafka_controller_controllereventmanager_": "the controller's event queue",
-    "kafka_controller_controllerstats_": "times of the controller's events by kind",
+    "kafka_controller_controllerchannelmanager_": "times of the controller's requests to each broker",
+    "kafka_controller_controllerstats_": "listing of moves, features, the controller's own end: no events here",
     "kafka_controller_kafkacontroller_": "the controller's state, and replicas and topics that wait for deletion",
     "kafka_coordinator_transaction_": "queues of transaction markers",
     "kafka_log_logcleaner_": "the last runs of the cleaner's threads (Ottla logs each run)",
@@ -74,12 +116,11 @@ ABSENT: Final = {
     "kafka_network_requestchannel_": "the queues between Kafka's network and handler threads",
     "kafka_network_requestmetrics_": "the time and the memory that conversions took",
     "kafka_network_socketserver_": "connections ended for not authenticating again, the control plane's listener",
-    "kafka_server_brokertopicmetrics_": "replication, reassignment, and refusals by their cause",
+    "kafka_server_brokertopicmetrics_": "refusals by their cause",
     "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count": "a number without a meaning",
     "kafka_server_kafkaserver_": "bytes that the process read from and wrote to disks, Kafka's own number of metrics",
     "kafka_server_replicaalterlogdirsmanager_": "moves between log directories",
-    "kafka_server_replicafetchermanager_": "fetching as a follower",
-    "kafka_server_replicamanager_": "changes of the ISR, reassignments",
+    "kafka_server_replicafetchermanager_": "fetchers that died, partitions given up (Ottla gives up none)",
     "kafka_server_sessionexpirelistener_": "events of the ZooKeeper session (see /readyz)",
     "kafka_server_zookeeperclientmetrics_": "times of ZooKeeper's requests",
     "kafka_utils_throttler_": "the cleaner's throttle",
@@ -89,7 +130,13 @@ ABSENT: Final = {
 
 def render() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *_sections(), *_absent()])
+    return "\n".join([HEAD, *_cluster(), *_sections(), *_absent()])
+
+
+def _cluster() -> Iterator[str]:
+    yield CLUSTER_HEAD
+    yield from (f"| `{bean}` | `{family.name}` |" for bean, family in CLUSTER.items())
+    yield ""
 
 
 def _sections() -> Iterator[str]:

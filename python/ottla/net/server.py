@@ -62,8 +62,7 @@ class Server:
 
     All methods are for the loop's thread. One server runs once: after `run` returned, its hub is closed.
 
-    `disconnected` is called with every connection that ended, whoever ended it; `served` when all requests of a turn
-    were handed out, before its answers leave: what handlers put off is done then, for all of them together.
+    `disconnected` is called with every connection that ended, whoever ended it.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class Server:
         hub: Hub,
         *,
         disconnected: Callable[[Disconnected], None] | None = None,
-        served: Callable[[], None] | None = None,
     ) -> None:
         self.hub = hub
-        self.served = served
+        self._served: Callable[[], None] | None = None
         self._disconnected = disconnected
         self._callbacks: dict[int, Callback] = {}
+        self._listening: dict[int, Callback] = {}
         #: Gives the next token: a number that no other work has. One that is not used costs nothing.
         self.token = itertools.count(1).__next__
         self._stopping = False
@@ -112,8 +111,23 @@ class Server:
         """The work of a `token` is under way on a Rust thread; `callback` gets its result, on the loop, once."""
         self._callbacks[token] = callback
 
-    async def run(self, handler: Handler) -> None:
-        """Serves until `stop`, or until cancelled; in the end all connections are closed."""
+    def listen_to(self, token: int, callback: Callback) -> None:
+        """A Rust thread reports under a `token` again and again: `callback` gets each result, on the loop, until
+        `forget`.
+        """
+        self._listening[token] = callback
+
+    def forget(self, token: int) -> None:
+        """What is still reported under a `token` is dropped; without an error if nobody listens."""
+        self._listening.pop(token, None)
+
+    async def run(self, handler: Handler, served: Callable[[], None] | None = None) -> None:
+        """Serves until `stop`, or until cancelled; in the end all connections are closed.
+
+        `served` is called when all requests of a turn were handed out, before its answers leave: what handlers put off
+        is done then, for all of them together.
+        """
+        self._served = served
         try:
             with self._scope:
                 await self._serve(handler)
@@ -183,8 +197,8 @@ class Server:
 
     def _hand_on(self, event: Event) -> None:
         if isinstance(event, Served):
-            if self.served is not None:
-                self.served()
+            if self._served is not None:
+                self._served()
         elif isinstance(event, Disconnected):
             if self._stopping and self.hub.connections == 0:
                 self._drained.set()
@@ -210,6 +224,6 @@ class Server:
             if self._disconnected is not None:
                 self._disconnected(event)
         elif isinstance(event, Completion):
-            callback = self._callbacks.pop(event.token, None)
+            callback = self._callbacks.pop(event.token, None) or self._listening.get(event.token)
             if callback is not None:
                 callback(event.value, event.error)

@@ -36,11 +36,11 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
-from ottla.kafka import NO_EPOCH
+from ottla.kafka import NO_EPOCH, TopicPartition
 from ottla.transaction.outbox import Ending, Outbox
 from ottla.transaction.records import encode_key, encode_value
 from ottla.transaction.shard import Shard
-from ottla.transaction.transaction import NO_PRODUCER_ID, PREPARED, Partition, State, Transaction, Transition
+from ottla.transaction.transaction import NO_PRODUCER_ID, PREPARED, State, Transaction, Transition
 
 logger = logging.getLogger("ottla.transactions")
 
@@ -66,12 +66,21 @@ class StateLog(Protocol):
 
 
 class Coordinator:
-    """All methods are called from one thread. Times are the system's, in ms: they stand in records."""
+    """All methods are called from one thread. Times are the system's, in ms: they stand in records.
 
-    def __init__(self, log: StateLog, now_ms: Callable[[], int], timeout_ms_max: int) -> None:
+    `wake` is called when there is something new to be carried or to be tried again.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        now_ms: Callable[[], int],
+        timeout_ms_max: int,
+        *,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
         self.outbox = Outbox()
-        #: Called when there is something new to be carried or to be tried again.
-        self.wake: Callable[[], None] = lambda: None
+        self._wake = wake
         self.shards: dict[int, Shard] = {}
         self._log = log
         self._now_ms = now_ms
@@ -176,7 +185,7 @@ class Coordinator:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-        partitions: Collection[Partition],
+        partitions: Collection[TopicPartition],
         answer: Answer,
         *,
         may_wait: bool = True,
@@ -197,7 +206,7 @@ class Coordinator:
                 self.add_partitions, transactional_id, producer_id, epoch, partitions, answer, may_wait=False
             )
             self._parked.setdefault(transaction, []).append(again)
-            return self.wake()
+            return self._wake()
         except KafkaError as problem:
             return answer(problem.code)
         if transition is None:
@@ -216,8 +225,8 @@ class Coordinator:
         return self._append(shard, transaction, transition, answer)
 
     def verify(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[Partition]
-    ) -> dict[Partition, int]:
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """For each partition 0 if it is in the producer's open transaction, else an error code (KIP-890)."""
         try:
             _, transaction = self._known(transactional_id)
@@ -309,7 +318,7 @@ class Coordinator:
     def _carry_out(self, shard: Shard, transaction: Transaction) -> None:
         ending = Ending(shard, transaction, transaction.complete(self._now_ms()))
         self.outbox.add(ending)
-        self.wake()
+        self._wake()
 
     def completed(self, ending: Ending) -> None:
         """Every marker of an ending is written: so is its last record."""
@@ -325,7 +334,7 @@ class Coordinator:
                 # It stays pending, so that nothing else can come in between.
                 logger.info("%s is not complete yet: %s", ending, error(code))
                 self._unfinished.append(ending)
-                self.wake()
+                self._wake()
 
         if shard.current:
             self._write(shard, transaction, ending.transition, appended)

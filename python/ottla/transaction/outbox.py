@@ -26,9 +26,9 @@ from ottla.errors import (
     UnsupportedVersion,
     error,
 )
-from ottla.kafka import NO_LEADER
+from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.transaction.shard import Shard
-from ottla.transaction.transaction import Partition, State, Transaction, Transition
+from ottla.transaction.transaction import State, Transaction, Transition
 
 logger = logging.getLogger("ottla.transactions")
 
@@ -65,10 +65,10 @@ class Marker(NamedTuple):
     """The end of one transaction in some partitions that have one leader (or none yet)."""
 
     ending: Ending
-    partitions: list[Partition]
+    partitions: list[TopicPartition]
 
 
-Results = Mapping[tuple[int, Partition], int]
+Results = Mapping[tuple[int, TopicPartition], int]
 """The error code of each (producer id, partition) of a request."""
 
 
@@ -92,7 +92,7 @@ class Outbox:
         """Each of its partitions is to have its marker."""
         self._new.append(Marker(ending, sorted(ending.transaction.partitions)))
 
-    def route(self, leader: Callable[[Partition], int | None], *, again: bool = False) -> list[Ending]:
+    def route(self, leader: Callable[[TopicPartition], int | None], *, again: bool = False) -> list[Ending]:
         """Queues what is new, and with `again` what waits, for the brokers that lead.
 
         `leader` says NO_LEADER for what must wait on, and None for a partition that does not exist any more: nobody
@@ -106,7 +106,7 @@ class Outbox:
         for ending, partitions in markers:
             if ending.is_over:
                 continue
-            by_leader: dict[int | None, list[Partition]] = {}
+            by_leader: dict[int | None, list[TopicPartition]] = {}
             for partition in partitions:
                 by_leader.setdefault(leader(partition), []).append(partition)
             gone = by_leader.pop(None, [])
@@ -181,7 +181,7 @@ class Outbox:
         self._new, self._waiting = _without(self._new, shard), _without(self._waiting, shard)
         self._queued = {broker: kept for broker, markers in self._queued.items() if (kept := _without(markers, shard))}
 
-    def _written(self, ending: Ending, partitions: Iterable[Partition]) -> bool:
+    def _written(self, ending: Ending, partitions: Iterable[TopicPartition]) -> bool:
         ending.transaction.markers_written(list(partitions))
         return not ending.transaction.partitions
 

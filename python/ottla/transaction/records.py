@@ -14,8 +14,8 @@ from __future__ import annotations
 import struct
 
 from ottla.errors import CorruptMessage
-from ottla.kafka import NO_EPOCH
-from ottla.transaction.transaction import Partition, State, Transition
+from ottla.kafka import NO_EPOCH, TopicPartition
+from ottla.transaction.transaction import State, Transition
 
 VERSION = 0
 _HEAD = struct.Struct(">hqhib")
@@ -73,16 +73,16 @@ def decode_value(data: bytes | memoryview) -> Transition:
     )
 
 
-def _read_partitions(data: bytes | memoryview, position: int) -> tuple[frozenset[Partition], int]:
+def _read_partitions(data: bytes | memoryview, position: int) -> tuple[frozenset[TopicPartition], int]:
     (topics,) = _INT32.unpack_from(data, position)
     position += 4
-    found: list[Partition] = []
+    found: list[TopicPartition] = []
     for _ in range(topics):
         topic, position = _read_string(data, position)
         (count,) = _INT32.unpack_from(data, position)
         if not 0 <= count <= (len(data) - position) // 4:
             raise ValueError(f"{count} partitions")
-        found += [(topic, index) for index in struct.unpack_from(f">{count}i", data, position + 4)]
+        found += [TopicPartition(topic, index) for index in struct.unpack_from(f">{count}i", data, position + 4)]
         position += 4 + 4 * count
     return frozenset(found), position
 

@@ -11,14 +11,13 @@ from typing import Protocol
 
 import trio
 
-from ottla.client.connection import Connection
-from ottla.client.errors import ConnectionLost
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
-from ottla.kafka import NO_LEADER
+from ottla.kafka import NO_LEADER, TopicPartition
+from ottla.logging_setup import Repeated
+from ottla.peers import Dialer, Peers
 from ottla.transaction.coordinator import Coordinator
 from ottla.transaction.outbox import Marker
-from ottla.transaction.transaction import Partition
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -38,52 +37,47 @@ VERSION = 0
 class Directory(Protocol):
     """Where partitions and brokers are, as this broker knows it."""
 
-    def leader(self, partition: Partition) -> int | None:
+    def leader(self, partition: TopicPartition) -> int | None:
         """The broker that leads; NO_LEADER if none does now; None if this broker does not know the partition."""
 
     def address(self, broker: int) -> tuple[str, int] | None:
         """Where a broker listens for other brokers; None while it is away."""
 
-    def is_led_elsewhere(self, partition: Partition) -> bool:
+    def is_led_elsewhere(self, partition: TopicPartition) -> bool:
         """Whether another broker leads it."""
 
-    async def exists(self, partition: Partition) -> bool:
+    async def exists(self, partition: TopicPartition) -> bool:
         """Whether the partition exists, by whoever knows for certain. Raises TreeError if that cannot be said now."""
 
 
 class Sender:
     """Empties a coordinator's outbox for as long as `run` runs."""
 
-    def __init__(self, coordinator: Coordinator, directory: Directory, *, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, coordinator: Coordinator, directory: Directory, dialer: Dialer) -> None:
         self._coordinator = coordinator
         self._outbox = coordinator.outbox
         self._directory = directory
-        self._client_id = client_id
-        self._timeout_ms = timeout_ms
+        self._peers = Peers(directory.address, dialer)
         self._new = trio.Event()
         self._stuck = trio.Event()
-        self._connections: dict[int, Connection] = {}
         #: Partitions that this broker has not heard of: they may be deleted, or the news of them late.
-        self._unknown: set[Partition] = set()
-        self._gone: set[Partition] = set()
-        coordinator.wake = self._wake
+        self._unknown: set[TopicPartition] = set()
+        self._gone: set[TopicPartition] = set()
+        self._troubles = Repeated(logger)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """There is something new to be carried."""
         self._new.set()
 
     async def run(self) -> None:
         """Sends until cancelled."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._try_again, nursery)
-                while True:
-                    await self._new.wait()
-                    self._new = trio.Event()
-                    self._route(nursery, again=False)
-        finally:
-            with trio.CancelScope(shield=True):
-                for connection in self._connections.values():
-                    await connection.aclose()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._peers.run)
+            nursery.start_soon(self._try_again, nursery)
+            while True:
+                await self._new.wait()
+                self._new = trio.Event()
+                self._route(nursery, again=False)
 
     async def _try_again(self, nursery: trio.Nursery) -> None:
         while True:
@@ -103,7 +97,7 @@ class Sender:
         if self._outbox.is_waiting or self._coordinator.has_unfinished:
             self._stuck.set()
 
-    def _leader(self, partition: Partition) -> int | None:
+    def _leader(self, partition: TopicPartition) -> int | None:
         leader = self._directory.leader(partition)
         if leader is not None:
             return leader
@@ -120,46 +114,32 @@ class Sender:
                 if not await self._directory.exists(partition):
                     self._gone.add(partition)
         except TreeError as problem:
-            logger.info("cannot tell yet whether the partitions of some transactions still exist: %s", problem)
+            self._troubles.log(
+                logging.INFO,
+                ("unknown", str(problem)),
+                "cannot tell yet whether the partitions of some transactions still exist: %s",
+                problem,
+            )
 
     async def _send(self, broker: int, markers: list[Marker]) -> None:
         """One request and what its answer means; the next one, if there is one, is sent by `_route`."""
         try:
-            answer = await self._call(broker, _request(markers))
+            # A marker may be written twice.
+            answer = await self._peers.call(broker, WRITE_TXN_MARKERS, _request(markers), VERSION)
         except (OSError, ProtocolError) as problem:
-            logger.info("markers for broker %d are tried again: %s", broker, problem)
+            # Ten times a second, for as long as the broker is away.
+            self._troubles.log(
+                logging.INFO,
+                (broker, str(problem)),
+                "markers for broker %d are tried again until they are written: %s",
+                broker,
+                problem,
+            )
             self._outbox.lost(broker)
         else:
             for ending in self._outbox.answered(broker, _results(answer)):
                 self._coordinator.completed(ending)
         self._new.set()
-
-    async def _call(self, broker: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        connection = self._connections.pop(broker, None)
-        if connection is not None:
-            try:
-                answer = await self._answer(connection, broker, request)
-            except ConnectionLost:
-                pass  # it had been idle for too long; a marker may be written twice
-            else:
-                return answer
-        address = self._directory.address(broker)
-        if address is None:
-            raise ConnectionError("it is not there now")
-        connection = await Connection.connect(*address, self._client_id, timeout_ms=self._timeout_ms, negotiate=False)
-        return await self._answer(connection, broker, request)
-
-    async def _answer(
-        self, connection: Connection, broker: int, request: WriteTxnMarkersRequest
-    ) -> WriteTxnMarkersResponse:
-        try:
-            answer = await connection.call(WRITE_TXN_MARKERS, request, VERSION, timeout_ms=self._timeout_ms)
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await connection.aclose()
-            raise
-        self._connections[broker] = connection
-        return answer
 
 
 def _request(markers: list[Marker]) -> WriteTxnMarkersRequest:
@@ -181,9 +161,9 @@ def _request(markers: list[Marker]) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest(markers=rows)
 
 
-def _results(answer: WriteTxnMarkersResponse) -> dict[tuple[int, Partition], int]:
+def _results(answer: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
     return {
-        (marker.producer_id, (topic.name, partition.partition_index)): partition.error_code
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): partition.error_code
         for marker in answer.markers
         for topic in marker.topics
         for partition in topic.partitions

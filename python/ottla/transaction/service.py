@@ -14,12 +14,14 @@ import trio
 from ottla.config import BrokerConfig
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorLoadInProgress, CorruptMessage, KafkaError, NotLeaderOrFollower
-from ottla.kafka import NO_EPOCH
+from ottla.kafka import NO_EPOCH, TopicPartition
+from ottla.net.guard import failed
+from ottla.peers import Dialer
 from ottla.replication.internal_topic import InternalTopic
 from ottla.transaction.coordinator import Coordinator
 from ottla.transaction.sender import Directory, Sender
 from ottla.transaction.shard import Shard
-from ottla.transaction.transaction import NO_PRODUCER_ID, Partition
+from ottla.transaction.transaction import NO_PRODUCER_ID
 
 logger = logging.getLogger("ottla.transactions")
 
@@ -39,12 +41,12 @@ class Transactions:
         client_id: str,
     ) -> None:
         self.topic = topic
-        self.coordinator = Coordinator(topic, _now_ms, config.get_int("transaction.max.timeout.ms"))
+        self.coordinator = Coordinator(
+            topic, _now_ms, config.get_int("transaction.max.timeout.ms"), wake=lambda: self._sender.wake()
+        )
         self._directory = directory
         self._next_producer_id = next_producer_id
-        self._sender = Sender(
-            self.coordinator, directory, client_id=client_id, timeout_ms=config.get_int("request.timeout.ms")
-        )
+        self._sender = Sender(self.coordinator, directory, Dialer(client_id, config.get_int("request.timeout.ms")))
         self._abort_interval_ms = config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expire_interval_ms = config.get_int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._expiration_ms = config.get_int("transactional.id.expiration.ms")
@@ -63,7 +65,10 @@ class Transactions:
         while True:
             await trio.sleep(interval_ms / 1000)
             for shard in tuple(self.coordinator.shards.values()):
-                visit(shard)
+                try:
+                    visit(shard)
+                except BaseException as error:
+                    failed(f"a periodic look at the transactions of partition {shard.index}", error)
                 # Thousands of ids are looked at: let requests come in between.
                 await trio.lowlevel.checkpoint()
 
@@ -141,15 +146,16 @@ class Transactions:
         return answer
 
     def verify(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[Partition]
-    ) -> dict[Partition, int]:
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         """Before a transaction's first batch in a partition is appended: 0 where the transaction has the partition,
         else the error code (KIP-890).
 
         Where another broker coordinates the id, all is taken as true: no release up to 2.7 can be asked.
         """
         index = self.topic.partition_for(transactional_id)
-        if index not in self.coordinator.shards and self._directory.is_led_elsewhere((self.topic.name, index)):
+        own = TopicPartition(self.topic.name, index)
+        if index not in self.coordinator.shards and self._directory.is_led_elsewhere(own):
             return dict.fromkeys(partitions, 0)
         return self.coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from ottla.kafka import TopicPartition
 from ottla.transaction.records import decode_key, decode_value
 from ottla.transaction.transaction import PREPARED, Transaction, Transition
 
@@ -47,4 +48,5 @@ class Shard:
 
 def _compact(record: Transition) -> Transition:
     """Thousands of transactions name the same few topics: one string for each."""
-    return record._replace(partitions=frozenset((sys.intern(topic), index) for topic, index in record.partitions))
+    named = (TopicPartition(sys.intern(topic), index) for topic, index in record.partitions)
+    return record._replace(partitions=frozenset(named))

@@ -29,13 +29,12 @@ from ottla.errors import (
     InvalidTxnState,
     ProducerFenced,
 )
-from ottla.kafka import NO_EPOCH
+from ottla.kafka import NO_EPOCH, TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_TIME = -1
 EPOCH_MAX = 2**15 - 1
 
-Partition = tuple[str, int]
 """Topic and index."""
 
 
@@ -74,7 +73,7 @@ class Transition(NamedTuple):
     producer_id: int
     epoch: int
     timeout_ms: int
-    partitions: frozenset[Partition]
+    partitions: frozenset[TopicPartition]
     started_ms: int
     updated_ms: int
     last_producer_id: int = NO_PRODUCER_ID
@@ -112,7 +111,7 @@ class Transaction:
         self.timeout_ms = timeout_ms
         self.state = State.EMPTY
         #: While prepared: those whose marker is still to be written.
-        self.partitions: frozenset[Partition] = frozenset()
+        self.partitions: frozenset[TopicPartition] = frozenset()
         self.started_ms = NO_TIME
         self.updated_ms = now_ms
         #: The state of the transition that was handed out and is neither committed nor failed yet.
@@ -196,7 +195,7 @@ class Transaction:
         )
 
     def add_partitions(
-        self, producer_id: int, epoch: int, partitions: Collection[Partition], now_ms: int
+        self, producer_id: int, epoch: int, partitions: Collection[TopicPartition], now_ms: int
     ) -> Transition | None:
         """AddPartitionsToTxn and AddOffsetsToTxn: opens a transaction, or widens it. None: it has them already.
 
@@ -230,7 +229,7 @@ class Transaction:
             return None
         raise InvalidTxnState(f"{self} cannot be {'committed' if commit else 'aborted'}")
 
-    def verify(self, producer_id: int, epoch: int, partitions: Collection[Partition]) -> dict[Partition, int]:
+    def verify(self, producer_id: int, epoch: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """For each partition 0 if the open transaction has it, else an error code (KIP-890).
 
         A pending change does not matter: the partition's log looks again when it appends.
@@ -270,7 +269,7 @@ class Transaction:
         assert self.state in PREPARED
         return self._begin(self._changed(state, now_ms)._replace(partitions=frozenset()))
 
-    def markers_written(self, partitions: Collection[Partition]) -> None:
+    def markers_written(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions have their marker, or are gone."""
         assert self.state in PREPARED
         self.partitions = self.partitions.difference(partitions)

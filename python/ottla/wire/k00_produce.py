@@ -7,7 +7,7 @@ offset, 8 errors of single records (KIP-467).
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from ottla.wire.schema import Api, Int16, Int32, Int64, Message, V
 
@@ -53,5 +53,10 @@ class ProduceResponse(Message):
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
 
+
+#: The first version that carries record batches (format v2), and no other format.
+BATCHES_SINCE: Final = 3
+#: The first version whose record batches may be compressed with zstd.
+ZSTD_SINCE: Final = 7
 
 PRODUCE = Api(0, "Produce", "0-8", request=ProduceRequest, response=ProduceResponse)

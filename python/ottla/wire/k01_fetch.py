@@ -7,7 +7,7 @@ and serves tools. Version 4 brings isolation levels, 7 sessions (KIP-227), 9 lea
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import field
 
@@ -86,5 +86,14 @@ class FetchResponse(Message):
     session_id: Annotated[Int32, V("7+")] = 0
     responses: list[FetchableTopicResponse] = []
 
+
+#: The first version whose clients read message sets of format v1; those of earlier ones read only v0.
+V1_SINCE: Final = 2
+#: The first version whose clients read record batches (format v2).
+BATCHES_SINCE: Final = 4
+#: The first version whose clients read record batches that are compressed with zstd.
+ZSTD_SINCE: Final = 10
+#: The first version whose clients name their rack, and read from followers.
+RACK_SINCE: Final = 11
 
 FETCH = Api(1, "Fetch", "0-12", flexible=12, request=FetchRequest, response=FetchResponse)

@@ -43,4 +43,9 @@ class AlterIsrResponse(Message):
     topics: list[AlterIsrResponseTopic] = []
 
 
-ALTER_ISR = Api(56, "AlterIsr", "0", flexible=0, request=AlterIsrRequest, response=AlterIsrResponse)
+#: A row for each partition that a broker leads, and each of its replicas: enough for 40,000 with three replicas.
+_ITEMS_MAX = 200_000
+
+ALTER_ISR = Api(
+    56, "AlterIsr", "0", flexible=0, request=AlterIsrRequest, response=AlterIsrResponse, items_max=_ITEMS_MAX
+)

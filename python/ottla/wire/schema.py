@@ -48,7 +48,7 @@ Uuid = Annotated[bytes, "uuid"]
 """16 bytes."""
 
 _PLAIN: dict[object, str] = {bool: "bool", str: "string", bytes: "bytes", float: "float64"}
-_LATEST = 32767
+_NO_LAST = 32767
 Range = tuple[int, int]
 _NEVER: Range = (1, 0)
 
@@ -77,7 +77,7 @@ def parse_versions(text: str) -> Range:
         return _NEVER
     first, dash, last = text.partition("-")
     if first.endswith("+"):
-        return int(first[:-1]), _LATEST
+        return int(first[:-1]), _NO_LAST
     return int(first), int(last) if dash else int(first)
 
 
@@ -188,7 +188,7 @@ class Api(Generic[Request, Response]):
         self.name = name
         first, last = parse_versions(versions)
         self.versions = range(first, last + 1)
-        self.flexible_from = _LATEST if flexible is None else flexible
+        self.flexible_from = _NO_LAST if flexible is None else flexible
         self.items_max = items_max
         self.request = request
         self.response = response
@@ -210,6 +210,10 @@ class Api(Generic[Request, Response]):
     def encode_request(self, version: int, message: Request) -> bytes:
         """The request's body."""
         return self._request.encode(version, message)
+
+    def encoding_request(self, version: int, message: Request) -> _core.Encoding:
+        """The request's body in pieces."""
+        return self._request.encoding(version, message, ITEMS_AT_ONCE)
 
     def decode_request(self, version: int, buffer: Buffer, start: int = 0) -> Request:
         """The request whose body starts at byte `start`."""

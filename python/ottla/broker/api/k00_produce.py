@@ -7,8 +7,9 @@ only, transactional id. 5: log start offset in the answer. 7: zstd. 8: record er
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from ottla._core import ProduceRow
 from ottla.broker.verification import verify
 from ottla.errors import (
     CorruptMessage,
@@ -18,7 +19,6 @@ from ottla.errors import (
     KafkaError,
     MessageTooLarge,
     NotEnoughReplicas,
-    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RecordListTooLarge,
     RequestTimedOut,
@@ -26,27 +26,28 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
+from ottla.kafka import ACKS_ALL, NO_EPOCH
 from ottla.replication.delayed import ProduceResult, WaitingProduce
 from ottla.replication.partition import Partition
+from ottla.replication.safe_append import when_safe
+from ottla.wire.k00_produce import BATCHES_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import AppendInfo, Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import ProduceContext
+    from ottla.replication.turn import Lost
 
-VERSIONS = range(9)
+#: A request's partitions: topic, number, and whether it has records for it.
+Asked: TypeAlias = tuple[tuple[str, int, bool], ...]
 
-#: The first version that carries record batches (format v2).
-BATCHES_SINCE = 3
-
-ALL = -1
 #: The only client that may write to internal topics, as in Kafka.
 ADMIN_CLIENT = "__admin_client"
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: ProduceContext, request: Request) -> None:
     produce = request.produce()
     acks = produce.acks
-    if acks not in (0, 1, ALL):
+    if acks not in (0, 1, ACKS_ALL):
         return _answer(request, acks, [_error(InvalidRequiredAcks)] * len(produce))
     asked = produce.partitions
     partitions = broker.replicas.partitions
@@ -56,32 +57,32 @@ def handle(broker: Broker, request: Request) -> None:
     appended = False
     verified = verify(broker, produce) if produce.is_transactional else None
     if verified is not None and verified.error:
-        return _answer(request, acks, [(verified.error, -1, -1, -1)] * len(produce))
-    is_plain = acks != ALL and len(asked) == 1 and verified is None and request.api_version >= BATCHES_SINCE
+        return _answer(request, acks, [ProduceRow(verified.error)] * len(produce))
+    is_plain = acks != ACKS_ALL and len(asked) == 1 and verified is None and request.api_version >= BATCHES_SINCE
     for index, (topic, number, has_records) in enumerate(asked):
         partition = partitions.get((topic, number))
         if partition is None:
-            results.append(_error(UnknownTopicOrPartition))
+            results.append(ProduceRow(broker.metadata.error_where_absent(topic, number)))
             continue
         if not partition.is_leader:
-            results.append((partition.leader_error(-1), -1, -1, -1))
+            results.append(ProduceRow(partition.leader_error(NO_EPOCH)))
             continue
         if partition.is_internal and request.client_id != ADMIN_CLIENT:
             results.append(_error(InvalidTopic))
             continue
         if not has_records:
             # An empty message set was no mistake.
-            results.append(_error(InvalidRecord) if request.api_version >= BATCHES_SINCE else (0, -1, -1, -1))
+            results.append(_error(InvalidRecord) if request.api_version >= BATCHES_SINCE else ProduceRow())
             continue
-        if acks == ALL and not partition.has_enough_replicas:
-            results.append((NotEnoughReplicas.code, -1, -1, partition.log.start_offset))
+        if acks == ACKS_ALL and not partition.has_enough_replicas:
+            results.append(ProduceRow(NotEnoughReplicas.code, log_start_offset=partition.log.start_offset))
             continue
         guard = 0
         if verified is not None:
             if error := verified.errors.get(index):
                 code, words = error
                 start = partition.log.start_offset
-                results.append((code, -1, -1, start, (), words) if words else (code, -1, -1, start))
+                results.append(ProduceRow(code, log_start_offset=start, message=words))
                 continue
             guard = verified.guards.get(index, 0)
         token = broker.server.token()
@@ -95,26 +96,24 @@ def handle(broker: Broker, request: Request) -> None:
             broker.leases.grant(partition)
         if info is not None:
             appended = True
-            turn.appended[partition] = None
+            turn.appended.setdefault(partition, info.losses)
             results.append(info)
-            if acks != ALL:
+            if acks != ACKS_ALL:
                 continue
         else:
             results.append(_error(RequestTimedOut))
         if waiting is None:
-            waiting = _Waiting(broker, request, acks, results, produce.timeout_ms)
+            waiting = _Waiting(broker, request, acks, asked, results, produce.timeout_ms)
         if info is None:
             waiting.append_later(index, partition, token)
         else:
             waiting.appended_in_turn(index, partition)
     if waiting is not None:
-        turn.put_off((waiting.turn_ended, asked, results))
+        turn.at_end(waiting.turn_ended)
     elif not appended:
         return _answer(request, acks, results)
-    elif acks:
-        turn.put_off((request.reply_produce, asked, results))
     else:
-        turn.put_off((partial(_answer, request, acks), asked, results))
+        turn.at_end(partial(_turn_ended, request, acks, asked, results))
     if waiting is None or not waiting.appends:
         # The next Produce of this connection may start: it is appended behind this one.
         request.appended()
@@ -126,15 +125,22 @@ class _Waiting(WaitingProduce):
     watermark, or for the disk.
     """
 
-    __slots__ = ("_acks", "_broker", "_in_turn", "_request", "_timeout_ms", "appends")
+    __slots__ = ("_acks", "_asked", "_broker", "_in_turn", "_request", "_timeout_ms", "appends")
 
     def __init__(
-        self, broker: Broker, request: Request, acks: int, results: list[ProduceResult], timeout_ms: int
+        self,
+        broker: ProduceContext,
+        request: Request,
+        acks: int,
+        asked: Asked,
+        results: list[ProduceResult],
+        timeout_ms: int,
     ) -> None:
         super().__init__(results, lambda settled: _answer(request, acks, settled), RequestTimedOut.code)
         self._broker = broker
         self._request = request
         self._acks = acks
+        self._asked = asked
         self._timeout_ms = timeout_ms
         self._in_turn: list[tuple[int, Partition]] = []
         #: Appends that are not done.
@@ -163,10 +169,12 @@ class _Waiting(WaitingProduce):
         self.wait_for(index)
         self._in_turn.append((index, partition))
 
-    def turn_ended(self, results: list[ProduceResult]) -> None:
+    def turn_ended(self, lost: Lost) -> None:
+        results = self._results
+        _take_back(lost, self._asked, results)
         for index, partition in self._in_turn:
             result = results[index]
-            if isinstance(result, tuple):
+            if isinstance(result, ProduceRow):
                 self.settled(index, result)
             else:
                 self._appended(index, partition, result)
@@ -176,36 +184,52 @@ class _Waiting(WaitingProduce):
 
     def _appended(self, index: int, partition: Partition, info: AppendInfo) -> None:
         """Partition `index` is appended: what is left to wait for is the high watermark and the disk."""
-        partition.advance_high_watermark()
-        if info.flush_due and self._acks != ALL:
-            self._broker.replicas.flush(partition)
-        if self._acks != ALL:
+        replicas = self._broker.replicas
+        if self._acks != ACKS_ALL:
+            partition.appended()
+            if info.flush_due:
+                replicas.flush(partition)
             return self.settled(index, info)
 
-        def durable(error: int) -> None:
-            if error:
-                self.settled(index, (error, -1, -1, -1))
-            elif not partition.has_enough_replicas:
-                self.settled(index, _error(NotEnoughReplicasAfterAppend))
-            else:
-                self.settled(index, info)
+        def safe(error: int) -> None:
+            self.settled(index, ProduceRow(error) if error else info)
 
-        if partition.wait_durable(info.last_offset, durable):
-            self._broker.replicas.flush(partition)
-        return None
+        return when_safe(replicas, partition, info, safe)
 
 
-def _error(error: type[KafkaError]) -> tuple[int, int, int, int]:
-    return (error.code, -1, -1, -1)
+def _turn_ended(request: Request, acks: int, asked: Asked, results: list[ProduceResult], lost: Lost) -> None:
+    """Answers a Produce that waited for nothing but its turn's end."""
+    _take_back(lost, asked, results)
+    _answer(request, acks, results)
 
 
-def _refused(broker: Broker, partition: Partition, error: KafkaError) -> ProduceResult:
+def _take_back(lost: Lost, asked: Asked, results: list[ProduceResult]) -> None:
+    """Puts the error in place of what was appended in this turn and could not be written."""
+    if not lost:
+        return
+    for index, ((topic, number, _), result) in enumerate(zip(asked, results, strict=True)):
+        unwritten = lost.get((topic, number))
+        # Rows are errors already.
+        if unwritten is not None and not isinstance(result, ProduceRow) and unwritten.has(result):
+            results[index] = ProduceRow(unwritten.error.code)
+
+
+def _error(error: type[KafkaError]) -> ProduceRow:
+    return ProduceRow(error.code)
+
+
+def _refused(broker: ProduceContext, partition: Partition, error: KafkaError) -> ProduceResult:
     if isinstance(error, StorageError):
         broker.replicas.storage_error(partition, error)
     if error.record_errors:
-        return (error.code, -1, -1, partition.log.start_offset, error.record_errors, str(error))
+        return ProduceRow(
+            error.code,
+            log_start_offset=partition.log.start_offset,
+            record_errors=error.record_errors,
+            message=str(error),
+        )
     start = -1 if error.code in _WITHOUT_LOG_START else partition.log.start_offset
-    return (error.code, -1, -1, start)
+    return ProduceRow(error.code, log_start_offset=start)
 
 
 #: Errors that say nothing of the log. The answer of all others tells where it starts, so that a producer can tell lost
@@ -227,7 +251,7 @@ _WITHOUT_LOG_START = frozenset(
 def _answer(request: Request, acks: int, results: list[ProduceResult]) -> None:
     if acks != 0:
         return request.reply_produce(results)
-    failed = next((result[0] for result in results if isinstance(result, tuple)), 0)
+    failed = next((result.error_code for result in results if isinstance(result, ProduceRow)), 0)
     if failed:
         # Nobody reads an answer here: closing the connection is the only way to tell the producer that its metadata is
         # old.

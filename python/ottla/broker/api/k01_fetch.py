@@ -15,12 +15,10 @@ from ottla.broker.fetch.session import FINAL_EPOCH, INITIAL_EPOCH
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(13)
+    from ottla.broker.contexts import FetchContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: FetchContext, request: Request) -> None:
     fetch = request.fetch()
     context = Context(broker, request, fetch)
     if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

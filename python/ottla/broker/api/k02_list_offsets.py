@@ -7,23 +7,23 @@ epochs (KIP-320). 5: OFFSET_NOT_AVAILABLE (KIP-207), which earlier versions see 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
-from ottla.broker.replies import in_pieces, reply
+from ottla.broker.pace import leave
+from ottla.broker.replies import count_of, in_pieces, reply
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
     OffsetNotAvailable,
     StorageError,
-    UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
 )
 from ottla.errors import error as kafka_error
+from ottla.kafka import CONSUMER, DEBUGGING, EARLIEST, LATEST, NO_EPOCH, READ_COMMITTED
 from ottla.replication.partition import Partition
 from ottla.wire.k02_list_offsets import (
     LIST_OFFSETS,
@@ -36,53 +36,56 @@ from ottla.wire.k02_list_offsets import (
 
 if TYPE_CHECKING:
     from ottla._core import Log, Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(6)
+    from ottla.broker.contexts import LogContext
 
 #: Of a partition's log: offset, timestamp and leader epoch of the first record that is young enough, None without
 #: one, or an error code.
 Times: TypeAlias = "dict[Log, tuple[int, int, int] | int | None]"
 
-LATEST = -1
-EARLIEST = -2
-READ_COMMITTED = 1
-CONSUMER = -1
-#: A replica id with which tools may ask followers too.
-DEBUGGING = -2
 
-
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: LogContext, request: Request) -> None:
     _begin(broker, request, LIST_OFFSETS.decode_request(request.api_version, request), {})
 
 
-def _begin(broker: Broker, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
-    rows = sum(len(topic.partitions) for topic in asked.topics)
+def _begin(broker: LogContext, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
+    rows = count_of(topic.partitions for topic in asked.topics)
     in_pieces(broker, request, rows, _answer(broker, request, asked, times))
 
 
-def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: Times) -> Iterator[None]:
+def _answer(broker: LogContext, request: Request, asked: ListOffsetsRequest, times: Times) -> Iterator[None]:
     """Answers, or has the times looked up that are not known yet, and comes back. Each row is of its own moment."""
     version = request.api_version
     unknown: dict[Log, int] = {}
-    counts: Counter[tuple[str, int]] = Counter()
+    # Numbers instead of names and partitions: a large request has 400,000 of them.
+    numbers: dict[str, int] = {}
+    named: set[int] = set()
+    twice: set[int] = set()
     for topic in asked.topics:
         yield
+        number = numbers.setdefault(topic.name, len(numbers)) << 32
         for wanted in topic.partitions:
             yield
-            counts[topic.name, wanted.partition_index] += 1
+            key = number + wanted.partition_index
+            if key in named:
+                twice.add(key)
+            named.add(key)
+    leave(request, [named])
+    del named
     topics = []
     for topic in asked.topics:
         rows = []
+        number = numbers[topic.name] << 32
         for wanted in topic.partitions:
             yield
             row = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
-                if version > 0 and counts[topic.name, wanted.partition_index] > 1:
+                if version > 0 and number + wanted.partition_index in twice:
                     raise InvalidRequest("the partition is named twice")
                 partition = broker.replicas.partitions.get((topic.name, wanted.partition_index))
                 if partition is None:
-                    raise UnknownTopicOrPartition(f"{topic.name}-{wanted.partition_index}")
+                    row.error_code = broker.metadata.error_where_absent(topic.name, wanted.partition_index)
+                    rows.append(row)
+                    continue
                 if version == 0:
                     row.old_style_offsets = _before(partition, asked, wanted)
                     rows.append(row)
@@ -96,6 +99,7 @@ def _answer(broker: Broker, request: Request, asked: ListOffsetsRequest, times: 
                 row.error_code = error.code
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    leave(request, [numbers, twice])
     if not unknown:
         reply(broker, request, LIST_OFFSETS, ListOffsetsResponse(topics=topics))
         return
@@ -118,7 +122,7 @@ def _find(
     time. What `times` does not have is added to `unknown`.
     """
     error = partition.leader_error(wanted.current_leader_epoch)
-    if error and not (asked.replica_id == DEBUGGING and wanted.current_leader_epoch == -1):
+    if error and not (asked.replica_id == DEBUGGING and wanted.current_leader_epoch == NO_EPOCH):
         raise kafka_error(error, str(partition))
     log = partition.log
     is_client = asked.replica_id == CONSUMER
@@ -143,14 +147,15 @@ def _find(
     found = times[log]
     if isinstance(found, int):
         raise kafka_error(found, str(partition))
-    if found is None or found[0] >= end:
+    if found is None:
         return -1, -1, -1
-    return found
+    offset, _, _ = found
+    return found if offset < end else (-1, -1, -1)
 
 
 def _before(partition: Partition, asked: ListOffsetsRequest, wanted: ListOffsetsPartition) -> list[int]:
     """Version 0: the newest first, at most `max_num_offsets`; a consumer sees nothing past the high watermark."""
-    error = partition.leader_error(-1)
+    error = partition.leader_error(NO_EPOCH)
     if error and asked.replica_id != DEBUGGING:
         raise kafka_error(error, str(partition))
     offsets = partition.log.offsets_before(wanted.timestamp, max(0, wanted.max_num_offsets))

@@ -7,12 +7,13 @@ operations (KIP-430). 9: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.metadata_cache import PartitionMetadata
-from ottla.broker.pace import Pace
-from ottla.broker.replies import reply
+from ottla.broker.answer_memory import large_answer
+from ottla.broker.metadata_cache import BrokerMetadata, PartitionMetadata
+from ottla.broker.pace import Pace, leave
+from ottla.broker.replies import reply_here
 from ottla.errors import (
     KafkaError,
     LeaderNotAvailable,
@@ -33,24 +34,27 @@ from ottla.wire.k03_metadata import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import ClusterContext
 
-VERSIONS = range(10)
-
+#: A topic and a partition in an answer, about: lengths, numbers and a few replicas.
+TOPIC_BYTES, PARTITION_BYTES = 16, 48
+#: Partitions whose rows are made in one go: less than a millisecond.
+PARTITIONS_AT_ONCE = 256
 #: What may be done where nothing is forbidden, as bits by the codes of AclOperation.
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: ClusterContext, request: Request) -> None:
     version = request.api_version
     asked: MetadataRequest = METADATA.decode_request(version, request)
     cache = broker.metadata
     if not cache.is_known:
         await cache.known()
+    await cache.certain()
     pace = Pace()
     names: dict[str, None] | None = None
-    missing = []
+    missing: list[str] = []
     if asked.topics is not None and (version > 0 or asked.topics):
         names = {}
         for topic in asked.topics:
@@ -66,24 +70,32 @@ async def handle(broker: Broker, request: Request) -> None:
             await pace.turn()
             may_be_made = allowed or name in INTERNAL_TOPICS
             errors[name] = await _create(broker, name) if may_be_made else UnknownTopicOrPartition.code
-    operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
     # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
     brokers = dict(cache.brokers)
     snapshot = cache.topics.copy()
-    reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
-    topics = []
+    told: dict[str, dict[int, PartitionMetadata]] = {}
+    size_bytes = rows = 0
     for name in snapshot if names is None else names:
         await pace.turn()
-        partitions = {} if name in errors else snapshot.get(name, {})
-        topics.append(
-            MetadataResponseTopic(
-                error_code=errors.get(name, 0),
-                name=name,
-                is_internal=name in INTERNAL_TOPICS,
-                partitions=_partitions(request.api_version, brokers, reachable, partitions),
-                topic_authorized_operations=operations,
-            )
-        )
+        partitions = told[name] = {} if name in errors else snapshot.get(name, {})
+        size_bytes += TOPIC_BYTES + len(name) + PARTITION_BYTES * len(partitions)
+        rows += 1 + len(partitions)
+    async with large_answer(broker, request, rows, size_bytes):
+        answer = _answer(broker, request, asked, brokers, errors, told)
+        await reply_here(broker, request, METADATA, await answer)
+    leave(request, [told, errors, missing, names or {}])
+
+
+async def _answer(
+    broker: ClusterContext,
+    request: Request,
+    asked: MetadataRequest,
+    brokers: Mapping[int, BrokerMetadata],
+    errors: Mapping[str, int],
+    told: Mapping[str, dict[int, PartitionMetadata]],
+) -> MetadataResponse:
+    """`told`: the partitions of each topic."""
+    reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=other.broker_id, host=endpoint[0], port=endpoint[1], rack=other.rack)
@@ -91,15 +103,36 @@ async def handle(broker: Broker, request: Request) -> None:
             if (endpoint := broker.endpoint(other, request)) is not None
         ],
         cluster_id=broker.cluster_id,
-        controller_id=cache.controller_id,
-        topics=topics,
+        controller_id=broker.metadata.controller_id,
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else -(2**31),
     )
-    reply(broker, request, METADATA, answer)
+    operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
+    pace = Pace()
+    for name, partitions in told.items():
+        await pace.turn()
+        topic = MetadataResponseTopic(
+            error_code=errors.get(name, 0),
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=operations,
+        )
+        answer.topics.append(topic)
+        for piece in _pieces(sorted(partitions.items())):
+            topic.partitions += _partitions(request.api_version, brokers, reachable, piece)
+            await pace.turn()
+    return answer
+
+
+def _pieces(partitions: list[tuple[int, PartitionMetadata]]) -> Iterator[list[tuple[int, PartitionMetadata]]]:
+    for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
+        yield partitions[start : start + PARTITIONS_AT_ONCE]
 
 
 def _partitions(
-    version: int, brokers: Mapping[int, object], reachable: set[int], partitions: dict[int, PartitionMetadata]
+    version: int,
+    brokers: Mapping[int, BrokerMetadata],
+    reachable: set[int],
+    partitions: list[tuple[int, PartitionMetadata]],
 ) -> list[MetadataResponsePartition]:
     return [
         MetadataResponsePartition(
@@ -112,7 +145,7 @@ def _partitions(
             isr_nodes=_listed(partition.isr, reachable, version),
             offline_replicas=list(partition.offline_replicas),
         )
-        for index, partition in sorted(partitions.items())
+        for index, partition in partitions
     ]
 
 
@@ -128,7 +161,7 @@ def _error(partition: PartitionMetadata, alive: Container[int], reachable: set[i
     return 0
 
 
-async def _create(broker: Broker, name: str) -> int:
+async def _create(broker: ClusterContext, name: str) -> int:
     """Creates the topic with the broker's defaults; the client asks again until it has a leader."""
     try:
         for internal in (broker.groups.topic, broker.transactions.topic):

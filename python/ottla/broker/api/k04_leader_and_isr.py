@@ -1,5 +1,5 @@
-"""LeaderAndIsr (key 4): the controller tells a broker which partitions it leads or follows. Between brokers only: not
-advertised.
+"""LeaderAndIsr (key 4): the controller tells a broker which partitions it leads or follows. Taken on
+listeners for brokers only.
 
 A request of an older controller, or one meant for an earlier life of this broker, changes nothing. Version 2: states
 grouped by topic. 4: flexible.
@@ -7,15 +7,25 @@ grouped by topic. 4: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.between import is_heard, is_partition
-from ottla.broker.pace import Pace
+from ottla.broker.between import check_replicas, is_heard, is_partition
+from ottla.broker.metadata_cache import Update
+from ottla.broker.pace import PARTITIONS_MAX, Freed, Pace, leave
 from ottla.broker.replies import reply
-from ottla.errors import InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError, UnknownTopicOrPartition
+from ottla.errors import (
+    InvalidTopic,
+    MayHaveLost,
+    RemoteProtocolError,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from ottla.kafka import PartitionKey, TopicPartition
 from ottla.logging_setup import of_partition
-from ottla.replication.partition import PartitionState
+from ottla.replication.roles import PartitionState
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrPartitionError,
@@ -26,18 +36,16 @@ from ottla.wire.k04_leader_and_isr import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(5)
-ADVERTISED = False
+    from ottla.broker.contexts import ControlContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: ControlContext, request: Request) -> None:
     if not is_heard(broker, request):
         return
     version = request.api_version
     asked: LeaderAndIsrRequest = LEADER_AND_ISR.decode_request(version, request)
     answer = LeaderAndIsrResponse()
+    await broker.look_for_controller(asked.controller_epoch)
     async with broker.replicas.changing:
         # Only now: what was true when the request came may not be so any more.
         if broker.is_stale(asked.broker_epoch):
@@ -45,7 +53,7 @@ async def handle(broker: Broker, request: Request) -> None:
         elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
             answer.error_code = StaleControllerEpoch.code
         else:
-            answer.partition_errors = await _apply(broker, asked)
+            answer.partition_errors = await _apply(broker, request, asked)
             broker.metadata.changed()
     reply(broker, request, LEADER_AND_ISR, answer)
 
@@ -58,21 +66,27 @@ def _states(asked: LeaderAndIsrRequest) -> Iterator[tuple[str, LeaderAndIsrParti
             yield topic.topic_name, state
 
 
-async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIsrPartitionError]:
+async def _apply(
+    broker: ControlContext, request: Request, asked: LeaderAndIsrRequest
+) -> list[LeaderAndIsrPartitionError]:
     """Caller holds the lock of role changes."""
-    states: dict[str, dict[int, PartitionState]] = {}
-    new: dict[str, set[int]] = {}
-    errors: dict[tuple[str, int], int] = {}
+    mine = Freed()
+    states: dict[PartitionKey, PartitionState] = mine.add({})
+    new: set[PartitionKey] = mine.add(set())
+    errors: dict[TopicPartition, int] = mine.add({})
     pace = Pace()
     for topic, state in _states(asked):
         await pace.turn()
-        key = (topic, state.partition_index)
+        if len(errors) > PARTITIONS_MAX:
+            raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions are told of at once")
+        check_replicas(state.isr, state.replicas)
+        key = TopicPartition(topic, state.partition_index)
         if not is_partition(broker, *key):
             errors[key] = InvalidTopic.code
             continue
         known = broker.replicas.partitions.get(key)
         errors[key] = 0
-        if (known is not None and known.is_offline) or key in broker.logs.failures:
+        if broker.replicas.is_offline(*key):
             # A log that could not be opened fails alone, not the other partitions of its topic.
             broker.replicas.mark_offline(*key)
             errors[key] = StorageError.code
@@ -82,21 +96,48 @@ async def _apply(broker: Broker, asked: LeaderAndIsrRequest) -> list[LeaderAndIs
             errors[key] = UnknownTopicOrPartition.code
         else:
             if state.is_new:
-                new.setdefault(topic, set()).add(state.partition_index)
-            states.setdefault(topic, {})[state.partition_index] = PartitionState(
+                new.add((topic, state.partition_index))
+            # A plain tuple is no object for the collector.
+            states[topic, state.partition_index] = PartitionState(
                 state.controller_epoch,
                 state.leader,
                 state.leader_epoch,
                 tuple(state.isr),
                 tuple(state.replicas),
                 state.zk_version,
+                tuple(state.adding_replicas),
+                tuple(state.removing_replicas),
             )
-    for topic, partitions in states.items():
-        for index, error in (await broker.replicas.apply_changing(topic, partitions, new.get(topic, ()))).items():
+    await _name_new_leaders(broker, asked.controller_id, states)
+    for (topic, index), error in (await broker.replicas.apply_changing(states, new)).items():
+        if isinstance(error, MayHaveLost):
+            broker.log.warning("%s-%d is refused: %s", topic, index, error, extra=of_partition(topic, index))
+        else:
             broker.log.error("cannot use the log of %s-%d: %s", topic, index, error, extra=of_partition(topic, index))
-            errors[topic, index] = error.code
+        errors[TopicPartition(topic, index)] = error.code
     answer = []
     for (topic, index), code in errors.items():
         await pace.turn()
         answer.append(LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code))
+    leave(request, [states, new, errors])
     return answer
+
+
+async def _name_new_leaders(
+    broker: ControlContext, controller_id: int, states: Mapping[PartitionKey, PartitionState]
+) -> None:
+    """Clients of partitions that this broker is about to lead no longer learn from its metadata where to go. They ask
+    as soon as they are refused, which is before UpdateMetadata comes; and a client that is told of the former leader
+    once more may wait for a second until it asks again (librdkafka).
+    """
+    partitions = broker.replicas.partitions
+    pace = Pace()
+    async with broker.metadata.updating:
+        update = Update(broker.metadata)
+        update.keep_brokers()
+        for key, state in states.items():
+            await pace.turn()
+            partition = partitions.get(key)
+            if partition is not None and partition.is_leader and state.leader != broker.id:
+                update.add_role(*key, state)
+        await update.apply(controller_id, pace.turn)

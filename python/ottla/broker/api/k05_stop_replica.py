@@ -1,7 +1,10 @@
-"""StopReplica (key 5): the controller tells a broker to stop serving partitions, and maybe to delete them. Between
-brokers only: not advertised.
+"""StopReplica (key 5): the controller tells a broker to stop serving partitions, and maybe to delete them. Taken on
+listeners for brokers only.
 
 Versions 0-2 say for the whole request whether to delete; version 3 says it, and the leader epoch, for each partition.
+
+A replica whose log cannot be used keeps that mark, as in Kafka: it is neither stopped nor deleted, and the controller
+is told so. Without the mark the next request would be told that there never was such a partition.
 """
 
 from __future__ import annotations
@@ -13,25 +16,20 @@ from ottla.broker.between import is_heard, is_partition
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
-from ottla.kafka import NO_EPOCH
+from ottla.kafka import EPOCH_DURING_DELETE, NO_EPOCH
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(4)
-ADVERTISED = False
-
-#: In place of a leader epoch: the topic is being deleted, whatever the epoch is.
-EPOCH_DURING_DELETE = -2
+    from ottla.broker.contexts import ControlContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: ControlContext, request: Request) -> None:
     if not is_heard(broker, request):
         return
     asked: StopReplicaRequest = STOP_REPLICA.decode_request(request.api_version, request)
     answer = StopReplicaResponse()
+    await broker.look_for_controller(asked.controller_epoch)
     async with broker.replicas.changing:
         # Only now: a newer controller may have given the partitions back while this waited.
         if broker.is_stale(asked.broker_epoch):
@@ -58,14 +56,21 @@ def _partitions(asked: StopReplicaRequest) -> Iterator[tuple[str, int, int, bool
         yield partition.topic_name, partition.partition_index, NO_EPOCH, asked.delete_partitions
 
 
-async def _stop(broker: Broker, topic: str, index: int, leader_epoch: int, delete: bool) -> StopReplicaPartitionError:
+async def _stop(
+    broker: ControlContext, topic: str, index: int, leader_epoch: int, delete: bool
+) -> StopReplicaPartitionError:
     """Caller holds the lock of role changes."""
     answer = StopReplicaPartitionError(topic_name=topic, partition_index=index)
     if not is_partition(broker, topic, index):
         answer.error_code = InvalidTopic.code
         return answer
+    if broker.replicas.is_offline(topic, index):
+        answer.error_code = StorageError.code
+        return answer
     known = broker.replicas.partitions.get((topic, index))
-    if known is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < known.leader_epoch:
+    is_of_epoch = leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
+    # A controller raises the epoch before it stops a replica: one with the known epoch is older than that.
+    if known is not None and is_of_epoch and leader_epoch <= known.leader_epoch:
         answer.error_code = FencedLeaderEpoch.code
         return answer
     try:

@@ -1,55 +1,99 @@
-"""UpdateMetadata (key 6): the controller tells a broker who is alive and who leads what. Between brokers only: not
-advertised.
-"""
+"""UpdateMetadata (key 6): the controller tells a broker who is alive and who leads what. Between brokers only."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.between import is_heard, is_partition
-from ottla.broker.metadata_cache import Update
-from ottla.broker.pace import Pace
+from ottla.broker.between import check_replicas, is_heard, is_partition
+from ottla.broker.metadata_cache import BrokerMetadata, Update
+from ottla.broker.pace import PARTITIONS_MAX, Pace, leave
 from ottla.broker.replies import reply
-from ottla.errors import StaleBrokerEpoch, StaleControllerEpoch
-from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.errors import RemoteProtocolError, StaleBrokerEpoch, StaleControllerEpoch
+from ottla.kafka import PROTOCOLS, TopicPartition
+from ottla.wire.k06_update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import ControlContext
 
-VERSIONS = range(7)
-ADVERTISED = False
+#: Since this version listeners have names.
+LISTENER_NAMES_SINCE = 3
+#: More brokers, and listeners of one, than any cluster has. Answers name all of them in one go.
+BROKERS_MAX, LISTENERS_MAX = 10_000, 100
+PROTOCOL_NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: ControlContext, request: Request) -> None:
     if not is_heard(broker, request):
         return
     version = request.api_version
     asked: UpdateMetadataRequest = UPDATE_METADATA.decode_request(version, request)
     answer = UpdateMetadataResponse()
+    await broker.look_for_controller(asked.controller_epoch)
     if broker.is_stale(asked.broker_epoch):
         answer.error_code = StaleBrokerEpoch.code
     elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
         answer.error_code = StaleControllerEpoch.code
     else:
-        deleted = await _apply(broker, asked)
+        deleted = await _apply(broker, version, asked)
         if deleted:
-            broker.groups.removal.partitions_deleted(deleted)
+            await broker.groups.removal.partitions_deleted(deleted, Pace().turn)
+            leave(request, [deleted])
     reply(broker, request, UPDATE_METADATA, answer)
 
 
-async def _apply(broker: Broker, asked: UpdateMetadataRequest) -> list[tuple[str, int]]:
+async def _apply(broker: ControlContext, version: int, asked: UpdateMetadataRequest) -> list[TopicPartition]:
     """Returns the partitions that are gone. Rows of partitions that cannot be are left out; the answer has no place to
     say so.
     """
+    if len(asked.live_brokers) > BROKERS_MAX:
+        raise RemoteProtocolError(f"{len(asked.live_brokers)} brokers are more than {BROKERS_MAX}")
+    if max(len(asked.ungrouped_partition_states), len(asked.topic_states)) > PARTITIONS_MAX:
+        raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions or topics are told of at once")
     pace = Pace()
     async with broker.metadata.updating:
         update = Update(broker.metadata)
+        for row in asked.live_brokers:
+            await pace.turn()
+            update.add_broker(await _broker(version, row, pace))
+        for state in asked.ungrouped_partition_states:
+            await pace.turn()
+            check_replicas(state.isr, state.replicas, state.offline_replicas)
+            if is_partition(broker, state.topic_name, state.partition_index):
+                update.add(state.topic_name, state)
         for topic in asked.topic_states:
             await pace.turn()
             for state in topic.partition_states:
                 await pace.turn()
+                check_replicas(state.isr, state.replicas, state.offline_replicas)
                 if is_partition(broker, topic.topic_name, state.partition_index):
                     update.add(topic.topic_name, state)
-        update.apply(asked.controller_id, asked.live_brokers)
+        await update.apply(asked.controller_id, pace.turn)
         return update.deleted
+
+
+async def _broker(version: int, row: UpdateMetadataBroker, pace: Pace) -> BrokerMetadata:
+    """A broker that is alive. Before version 3 its listeners have no names, and are called as their protocols are."""
+    if version == 0:
+        return BrokerMetadata(row.id, row.rack, {PROTOCOL_NAMES[0]: (row.v0_host, row.v0_port)})
+    if len(row.endpoints) > LISTENERS_MAX:
+        raise RemoteProtocolError(f"{len(row.endpoints)} listeners of one broker are more than {LISTENERS_MAX}")
+    endpoints = {}
+    for endpoint in row.endpoints:
+        await pace.turn()
+        name = endpoint.listener if version >= LISTENER_NAMES_SINCE else _protocol(endpoint)
+        endpoints[name] = (endpoint.host, endpoint.port)
+    return BrokerMetadata(row.id, row.rack, endpoints)
+
+
+def _protocol(endpoint: UpdateMetadataEndpoint) -> str:
+    name = PROTOCOL_NAMES.get(endpoint.security_protocol)
+    if name is None:
+        raise RemoteProtocolError(f"there is no security protocol with the number {endpoint.security_protocol}")
+    return name

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
-from ottla.broker.replies import in_pieces, is_in_turn, reply
+from ottla.broker.pace import Pace, leave
+from ottla.broker.replies import count_of, in_pieces, is_in_turn, reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 from ottla.group import tree_offsets
-from ottla.group.offsets import TopicPartition
 from ottla.group.records import NO_TIMESTAMP, CommittedOffset
+from ottla.kafka import TopicPartition
 from ottla.wire.k08_offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -28,22 +28,22 @@ from ottla.wire.k08_offset_commit import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(9)
+    from ottla.broker.contexts import GroupContext
 
 #: The last millisecond that a record can name.
 TIME_MAX = 2**63 - 1
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: GroupContext, request: Request) -> None:
     asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(request.api_version, request)
-    rows = sum(len(topic.partitions) for topic in asked.topics)
-    in_pieces(broker, request, rows, _commit(broker, request, asked, is_in_turn(request, rows)))
+    rows = count_of(topic.partitions for topic in asked.topics)
+    in_pieces(broker, request, rows, _commit(broker, request, asked, rows))
 
 
-def _commit(broker: Broker, request: Request, asked: OffsetCommitRequest, in_turn: bool) -> Iterator[None]:
-    """The rows that are taken are committed together."""
+def _commit(broker: GroupContext, request: Request, asked: OffsetCommitRequest, rows: int) -> Iterator[None]:
+    """The rows that are taken are committed together. The answer goes through all `rows` again, however few partitions
+    they name.
+    """
     version = request.api_version
     now_ms = time.time_ns() // 1_000_000
     # Any retention is taken; a record has 64 bits for the time at which it ends.
@@ -53,16 +53,18 @@ def _commit(broker: Broker, request: Request, asked: OffsetCommitRequest, in_tur
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, int] = {}
     for topic in asked.topics:
+        yield
         name, partitions = topic.name, known.get(topic.name, ())
         for row in topic.partitions:
             yield
+            partition = TopicPartition(name, row.partition_index)
             metadata = row.committed_metadata or ""
             if row.partition_index not in partitions:
-                refused[name, row.partition_index] = UnknownTopicOrPartition.code
+                refused[partition] = UnknownTopicOrPartition.code
             elif len(metadata) > metadata_max:
-                refused[name, row.partition_index] = OffsetMetadataTooLarge.code
+                refused[partition] = OffsetMetadataTooLarge.code
             else:
-                commits[name, row.partition_index] = CommittedOffset(
+                commits[partition] = CommittedOffset(
                     row.committed_offset,
                     row.committed_leader_epoch,
                     metadata,
@@ -80,21 +82,22 @@ def _commit(broker: Broker, request: Request, asked: OffsetCommitRequest, in_tur
             asked.group_instance_id,
             asked.generation_id,
             commits,
-            lambda error: in_pieces(
-                broker, request, len(commits) + len(refused), _answer(broker, request, asked, refused, error)
-            ),
-            in_turn=in_turn,
+            lambda error: in_pieces(broker, request, rows, _answer(broker, request, asked, refused, error)),
+            in_turn=is_in_turn(request, rows),
         )
 
 
 def _answer(
-    broker: Broker, request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int
+    broker: GroupContext, request: Request, asked: OffsetCommitRequest, refused: dict[TopicPartition, int], error: int
 ) -> Iterator[None]:
     topics: dict[str, dict[int, int]] = {}
     for topic in asked.topics:
+        yield
         for row in topic.partitions:
             yield
-            code = refused.get((topic.name, row.partition_index), error) if refused else error
+            code = error
+            if refused:
+                code = refused.get(TopicPartition(topic.name, row.partition_index), error)
             topics.setdefault(topic.name, {})[row.partition_index] = code
     answer = OffsetCommitResponse()
     for name, rows in topics.items():
@@ -103,23 +106,24 @@ def _answer(
             yield
             answered.append(OffsetCommitResponsePartition(index, code))
         answer.topics.append(OffsetCommitResponseTopic(name, answered))
+    leave(request, [topics, refused])
     reply(broker, request, OFFSET_COMMIT, answer)
 
 
 async def _commit_to_tree(
-    broker: Broker,
+    broker: GroupContext,
     request: Request,
     asked: OffsetCommitRequest,
     commits: dict[TopicPartition, CommittedOffset],
     refused: dict[TopicPartition, int],
 ) -> None:
-    for (topic, partition), commit in commits.items():
+    for partition, commit in commits.items():
         try:
-            await tree_offsets.put(broker.tree, asked.group_id, topic, partition, commit.offset)
+            await tree_offsets.put(broker.tree, asked.group_id, partition.topic, partition.partition, commit.offset)
         except KafkaError as error:
-            refused[topic, partition] = error.code
+            refused[partition] = error.code
         except TreeError:
-            refused[topic, partition] = CoordinatorNotAvailable.code
+            refused[partition] = CoordinatorNotAvailable.code
     pace = Pace()
     for _ in _answer(broker, request, asked, refused, 0):
         await pace.turn()

@@ -6,20 +6,21 @@ epochs (KIP-320). 6: flexible. 7: on request, no offset that is about to change 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
-from ottla.broker.replies import in_pieces, reply
+from ottla.broker.answer_memory import FEW_ROWS, large_answer
+from ottla.broker.pace import Freed, Pace
+from ottla.broker.replies import count_of, in_pieces, reply, reply_here
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
 from ottla.group import tree_offsets
-from ottla.group.offsets import GroupOffsets, TopicPartition
+from ottla.group.offsets import GroupOffsets
+from ottla.kafka import TopicPartition
 from ottla.wire.k09_offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
-    OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
@@ -27,14 +28,14 @@ from ottla.wire.k09_offset_fetch import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(8)
+    from ottla.broker.contexts import GroupContext
 
 _NOTHING = GroupOffsets()
+#: A partition in an answer, without its topic and its metadata.
+ROW_BYTES = 32
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: GroupContext, request: Request) -> None:
     version = request.api_version
     asked: OffsetFetchRequest = OFFSET_FETCH.decode_request(version, request)
     if version == 0:
@@ -42,60 +43,88 @@ def handle(broker: Broker, request: Request) -> None:
     hosted = broker.groups.groups.get(asked.group_id)
     error = 0 if hosted is not None else broker.groups.missing(asked.group_id, may_be_empty=True)
     if error:
-        return reply(broker, request, OFFSET_FETCH, _failed(asked, version, error))
+        rows = 0 if version >= 2 else count_of(topic.partition_indexes for topic in asked.topics or ())
+        return in_pieces(broker, request, rows, _fail(broker, request, asked, error))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
     topics = asked.topics
-    rows = len(offsets.committed) if topics is None else sum(len(topic.partition_indexes) for topic in topics)
+    if topics is None and len(offsets.committed) > FEW_ROWS:
+        return broker.in_background(partial(_answer_all, offsets=offsets, asked=asked), request)
+    rows = 0 if topics is None else count_of(topic.partition_indexes for topic in topics)
     return in_pieces(broker, request, rows, _answer(broker, request, offsets, asked))
 
 
-def _answer(broker: Broker, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> Iterator[None]:
-    """Each row is of its own moment."""
+async def _answer_all(broker: GroupContext, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> None:
+    """A few bytes ask for all offsets of a group."""
+    pace = Pace()
+    partitions = list(offsets.committed)
+    size_bytes = 0
+    for partition in partitions:
+        await pace.turn()
+        committed = offsets.get(partition)
+        size_bytes += ROW_BYTES + len(partition.topic) + (0 if committed is None else len(committed.metadata))
+    async with large_answer(broker, request, len(partitions), size_bytes):
+        await reply_here(broker, request, OFFSET_FETCH, await _all(offsets, partitions, asked.require_stable))
+
+
+async def _all(offsets: GroupOffsets, partitions: list[TopicPartition], require_stable: bool) -> OffsetFetchResponse:
+    pace = Pace()
     topics: dict[str, OffsetFetchResponseTopic] = {}
-    named: dict[TopicPartition, None] = dict.fromkeys(offsets.committed) if asked.topics is None else {}
-    for topic, index in _named(asked.topics or ()):
+    for partition in partitions:
+        await pace.turn()
+        row = _row(offsets, partition, require_stable)
+        topics.setdefault(partition.topic, OffsetFetchResponseTopic(partition.topic)).partitions.append(row)
+    return OffsetFetchResponse(topics=list(topics.values()))
+
+
+def _answer(broker: GroupContext, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> Iterator[None]:
+    """Each row is of its own moment."""
+    mine = Freed()
+    topics: dict[str, OffsetFetchResponseTopic] = mine.add({})
+    named: dict[TopicPartition, None] = mine.add(dict.fromkeys(offsets.committed) if asked.topics is None else {})
+    for topic in asked.topics or ():
         yield
-        named[topic, index] = None
-    for topic, index in named:
+        for index in topic.partition_indexes:
+            yield
+            named[TopicPartition(topic.name, index)] = None
+    for partition in named:
         yield
-        row = _row(offsets, topic, index, asked.require_stable)
-        topics.setdefault(topic, OffsetFetchResponseTopic(topic)).partitions.append(row)
+        row = _row(offsets, partition, asked.require_stable)
+        topics.setdefault(partition.topic, OffsetFetchResponseTopic(partition.topic)).partitions.append(row)
     answer = OffsetFetchResponse(topics=list(topics.values()))
     reply(broker, request, OFFSET_FETCH, answer)
 
 
-def _row(offsets: GroupOffsets, topic: str, index: int, require_stable: bool) -> OffsetFetchResponsePartition:
-    if require_stable and offsets.is_unstable((topic, index)):
+def _row(offsets: GroupOffsets, partition: TopicPartition, require_stable: bool) -> OffsetFetchResponsePartition:
+    index = partition.partition
+    if require_stable and offsets.is_unstable(partition):
         return OffsetFetchResponsePartition(index, -1, error_code=UnstableOffsetCommit.code)
-    committed = offsets.get((topic, index))
+    committed = offsets.get(partition)
     if committed is None:
         return OffsetFetchResponsePartition(index, -1)
     return OffsetFetchResponsePartition(index, committed.offset, committed.leader_epoch, committed.metadata)
 
 
-def _named(topics: Iterable[OffsetFetchRequestTopic]) -> Iterator[tuple[str, int]]:
-    return ((topic.name, index) for topic in topics for index in topic.partition_indexes)
-
-
-def _failed(asked: OffsetFetchRequest, version: int, error: int) -> OffsetFetchResponse:
+def _fail(broker: GroupContext, request: Request, asked: OffsetFetchRequest, error: int) -> Iterator[None]:
     """Before version 2 an answer has no error of its own."""
-    if version >= 2:
-        return OffsetFetchResponse(error_code=error)
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                topic.name,
-                [OffsetFetchResponsePartition(index, -1, error_code=error) for index in topic.partition_indexes],
-            )
-            for topic in asked.topics or ()
-        ]
-    )
+    answer = OffsetFetchResponse()
+    if request.api_version >= 2:
+        answer.error_code = error
+    else:
+        for topic in asked.topics or ():
+            yield
+            rows: list[OffsetFetchResponsePartition] = []
+            answer.topics.append(OffsetFetchResponseTopic(topic.name, rows))
+            for index in topic.partition_indexes:
+                yield
+                rows.append(OffsetFetchResponsePartition(index, -1, error_code=error))
+    reply(broker, request, OFFSET_FETCH, answer)
 
 
-async def _fetch_from_tree(broker: Broker, request: Request, asked: OffsetFetchRequest) -> None:
+async def _fetch_from_tree(broker: GroupContext, request: Request, asked: OffsetFetchRequest) -> None:
     topics = []
     pace = Pace()
     for topic in asked.topics or ():
+        await pace.turn()
         rows = []
         for index in topic.partition_indexes:
             await pace.turn()

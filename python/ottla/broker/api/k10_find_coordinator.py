@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.replies import reply
 from ottla.errors import CoordinatorNotAvailable, InvalidRequest, KafkaError
+from ottla.kafka import COORDINATOR_OF_GROUP, COORDINATOR_OF_TRANSACTION
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import ClusterContext
 
-VERSIONS = range(4)
-
-GROUP, TRANSACTION = 0, 1
 
 #: What Kafka writes here where there is nothing to say (`Errors.NONE.message`).
 NO_ERROR = "NONE"
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: ClusterContext, request: Request) -> None:
     version = request.api_version
     asked: FindCoordinatorRequest = FIND_COORDINATOR.decode_request(version, request)
     answer = FindCoordinatorResponse(error_message=NO_ERROR, node_id=-1, port=-1)
@@ -35,13 +33,16 @@ async def handle(broker: Broker, request: Request) -> None:
     reply(broker, request, FIND_COORDINATOR, answer)
 
 
-async def _find(broker: Broker, request: Request, asked: FindCoordinatorRequest) -> tuple[int, str, int]:
-    if asked.key_type == GROUP:
+async def _find(broker: ClusterContext, request: Request, asked: FindCoordinatorRequest) -> tuple[int, str, int]:
+    if asked.key_type == COORDINATOR_OF_GROUP:
         topic = broker.groups.topic
-    elif asked.key_type == TRANSACTION:
+    elif asked.key_type == COORDINATOR_OF_TRANSACTION:
         topic = broker.transactions.topic
     else:
-        raise InvalidRequest(f"Unknown coordinator type {asked.key_type}: {GROUP} is group, {TRANSACTION} transaction.")
+        raise InvalidRequest(
+            f"Unknown coordinator type {asked.key_type}: {COORDINATOR_OF_GROUP} is group, "
+            f"{COORDINATOR_OF_TRANSACTION} transaction."
+        )
     try:
         await topic.ensure()
     except KafkaError as error:
@@ -53,4 +54,5 @@ async def _find(broker: Broker, request: Request, asked: FindCoordinatorRequest)
     endpoint = broker.endpoint(leader, request) if leader is not None else None
     if leader is None or endpoint is None:
         raise CoordinatorNotAvailable(f"{topic.name}-{index} has no leader that this listener can reach.")
-    return leader.broker_id, endpoint[0], endpoint[1]
+    host, port = endpoint
+    return leader.broker_id, host, port

@@ -15,12 +15,10 @@ from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupRes
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(8)
+    from ottla.broker.contexts import GroupContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: GroupContext, request: Request) -> None:
     version = request.api_version
     asked: JoinGroupRequest = JOIN_GROUP.decode_request(version, request)
     join = JoinRequest(
@@ -37,7 +35,7 @@ def handle(broker: Broker, request: Request) -> None:
     broker.groups.join(asked.group_id, join, partial(_answer, broker, request))
 
 
-def _answer(broker: Broker, request: Request, result: JoinResult) -> None:
+def _answer(broker: GroupContext, request: Request, result: JoinResult) -> None:
     version = request.api_version
     answer = JoinGroupResponse(
         error_code=result.error,

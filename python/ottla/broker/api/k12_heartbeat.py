@@ -12,12 +12,10 @@ from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatRespo
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(5)
+    from ottla.broker.contexts import GroupContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: GroupContext, request: Request) -> None:
     version = request.api_version
     asked: HeartbeatRequest = HEARTBEAT.decode_request(version, request)
     error = broker.groups.heartbeat(asked.group_id, asked.member_id, asked.group_instance_id, asked.generation_id)

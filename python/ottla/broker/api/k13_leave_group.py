@@ -12,12 +12,10 @@ from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGrou
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(5)
+    from ottla.broker.contexts import GroupContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: GroupContext, request: Request) -> None:
     version = request.api_version
     asked: LeaveGroupRequest = LEAVE_GROUP.decode_request(version, request)
     if version >= 3:

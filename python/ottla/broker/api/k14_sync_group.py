@@ -15,12 +15,10 @@ from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRes
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(6)
+    from ottla.broker.contexts import GroupContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: GroupContext, request: Request) -> None:
     version = request.api_version
     asked: SyncGroupRequest = SYNC_GROUP.decode_request(version, request)
     if version >= 5 and (asked.protocol_type is None or asked.protocol_name is None):
@@ -37,7 +35,7 @@ def handle(broker: Broker, request: Request) -> None:
     )
 
 
-def _answer(broker: Broker, request: Request, result: SyncResult) -> None:
+def _answer(broker: GroupContext, request: Request, result: SyncResult) -> None:
     answer = SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

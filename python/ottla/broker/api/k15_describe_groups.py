@@ -22,9 +22,7 @@ from ottla.wire.k15_describe_groups import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(6)
+    from ottla.broker.contexts import GroupContext
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 32
@@ -32,21 +30,22 @@ ROW_BYTES = 32
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: GroupContext, request: Request) -> None:
     """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
     version = request.api_version
     asked: DescribeGroupsRequest = DESCRIBE_GROUPS.decode_request(version, request)
     memory, pace = AnswerMemory(broker, request), Pace()
     known: dict[str, DescribedGroup] = {}
+    answer = DescribeGroupsResponse(groups=[])
     for group_id in asked.groups:
         row = known.get(group_id)
         if row is None:
-            row = known[group_id] = _describe(broker, group_id, version)
+            row = known[group_id] = await _describe(broker, group_id, pace)
             if asked.include_authorized_operations and not row.error_code:
                 row.authorized_operations = GROUP_OPERATIONS
+        answer.groups.append(row)
         await memory.add(_size_bytes(row))
         await pace.turn()
-    answer = DescribeGroupsResponse(groups=[known[group_id] for group_id in asked.groups])
     reply(broker, request, DESCRIBE_GROUPS, answer)
 
 
@@ -62,7 +61,7 @@ def _size_bytes(row: DescribedGroup) -> int:
     return ROW_BYTES + 3 * len(row.group_id) + sum(members)
 
 
-def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
+async def _describe(broker: GroupContext, group_id: str, pace: Pace) -> DescribedGroup:
     hosted = broker.groups.groups.get(group_id)
     if hosted is None:
         error = broker.groups.missing(group_id, may_be_empty=True)
@@ -70,20 +69,24 @@ def _describe(broker: Broker, group_id: str, version: int) -> DescribedGroup:
     group = hosted.group
     # Before a generation is stable its metadata means nothing.
     protocol = (group.protocol or "") if group.state is STABLE else ""
-    return DescribedGroup(
+    row = DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol,
-        members=[
+    )
+    # Members are of one moment; what one of them says in between, it says after that.
+    members = [(member, member.member_id, member.protocols, member.assignment) for member in group.members.values()]
+    for member, member_id, protocols, assignment in members:
+        await pace.turn()
+        row.members.append(
             DescribedGroupMember(
-                member_id=member.member_id,
+                member_id=member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                member_metadata=member.metadata(protocol) if protocol else b"",
-                member_assignment=member.assignment if protocol else b"",
+                member_metadata=next((data for name, data in protocols if name == protocol), b""),
+                member_assignment=assignment if protocol else b"",
             )
-            for member in group.members.values()
-        ],
-    )
+        )
+    return row

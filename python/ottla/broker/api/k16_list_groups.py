@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.replies import reply
+from ottla.broker.answer_memory import large_answer
+from ottla.broker.pace import Pace
+from ottla.broker.replies import reply_here
 from ottla.errors import CoordinatorLoadInProgress
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(5)
+    from ottla.broker.contexts import GroupContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+#: A group in an answer, about.
+ROW_BYTES = 64
+
+
+async def handle(broker: GroupContext, request: Request) -> None:
+    """Each group is listed as of its own moment."""
     version = request.api_version
     asked: ListGroupsRequest = LIST_GROUPS.decode_request(version, request)
-    answer = ListGroupsResponse(
-        error_code=CoordinatorLoadInProgress.code if broker.groups.is_loading else 0,
-        groups=[
-            ListedGroup(group_id, protocol_type, state.value)
-            for group_id, protocol_type, state in broker.groups.listed(asked.states_filter)
-        ],
-    )
-    reply(broker, request, LIST_GROUPS, answer)
+    rows = len(broker.groups.groups)
+    async with large_answer(broker, request, rows, rows * ROW_BYTES):
+        await reply_here(broker, request, LIST_GROUPS, await _answer(broker, asked))
+
+
+async def _answer(broker: GroupContext, asked: ListGroupsRequest) -> ListGroupsResponse:
+    answer = ListGroupsResponse(error_code=CoordinatorLoadInProgress.code if broker.groups.is_loading else 0)
+    pace = Pace()
+    for listed in broker.groups.listed(asked.states_filter):
+        await pace.turn()
+        if listed is not None:
+            group_id, protocol_type, state = listed
+            answer.groups.append(ListedGroup(group_id, protocol_type, state.value))
+    return answer

@@ -10,12 +10,10 @@ from ottla.wire.k17_sasl_handshake import SASL_HANDSHAKE, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(2)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     SASL_HANDSHAKE.decode_request(version, request)
     response = SaslHandshakeResponse(error_code=IllegalSaslState.code)

@@ -15,14 +15,12 @@ from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsResponse, ApiVe
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(4)
+    from ottla.broker.contexts import ClusterContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: ClusterContext, request: Request) -> None:
     version = request.api_version
     if version >= 3:
         asked = API_VERSIONS.decode_request(version, request)

@@ -7,15 +7,27 @@ broker's defaults. 5: what was created, with its configuration (KIP-525); flexib
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.admin import Assignment
-from ottla.broker.pace import Pace
+from ottla.broker.admin import Assignment, check_number_of_settings
+from ottla.broker.answer_memory import AnswerMemory
+from ottla.broker.pace import LARGE_BYTES, Freed, Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
 from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
-from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut
+from ottla.controller.admin import NEW_PARTITIONS_MAX, NewTopic
+from ottla.controller.orders import REPLICAS_MAX
+from ottla.controller.turns import overlapping, pieces
+from ottla.errors import (
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    KafkaError,
+    NotController,
+    PolicyViolation,
+    RequestTimedOut,
+)
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
     CreatableTopic,
@@ -27,73 +39,130 @@ from ottla.wire.k19_create_topics import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AdminContext
 
-VERSIONS = range(7)
+CONFIGS_SINCE = 5
 THROTTLING_ERRORS_SINCE = 6
+#: Topics that are written at a time. The controller reads the list of topics once for all of them.
+CREATED_AT_ONCE = 64
+#: The settings of a topic in an answer, and in memory before.
+CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES = 1_500, 6_000
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: CreateTopicsRequest = CREATE_TOPICS.decode_request(version, request)
-    counts = Counter(topic.name for topic in asked.topics)
-    results: dict[str, CreatableTopicResult] = {}
-    created: dict[str, int] = {}
+    if len(request) <= LARGE_BYTES:
+        # Those of larger ones are counted already.
+        request.keep(await broker.request_memory.take(CREATE_TOPICS.key, len(asked.topics)))
+    mine = Freed()
+    results: dict[str, CreatableTopicResult] = mine.add({})
+    created: dict[str, int] = mine.add({})
+    configs: dict[str, TopicConfig] = mine.add({})
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     pace = Pace()
+    counts: Counter[str] = mine.add(Counter())
+    creation = broker.admin.creation()
     for topic in asked.topics:
         await pace.turn()
+        counts[topic.name] += 1
+
+    async def check(topic: CreatableTopic) -> list[tuple[NewTopic, Assignment]]:
+        """Returns the topic to write and its assignment; an empty list if the topic is refused."""
         result = results[topic.name] = CreatableTopicResult(name=topic.name, error_message=None)
         try:
             if not broker.controller.is_active:
                 raise NotController
             if counts[topic.name] > 1:
                 raise InvalidRequest("Found multiple entries for this topic.")
-            if mutations and not asked.validate_only:
+            new, config = _new_topic(broker, topic)
+            assignment = await creation.check(new)
+            if not asked.validate_only:
+                creation.take(new, assignment)
                 # What is refused for another reason costs nothing.
-                assignment, _ = await _create(broker, topic, validate_only=True)
                 mutations.take(len(assignment))
-            assignment, config = await _create(broker, topic, asked.validate_only)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
-            continue
+            return []
         result.num_partitions = len(assignment)
         result.replication_factor = len(assignment[0])
-        result.configs = _describe(broker, config)
-        created[topic.name] = len(assignment)
-    if created and not asked.validate_only:
+        configs[topic.name] = config
+        return [(new, assignment)]
+
+    async def write(checked: Sequence[tuple[NewTopic, Assignment]]) -> None:
+        for new, assignment in checked:
+            try:
+                await creation.write(new, assignment)
+            except KafkaError as error:
+                results[new.name] = CreatableTopicResult(name=new.name, error_code=error.code, error_message=str(error))
+            else:
+                created[new.name] = len(assignment)
+
+    for some in pieces(asked.topics, CREATED_AT_ONCE):
+        checked = []
+        for topic in some:
+            await pace.turn()
+            checked += await check(topic)
+        if not asked.validate_only:
+            await overlapping(write, checked, at_most=1, at_once=CREATED_AT_ONCE)
+    if created:
+
+        def has_leaders(name: str) -> bool:
+            return broker.metadata.has_leaders(name, range(created[name]))
+
         with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_until(
-                lambda: all(broker.metadata.has_leaders(name, range(count)) for name, count in created.items())
-            )
-        for name, count in created.items():
-            if not broker.metadata.has_leaders(name, range(count)):
+            await broker.metadata.wait_for_each(has_leaders, created)
+        for name in created:
+            await pace.turn()
+            if not has_leaders(name):
                 results[name] = CreatableTopicResult(
                     name=name,
                     error_code=RequestTimedOut.code,
                     error_message="The topic is being created, but was not ready in time.",
                 )
     mutations.settle()
-    reply(broker, request, CREATE_TOPICS, CreateTopicsResponse(topics=[results[topic.name] for topic in asked.topics]))
+    answer = CreateTopicsResponse()
+    memory = AnswerMemory(broker, request)
+    described, described_max = 0, broker.config.get_int("socket.request.max.bytes") // 2 // CONFIGS_BYTES
+    for topic in asked.topics:
+        await pace.turn()
+        result = results[topic.name]
+        if version >= CONFIGS_SINCE and not result.error_code:
+            # Each topic is answered with all of its settings, thirty times what it was asked with.
+            described += 1
+            if described <= described_max:
+                await memory.add(CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES)
+                result.configs = _describe(broker, configs[topic.name])
+            else:
+                # It is made; an answer that is too large would say nothing of any topic.
+                result.configs, result.topic_config_error_code = None, PolicyViolation.code
+        answer.topics.append(result)
+    reply(broker, request, CREATE_TOPICS, answer)
 
 
-async def _create(broker: Broker, topic: CreatableTopic, validate_only: bool) -> tuple[Assignment, TopicConfig]:
+def _new_topic(broker: AdminContext, topic: CreatableTopic) -> tuple[NewTopic, TopicConfig]:
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         raise InvalidRequest(
             "Both partitions or replication factor and replica assignments were given: give one of them."
         )
+    check_number_of_settings(topic.configs)
+    if len(topic.assignments) > NEW_PARTITIONS_MAX:
+        raise InvalidReplicaAssignment(
+            f"{len(topic.assignments)} assignments are more than {NEW_PARTITIONS_MAX}, the most per request."
+        )
+    if any(len(row.broker_ids) > REPLICAS_MAX for row in topic.assignments):
+        raise InvalidReplicaAssignment(f"No partition has more than {REPLICAS_MAX} replicas.")
     overrides = {config.name: config.value for config in topic.configs}
-    return await broker.admin.create_topic(
+    return broker.admin.new_topic(
         topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignment={row.partition_index: tuple(row.broker_ids) for row in topic.assignments},
         overrides=overrides,
-        validate_only=validate_only,
     )
 
 
-def _describe(broker: Broker, config: TopicConfig) -> list[CreatableTopicConfigs]:
+def _describe(broker: AdminContext, config: TopicConfig) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,

@@ -25,25 +25,27 @@ from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeletableTopicResult, De
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AdminContext
 
-VERSIONS = range(6)
 THROTTLING_ERRORS_SINCE = 5
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: DeleteTopicsRequest = DELETE_TOPICS.decode_request(version, request)
     if not broker.metadata.is_known:
         await broker.metadata.known()  # a topic that we have not heard of yet is not unknown
     topics = broker.metadata.topics
-    results = {name: DeletableTopicResult(name=name) for name in asked.topic_names}
     in_tree: set[str] | None = None
     deleted = []
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     pace = Pace()
-    for name, result in results.items():
+    results: dict[str, DeletableTopicResult] = {}
+    for name in asked.topic_names:
         await pace.turn()
+        if name in results:
+            continue
+        result = results[name] = DeletableTopicResult(name=name)
         try:
             if not broker.controller.is_active:
                 raise NotController
@@ -62,13 +64,18 @@ async def handle(broker: Broker, request: Request) -> None:
     there = set(deleted)
     if deleted:
         with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_until(lambda: not any(name in topics for name in deleted))
+            await broker.metadata.wait_for_each(lambda name: name not in topics, deleted)
             # Metadata forgets a topic before its name is free again: who makes it anew at once must not be refused.
             for name in deleted:
+                await pace.turn()
                 await broker.admin.until_name_is_free(name)
                 there.remove(name)
         for name in there:
             results[name].error_code = RequestTimedOut.code
             results[name].error_message = "The topic is marked for deletion, but was not gone in time."
     mutations.settle()
-    reply(broker, request, DELETE_TOPICS, DeleteTopicsResponse(responses=[results[name] for name in asked.topic_names]))
+    answer = DeleteTopicsResponse()
+    for name in asked.topic_names:
+        await pace.turn()
+        answer.responses.append(results[name])
+    reply(broker, request, DELETE_TOPICS, answer)

@@ -27,7 +27,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
-from ottla.kafka import INTERNAL_TOPICS
+from ottla.kafka import INTERNAL_TOPICS, TopicPartition
 from ottla.wire.k21_delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartitionResult,
@@ -38,24 +38,22 @@ from ottla.wire.k21_delete_records import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import LogContext
     from ottla.replication.partition import Partition
-
-VERSIONS = range(3)
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: LogContext, request: Request) -> None:
     asked: DeleteRecordsRequest = DELETE_RECORDS.decode_request(request.api_version, request)
-    targets: dict[tuple[str, int], int] = {}
+    targets: dict[TopicPartition, int] = {}
     pace = Pace()
     for asked_topic in asked.topics:
         await pace.turn()
         for asked_row in asked_topic.partitions:
             await pace.turn()
-            targets[asked_topic.name, asked_row.partition_index] = asked_row.offset
+            targets[TopicPartition(asked_topic.name, asked_row.partition_index)] = asked_row.offset
     topics: dict[str, DeleteRecordsTopicResult] = {}
     moves: list[_Move] = []
     for (name, index), offset in targets.items():
@@ -79,7 +77,7 @@ async def handle(broker: Broker, request: Request) -> None:
         broker.deadlines.add(max(asked.timeout_ms, 0), waiting)
 
 
-def _deletable(broker: Broker, topic: str, index: int) -> Partition:
+def _deletable(broker: LogContext, topic: str, index: int) -> Partition:
     """The partition, if its records may be deleted here. Raises KafkaError."""
     if index not in broker.metadata.topics.get(topic, {}):
         raise UnknownTopicOrPartition
@@ -98,16 +96,16 @@ def _deletable(broker: Broker, topic: str, index: int) -> Partition:
 class _Move:
     """One partition's part: where its start is to be."""
 
-    __slots__ = ("leader_epoch", "partition", "row", "target")
+    __slots__ = ("partition", "row", "target", "term")
 
     def __init__(self, partition: Partition, target: int, row: DeleteRecordsPartitionResult) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.term = partition.term
         self.target = target
         self.row = row
 
 
-async def _move(broker: Broker, moves: list[_Move]) -> None:
+async def _move(broker: LogContext, moves: list[_Move]) -> None:
     """Moves the starts and makes that durable; an error stands in the row of its partition."""
     errors = await broker.logs.delete_records([(move.partition.log, move.target) for move in moves])
     for move, failure in zip(moves, errors, strict=True):
@@ -124,7 +122,7 @@ class _Waiting:
     purgatory = "DeleteRecords"
 
     def __init__(
-        self, broker: Broker, request: Request, topics: list[DeleteRecordsTopicResult], moves: list[_Move]
+        self, broker: LogContext, request: Request, topics: list[DeleteRecordsTopicResult], moves: list[_Move]
     ) -> None:
         self._broker = broker
         self._request = request
@@ -150,7 +148,7 @@ class _Waiting:
         partition, row = move.partition, move.row
         if row.error_code:
             return True
-        if not partition.is_leader or partition.leader_epoch != move.leader_epoch:
+        if not partition.is_leader or partition.term != move.term:
             row.error_code, row.low_watermark = NotLeaderOrFollower.code, NO_LOW_WATERMARK
             return True
         row.low_watermark = partition.low_watermark(self._broker.metadata.brokers)

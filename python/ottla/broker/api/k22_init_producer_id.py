@@ -17,12 +17,10 @@ from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequ
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(5)
+    from ottla.broker.contexts import TransactionContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: TransactionContext, request: Request) -> None:
     version = request.api_version
     asked: InitProducerIdRequest = INIT_PRODUCER_ID.decode_request(version, request)
     answer = InitProducerIdResponse(producer_epoch=-1)

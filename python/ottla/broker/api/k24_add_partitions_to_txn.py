@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.broker.replies import in_pieces, reply
+from ottla.broker.pace import Freed
+from ottla.broker.replies import count_of, in_pieces, reply
 from ottla.errors import (
     InvalidProducerEpoch,
     KafkaError,
@@ -19,6 +20,7 @@ from ottla.errors import (
     ProducerFenced,
     UnknownTopicOrPartition,
 )
+from ottla.kafka import TopicPartition
 from ottla.wire.k24_add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
@@ -29,31 +31,33 @@ from ottla.wire.k24_add_partitions_to_txn import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import TransactionContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: TransactionContext, request: Request) -> None:
     asked: AddPartitionsToTxnRequest = ADD_PARTITIONS_TO_TXN.decode_request(request.api_version, request)
-    rows = sum(len(topic.partitions) for topic in asked.topics)
+    rows = count_of(topic.partitions for topic in asked.topics)
     in_pieces(broker, request, rows, _add(broker, request, asked))
 
 
-def _add(broker: Broker, request: Request, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
+def _add(broker: TransactionContext, request: Request, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
     """What is named twice is added once, and answered once."""
     topics = broker.metadata.topics
-    partitions: set[tuple[str, int]] = set()
-    unknown: set[tuple[str, int]] = set()
+    mine = Freed()
+    partitions: set[TopicPartition] = mine.add(set())
+    unknown: set[TopicPartition] = mine.add(set())
     for topic in asked.topics:
         yield
         known = topics.get(topic.name, ())
         for index in topic.partitions:
             yield
-            (partitions if index in known else unknown).add((topic.name, index))
+            (partitions if index in known else unknown).add(TopicPartition(topic.name, index))
     if unknown:
         yield from _answer(
-            broker, request, chain(_each(unknown, UnknownTopicOrPartition), _each(partitions, OperationNotAttempted))
+            broker,
+            request,
+            chain(_each(unknown, UnknownTopicOrPartition), _each(partitions, OperationNotAttempted)),
+            mine,
         )
         return
     broker.transactions.coordinator.add_partitions(
@@ -62,17 +66,19 @@ def _add(broker: Broker, request: Request, asked: AddPartitionsToTxnRequest) -> 
         asked.producer_epoch,
         partitions,
         lambda code: in_pieces(
-            broker, request, len(partitions), _answer(broker, request, ((each, code) for each in partitions))
+            broker, request, len(partitions), _answer(broker, request, ((each, code) for each in partitions), mine)
         ),
     )
 
 
-def _each(partitions: set[tuple[str, int]], error: type[KafkaError]) -> Iterator[tuple[tuple[str, int], int]]:
+def _each(partitions: set[TopicPartition], error: type[KafkaError]) -> Iterator[tuple[TopicPartition, int]]:
     return ((each, error.code) for each in partitions)
 
 
-def _answer(broker: Broker, request: Request, codes: Iterable[tuple[tuple[str, int], int]]) -> Iterator[None]:
-    by_topic: dict[str, AddPartitionsToTxnTopicResult] = {}
+def _answer(
+    broker: TransactionContext, request: Request, codes: Iterable[tuple[TopicPartition, int]], mine: Freed
+) -> Iterator[None]:
+    by_topic: dict[str, AddPartitionsToTxnTopicResult] = mine.add({})
     for (topic, index), code in codes:
         yield
         if request.api_version < 2 and code == ProducerFenced.code:

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.replies import reply
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
+from ottla.kafka import TopicPartition
 from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import TransactionContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: TransactionContext, request: Request) -> None:
     version = request.api_version
     asked: AddOffsetsToTxnRequest = ADD_OFFSETS_TO_TXN.decode_request(version, request)
     offsets = broker.groups.topic
@@ -33,6 +32,6 @@ def handle(broker: Broker, request: Request) -> None:
         asked.transactional_id,
         asked.producer_id,
         asked.producer_epoch,
-        [(offsets.name, offsets.partition_for(asked.group_id))],
+        [TopicPartition(offsets.name, offsets.partition_for(asked.group_id))],
         answer,
     )

@@ -14,12 +14,10 @@ from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import TransactionContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: TransactionContext, request: Request) -> None:
     version = request.api_version
     asked: EndTxnRequest = END_TXN.decode_request(version, request)
 

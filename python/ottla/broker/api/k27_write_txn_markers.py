@@ -9,14 +9,16 @@ decides about the offsets that the transaction brought: the group coordinator is
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.replies import reply
-from ottla.errors import KafkaError, NotEnoughReplicas, UnknownServerError, UnknownTopicOrPartition
+import trio
+
+from ottla.broker.pace import Pace, leave
+from ottla.broker.replies import ROWS_AT_ONCE, in_pieces, reply
+from ottla.errors import UnknownServerError, UnknownTopicOrPartition
 from ottla.kafka import NO_EPOCH, OFFSETS_TOPIC
-from ottla.replication.internal_topic import SafeAppend
-from ottla.replication.partition import Partition
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -29,15 +31,38 @@ from ottla.wire.k27_write_txn_markers import (
 
 if TYPE_CHECKING:
     from ottla._core import AppendInfo, Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import TransactionContext
+    from ottla.replication.partition import Partition
 
-VERSIONS = range(2)
+#: Markers that are on their way at a time, for one request: their answers take a few milliseconds.
+MARKERS_AT_ONCE = 500
 
 logger = logging.getLogger("ottla.requests")
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: TransactionContext, request: Request) -> None:
     asked: WriteTxnMarkersRequest = WRITE_TXN_MARKERS.decode_request(request.api_version, request)
+    if _count(asked) > ROWS_AT_ONCE:
+        return broker.in_background(partial(_write_many, asked=asked), request)
+    return _write(broker, request, asked)
+
+
+def _count(asked: WriteTxnMarkersRequest) -> int:
+    """How many rows the request has; no more are counted than make a difference."""
+    rows = 0
+    for marker in asked.markers:
+        rows += 1
+        for topic in marker.topics:
+            rows += 1 + len(topic.partition_indexes)
+            if rows > ROWS_AT_ONCE:
+                return rows
+        if rows > ROWS_AT_ONCE:
+            break
+    return rows
+
+
+def _write(broker: TransactionContext, request: Request, asked: WriteTxnMarkersRequest) -> None:
+    """A marker is written for each row, whatever becomes of the others."""
     answer = _Answer(broker, request)
     for marker in asked.markers:
         for topic in marker.topics:
@@ -46,29 +71,47 @@ def handle(broker: Broker, request: Request) -> None:
     answer.registered()
 
 
+async def _write_many(broker: TransactionContext, request: Request, asked: WriteTxnMarkersRequest) -> None:
+    """The same; so many markers are on their way at a time, since those of a partition become safe all at once."""
+    answer = _Answer(broker, request)
+    pace = Pace()
+    for marker in asked.markers:
+        await pace.turn()
+        for topic in marker.topics:
+            await pace.turn()
+            for index in topic.partition_indexes:
+                await pace.turn()
+                answer.write(marker, topic.name, index)
+                if answer.waiting > MARKERS_AT_ONCE:
+                    await answer.others_are_safe()
+    answer.registered()
+
+
 class _Answer:
     """Markers on their way; the answer leaves with the last of them."""
 
-    def __init__(self, broker: Broker, request: Request) -> None:
+    def __init__(self, broker: TransactionContext, request: Request) -> None:
         self._broker = broker
         self._request = request
-        self._waiting = 1  # the request itself, until all of its markers are registered
+        self.waiting = 1  # the request itself, until all of its markers are registered
+        self._is_safe: trio.Event | None = None
+        #: Of the answer.
+        self._rows = 0
         #: producer id to topic to partition to error code
         self._errors: dict[int, dict[str, dict[int, int]]] = {}
 
     def write(self, marker: WritableTxnMarker, topic: str, index: int) -> None:
-        self._waiting += 1
+        self.waiting += 1
+        self._rows += 1
         done = partial(self._done, marker, topic, index)
         partition = self._broker.replicas.partitions.get((topic, index))
         if partition is None:
             return done(UnknownTopicOrPartition.code)
         if error := partition.leader_error(NO_EPOCH):
             return done(error)
-        if not partition.has_enough_replicas:
-            return done(NotEnoughReplicas.code)
-        return self._append(partition, marker, SafeAppend(self._broker.replicas, partition, done))
+        return self._append(partition, marker, done)
 
-    def _append(self, partition: Partition, marker: WritableTxnMarker, append: SafeAppend) -> None:
+    def _append(self, partition: Partition, marker: WritableTxnMarker, done: Callable[[int, int], None]) -> None:
         def start(token: int) -> AppendInfo | None:
             return partition.log.append_marker(
                 marker.producer_id,
@@ -79,15 +122,8 @@ class _Answer:
                 token,
             )
 
-        try:
-            info = self._broker.server.submit(start, append.reported)
-        except KafkaError as refused:
-            return append.refused(refused)
-        if info is not None:
-            append.appended(info)
-        if not append.done:
-            self._broker.deadlines.add(self._broker.config.get_int("request.timeout.ms"), append)
-        return None
+        timeout_ms = self._broker.config.get_int("request.timeout.ms")
+        self._broker.safe_appends.append(partition, start, done, timeout_ms)
 
     def _done(self, marker: WritableTxnMarker, topic: str, index: int, error: int, _last_offset: int = -1) -> None:
         if error == 0 and topic == OFFSETS_TOPIC:
@@ -103,26 +139,32 @@ class _Answer:
             return UnknownServerError.code
         return 0
 
+    async def others_are_safe(self) -> None:
+        """Returns when no marker is on its way."""
+        self._is_safe = trio.Event()
+        if self.waiting > 1:
+            await self._is_safe.wait()
+        self._is_safe = None
+
     def registered(self) -> None:
         """One less to wait for."""
-        self._waiting -= 1
-        if self._waiting:
-            return
-        markers = [
-            WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                            for index, error in partitions.items()
-                        ],
-                    )
-                    for topic, partitions in topics.items()
-                ],
-            )
-            for producer_id, topics in self._errors.items()
-        ]
-        response = WriteTxnMarkersResponse(markers=markers)
+        self.waiting -= 1
+        if self.waiting == 1 and self._is_safe is not None:
+            self._is_safe.set()
+        if not self.waiting:
+            in_pieces(self._broker, self._request, self._rows, self._reply())
+
+    def _reply(self) -> Iterator[None]:
+        response = WriteTxnMarkersResponse()
+        for producer_id, topics in self._errors.items():
+            marker = WritableTxnMarkerResult(producer_id=producer_id)
+            response.markers.append(marker)
+            for name, partitions in topics.items():
+                topic = WritableTxnMarkerTopicResult(name=name)
+                marker.topics.append(topic)
+                for index, error in partitions.items():
+                    yield
+                    topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+        leave(self._request, [self._errors])
+        self._errors = {}
         reply(self._broker, self._request, WRITE_TXN_MARKERS, response)

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.replies import in_pieces, reply
+from ottla.broker.pace import Freed
+from ottla.broker.replies import count_of, in_pieces, reply
 from ottla.broker.verification import RETRIABLE
 from ottla.errors import (
     CoordinatorLoadInProgress,
@@ -19,8 +20,8 @@ from ottla.errors import (
     ProducerFenced,
     UnknownTopicOrPartition,
 )
-from ottla.group.offsets import TopicPartition
 from ottla.group.records import CommittedOffset
+from ottla.kafka import TopicPartition
 from ottla.wire.k28_txn_offset_commit import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
@@ -31,38 +32,39 @@ from ottla.wire.k28_txn_offset_commit import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(4)
+    from ottla.broker.contexts import TransactionContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: TransactionContext, request: Request) -> None:
     asked: TxnOffsetCommitRequest = TXN_OFFSET_COMMIT.decode_request(request.api_version, request)
-    rows = sum(len(topic.partitions) for topic in asked.topics)
-    in_pieces(broker, request, rows, _commit(broker, request, asked))
+    rows = count_of(topic.partitions for topic in asked.topics)
+    in_pieces(broker, request, rows, _commit(broker, request, asked, rows))
 
 
-def _commit(broker: Broker, request: Request, asked: TxnOffsetCommitRequest) -> Iterator[None]:
-    """The rows that are taken are committed together."""
+def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommitRequest, rows: int) -> Iterator[None]:
+    """The rows that are taken are committed together. The answer goes through all `rows` again, however few partitions
+    they name.
+    """
     now_ms = time.time_ns() // 1_000_000
-    commits: dict[TopicPartition, CommittedOffset] = {}
-    refused: dict[TopicPartition, int] = {}
+    mine = Freed()
+    commits: dict[TopicPartition, CommittedOffset] = mine.add({})
+    refused: dict[TopicPartition, int] = mine.add({})
     for topic in asked.topics:
+        yield
         partitions = broker.metadata.topics.get(topic.name, ())
         for row in topic.partitions:
             yield
+            partition = TopicPartition(topic.name, row.partition_index)
             metadata = row.committed_metadata or ""
             if row.partition_index not in partitions:
-                refused[topic.name, row.partition_index] = UnknownTopicOrPartition.code
+                refused[partition] = UnknownTopicOrPartition.code
             elif len(metadata) > broker.groups.settings.offset_metadata_max:
-                refused[topic.name, row.partition_index] = OffsetMetadataTooLarge.code
+                refused[partition] = OffsetMetadataTooLarge.code
             else:
-                commits[topic.name, row.partition_index] = CommittedOffset(
-                    row.committed_offset, row.committed_leader_epoch, metadata, now_ms
-                )
+                commits[partition] = CommittedOffset(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
     error = _verify(broker, asked) if commits else 0
     if error or not commits:
-        yield from _answer(broker, request, asked, refused, error)
+        yield from _answer(broker, request, asked, refused, error, mine)
         return
     broker.groups.commit_in_transaction(
         asked.group_id,
@@ -71,18 +73,17 @@ def _commit(broker: Broker, request: Request, asked: TxnOffsetCommitRequest) -> 
         asked.group_instance_id,
         asked.generation_id,
         commits,
-        lambda error: in_pieces(
-            broker, request, len(commits) + len(refused), _answer(broker, request, asked, refused, error)
-        ),
+        lambda error: in_pieces(broker, request, rows, _answer(broker, request, asked, refused, error, mine)),
     )
 
 
-def _verify(broker: Broker, asked: TxnOffsetCommitRequest) -> int:
+def _verify(broker: TransactionContext, asked: TxnOffsetCommitRequest) -> int:
     """Whether the transaction has the group's partition (KIP-890): otherwise nobody would ever end what begins here.
 
     Nothing can come between this and the append, so that no guard is needed as it is for a Produce.
     """
-    place = (broker.groups.topic.name, broker.groups.topic.partition_for(asked.group_id))
+    topic = broker.groups.topic
+    place = TopicPartition(topic.name, topic.partition_for(asked.group_id))
     verify = broker.transactions.verify
     error = verify(asked.transactional_id, asked.producer_id, asked.producer_epoch, [place])[place]
     if error == ProducerFenced.code:
@@ -91,21 +92,27 @@ def _verify(broker: Broker, asked: TxnOffsetCommitRequest) -> int:
 
 
 def _answer(
-    broker: Broker, request: Request, asked: TxnOffsetCommitRequest, refused: dict[TopicPartition, int], error: int
+    broker: TransactionContext,
+    request: Request,
+    asked: TxnOffsetCommitRequest,
+    refused: dict[TopicPartition, int],
+    error: int,
+    mine: Freed,
 ) -> Iterator[None]:
     version = request.api_version
     if version < 2 and error == CoordinatorLoadInProgress.code:
         error = CoordinatorNotAvailable.code  # producers before 2.0 crash at the other (KAFKA-7296)
     # What is named twice is committed once, with the last offset, and answered once, as in Kafka.
-    named: dict[TopicPartition, None] = {}
+    named: dict[TopicPartition, None] = mine.add({})
     for topic in asked.topics:
+        yield
         for asked_row in topic.partitions:
             yield
-            named[topic.name, asked_row.partition_index] = None
-    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
-    for name, index in named:
+            named[TopicPartition(topic.name, asked_row.partition_index)] = None
+    topics: dict[str, TxnOffsetCommitResponseTopic] = mine.add({})
+    for partition in named:
         yield
-        row = TxnOffsetCommitResponsePartition(index, refused.get((name, index), error))
-        topics.setdefault(name, TxnOffsetCommitResponseTopic(name, [])).partitions.append(row)
+        row = TxnOffsetCommitResponsePartition(partition.partition, refused.get(partition, error))
+        topics.setdefault(partition.topic, TxnOffsetCommitResponseTopic(partition.topic, [])).partitions.append(row)
     response = TxnOffsetCommitResponse(0, list(topics.values()))
     reply(broker, request, TXN_OFFSET_COMMIT, response)

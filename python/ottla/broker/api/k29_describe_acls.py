@@ -10,14 +10,12 @@ from ottla.wire.k29_describe_acls import DESCRIBE_ACLS, DescribeAclsResponse
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker."
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     DESCRIBE_ACLS.decode_request(version, request)
     response = DescribeAclsResponse(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)

@@ -11,12 +11,10 @@ from ottla.wire.k30_create_acls import CREATE_ACLS, AclCreationResult, CreateAcl
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     asked: CreateAclsRequest = CREATE_ACLS.decode_request(version, request)
     refused = AclCreationResult(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)

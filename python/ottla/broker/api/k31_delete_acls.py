@@ -11,12 +11,10 @@ from ottla.wire.k31_delete_acls import DELETE_ACLS, DeleteAclsFilterResult, Dele
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     asked: DeleteAclsRequest = DELETE_ACLS.decode_request(version, request)
     refused = DeleteAclsFilterResult(error_code=SecurityDisabled.code, error_message=NO_AUTHORIZER)

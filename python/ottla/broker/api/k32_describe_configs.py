@@ -5,19 +5,19 @@ Version 1: sources and synonyms (KIP-226). 3: types and documentation (KIP-569).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Freed, Pace
 from ottla.broker.replies import reply
 from ottla.broker.resources import own_broker
 from ottla.config import Source, TopicConfig
 from ottla.config.describe import Described, describe_broker, describe_default_broker, describe_topic
 from ottla.controller.names import check_name
 from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
-from ottla.kafka import BROKER, BROKER_LOGGER, TOPIC
+from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.wire.k32_describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -30,55 +30,66 @@ from ottla.wire.k32_describe_configs import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(4)
+    from ottla.broker.contexts import AdminContext
 
 #: Lengths and numbers of a row.
 ROW_BYTES = 16
 #: What a resource takes in memory, for what it takes in an answer.
 ROW_OBJECTS = 2
+#: A resource with more names of settings is described each time that it is named: there is no such number of settings.
+REMEMBERED_MAX = 1_000
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
     results = []
-    memory, pace = AnswerMemory(broker, request), Pace()
+    memory, pace, mine = AnswerMemory(broker, request), Pace(), Freed()
     # A resource that is named twice is described twice, as in Kafka, and looked up once.
-    known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = {}
+    known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = mine.add({})
     for resource in asked.resources:
-        keys = None if resource.configuration_keys is None else tuple(resource.configuration_keys)
+        asked_keys = resource.configuration_keys
+        is_remembered = asked_keys is None or len(asked_keys) <= REMEMBERED_MAX
+        keys = tuple(asked_keys) if asked_keys is not None and is_remembered else None
         key = (resource.resource_type, resource.resource_name, keys)
-        is_new = key not in known
+        names: set[str] = mine.add(set()) if not is_remembered else set()
+        for name in asked_keys or ():
+            await pace.turn()
+            names.add(name)
+        is_new = not is_remembered or key not in known
         if is_new:
             result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
             try:
-                entries = await _describe(broker, resource)
+                entries = await _describe(broker, resource, names or None)
                 result.configs = [_entry(version, entry, asked) for entry in entries]
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, str(error)
-            known[key] = (result, _size_bytes(result))
-        result, size_bytes = known[key]
+            size_bytes = _size_bytes(result)
+            if is_remembered:
+                known[key] = (result, size_bytes)
+        else:
+            result, size_bytes = known[key]
         await memory.add(size_bytes, ROW_OBJECTS * size_bytes if is_new else 0)
         results.append(result)
         await pace.turn()
     reply(broker, request, DESCRIBE_CONFIGS, DescribeConfigsResponse(results=results))
 
 
-async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Described]:
-    names = resource.configuration_keys or None
-    if resource.resource_type == TOPIC:
+async def _describe(
+    broker: AdminContext, resource: DescribeConfigsResource, names: Collection[str] | None
+) -> Iterable[Described]:
+    """`names`: the settings that are asked for, None for all."""
+    if resource.resource_type == TOPIC_RESOURCE:
         check_name(resource.resource_name)
         if resource.resource_name not in broker.metadata.topics:
             raise UnknownTopicOrPartition(f"There is no topic {resource.resource_name}.")
         overrides = await broker.admin.topic_overrides(resource.resource_name)
         return describe_topic(broker.config, TopicConfig.from_broker(broker.config, overrides), names)
-    if resource.resource_type == BROKER:
+    if resource.resource_type == BROKER_RESOURCE:
         if own_broker(broker.id, resource.resource_name):
             return describe_broker(broker.config, names)
         return describe_default_broker(broker.config, names)
-    if resource.resource_type == BROKER_LOGGER:
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
         if not own_broker(broker.id, resource.resource_name):
             raise InvalidRequest("Broker id must not be empty")
         return [
@@ -87,7 +98,8 @@ async def _describe(broker: Broker, resource: DescribeConfigsResource) -> Iterab
             if names is None or name in names
         ]
     raise InvalidRequest(
-        f"Resource type {resource.resource_type} has no settings here; topics are {TOPIC}, brokers {BROKER}."
+        f"Resource type {resource.resource_type} has no settings here; topics are {TOPIC_RESOURCE}, "
+        f"brokers {BROKER_RESOURCE}."
     )
 
 

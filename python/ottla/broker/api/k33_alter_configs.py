@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ottla.broker.admin import check_number_of_settings
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
-from ottla.config.alter import Alteration, Operation
+from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest, KafkaError
+from ottla.kafka import ConfigOperation
 from ottla.wire.k33_alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
@@ -23,24 +25,26 @@ from ottla.wire.k33_alter_configs import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(2)
+    from ottla.broker.contexts import AdminContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
     responses = []
-    times = Counter((resource.resource_type, resource.resource_name) for resource in asked.resources)
+    times: Counter[tuple[int, str]] = Counter()
     pace = Pace()
+    for resource in asked.resources:
+        await pace.turn()
+        times[resource.resource_type, resource.resource_name] += 1
     for resource in asked.resources:
         await pace.turn()
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        alterations = [Alteration(config.name, Operation.SET, config.value) for config in resource.configs]
         try:
+            check_number_of_settings(resource.configs)
+            alterations = [Alteration(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
             await broker.admin.alter_configs(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import InvalidTopic, KafkaError
+from ottla.kafka import TopicPartition
 from ottla.logging_setup import of_partition
 from ottla.wire.k34_alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
@@ -23,27 +24,25 @@ from ottla.wire.k34_alter_replica_log_dirs import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(2)
+    from ottla.broker.contexts import LogContext
 
 #: What a future folder's name has besides the topic and the partition: `.`, 32 hex digits, `-future`, and a `-`.
 FUTURE_NAME_BYTES = 1 + 32 + len("-future") + 1
 FILE_NAME_BYTES_MAX = 255
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: LogContext, request: Request) -> None:
     version = request.api_version
     asked: AlterReplicaLogDirsRequest = ALTER_REPLICA_LOG_DIRS.decode_request(version, request)
     # One that is named twice goes where it was told last, as in Kafka.
-    paths: dict[tuple[str, int], str] = {}
+    paths: dict[TopicPartition, str] = {}
     pace = Pace()
     for directory in asked.dirs:
         for topic in directory.topics:
             await pace.turn()
             for index in topic.partitions:
                 await pace.turn()
-                paths[topic.name, index] = directory.path
+                paths[TopicPartition(topic.name, index)] = directory.path
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, index), path in paths.items():
         await pace.turn()
@@ -53,7 +52,7 @@ async def handle(broker: Broker, request: Request) -> None:
     reply(broker, request, ALTER_REPLICA_LOG_DIRS, answer)
 
 
-async def _move(broker: Broker, topic: str, index: int, path: str) -> int:
+async def _move(broker: LogContext, topic: str, index: int, path: str) -> int:
     try:
         if len(topic) + len(str(index)) + FUTURE_NAME_BYTES > FILE_NAME_BYTES_MAX:
             raise InvalidTopic(f"the name of topic {topic} is too long for a move")

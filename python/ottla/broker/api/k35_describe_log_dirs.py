@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
-from ottla.broker.replies import reply
+from ottla.broker.answer_memory import large_answer
+from ottla.broker.pace import Freed, Pace
+from ottla.broker.replies import reply_here
 from ottla.errors import StorageError
+from ottla.kafka import TopicPartition
 from ottla.wire.k35_describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
@@ -24,35 +26,42 @@ from ottla.wire.k35_describe_log_dirs import (
 
 if TYPE_CHECKING:
     from ottla._core import Log, Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import LogContext
     from ottla.replication.data_directory import DataDirectory
 
-VERSIONS = range(3)
-
+#: A partition in an answer, and its topic, about.
+ROW_BYTES = 64
 #: The partition is not served here, so nothing can be said of how far a copy is behind.
 NO_LAG = -1
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: LogContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeLogDirsRequest = DESCRIBE_LOG_DIRS.decode_request(version, request)
-    wanted: set[tuple[str, int]] | None = None
+    mine = Freed()
+    wanted: set[TopicPartition] | None = None
     pace = Pace()
     if asked.topics is not None:
-        wanted = set()
+        wanted = mine.add(set[TopicPartition]())
         for topic in asked.topics:
             await pace.turn()
             for index in topic.partition_index:
                 await pace.turn()
-                wanted.add((topic.topic, index))
+                wanted.add(TopicPartition(topic.topic, index))
+    rows = len(broker.logs.logs) + len(broker.logs.futures)
+    async with large_answer(broker, request, rows, rows * ROW_BYTES):
+        await reply_here(broker, request, DESCRIBE_LOG_DIRS, await _answer(broker, wanted, pace))
+
+
+async def _answer(broker: LogContext, wanted: set[TopicPartition] | None, pace: Pace) -> DescribeLogDirsResponse:
     answer = DescribeLogDirsResponse()
     for directory in broker.logs.directories:
         answer.results.append(await _describe(broker, directory, wanted, pace))
-    reply(broker, request, DESCRIBE_LOG_DIRS, answer)
+    return answer
 
 
 async def _describe(
-    broker: Broker, directory: DataDirectory, wanted: set[tuple[str, int]] | None, pace: Pace
+    broker: LogContext, directory: DataDirectory, wanted: set[TopicPartition] | None, pace: Pace
 ) -> DescribeLogDirsResult:
     """Each row is of its own moment."""
     result = DescribeLogDirsResult(log_dir=str(directory))
@@ -76,7 +85,7 @@ async def _describe(
     return result
 
 
-def _lag(broker: Broker, log: Log) -> int:
+def _lag(broker: LogContext, log: Log) -> int:
     current = broker.logs.logs.get((log.topic, log.partition))
     if current is None:
         return NO_LAG

@@ -10,12 +10,10 @@ from ottla.wire.k36_sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticate
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     SASL_AUTHENTICATE.decode_request(version, request)
     response = SaslAuthenticateResponse(

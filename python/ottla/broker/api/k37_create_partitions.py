@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
-from ottla.errors import InvalidRequest, KafkaError, NotController, RequestTimedOut, UnknownTopicOrPartition
+from ottla.controller.admin import NEW_PARTITIONS_MAX, NewPartitions
+from ottla.errors import (
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    KafkaError,
+    NotController,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from ottla.wire.k37_create_partitions import (
     CREATE_PARTITIONS,
     CreatePartitionsRequest,
@@ -20,20 +28,23 @@ from ottla.wire.k37_create_partitions import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AdminContext
 
-VERSIONS = range(4)
 THROTTLING_ERRORS_SINCE = 3
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: CreatePartitionsRequest = CREATE_PARTITIONS.decode_request(version, request)
-    counts = Counter(topic.name for topic in asked.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, int] = {}
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     pace = Pace()
+    counts: Counter[str] = Counter()
+    new = NewPartitions()
+    for topic in asked.topics:
+        await pace.turn()
+        counts[topic.name] += 1
     for topic in asked.topics:
         await pace.turn()
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
@@ -44,21 +55,32 @@ async def handle(broker: Broker, request: Request) -> None:
                 raise InvalidRequest("Duplicate topic in request.")
             if topic.name not in broker.metadata.topics:
                 raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
-            assignments = None if topic.assignments is None else [list(row.broker_ids) for row in topic.assignments]
+            if topic.assignments is not None and len(topic.assignments) > NEW_PARTITIONS_MAX:
+                raise InvalidReplicaAssignment(
+                    f"{len(topic.assignments)} assignments are more than {NEW_PARTITIONS_MAX}, the most per request."
+                )
+            assignments = None if topic.assignments is None else [row.broker_ids for row in topic.assignments]
             if mutations and not asked.validate_only:
                 await broker.admin.create_partitions(topic.name, topic.count, assignments, validate_only=True)
                 mutations.take(topic.count - len(broker.metadata.topics[topic.name]))
+            more = topic.count - len(broker.metadata.topics[topic.name])
+            if not asked.validate_only:
+                new.check(more)
             await broker.admin.create_partitions(topic.name, topic.count, assignments, asked.validate_only)
+            new.made += more
             grown[topic.name] = topic.count
         except KafkaError as error:
             result.error_code, result.error_message = error.code, str(error)
     if grown and not asked.validate_only:
+
+        def has_leaders(name: str) -> bool:
+            return broker.metadata.has_leaders(name, range(grown[name]))
+
         with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_until(
-                lambda: all(broker.metadata.has_leaders(name, range(count)) for name, count in grown.items())
-            )
-        for name, count in grown.items():
-            if not broker.metadata.has_leaders(name, range(count)):
+            await broker.metadata.wait_for_each(has_leaders, grown)
+        for name in grown:
+            await pace.turn()
+            if not has_leaders(name):
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The partitions are being created, but were not ready in time."
     mutations.settle()

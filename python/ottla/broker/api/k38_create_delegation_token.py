@@ -11,12 +11,10 @@ from ottla.wire.k38_create_delegation_token import CREATE_DELEGATION_TOKEN, Crea
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     CREATE_DELEGATION_TOKEN.decode_request(version, request)
     response = CreateDelegationTokenResponse(

@@ -10,12 +10,10 @@ from ottla.wire.k39_renew_delegation_token import RENEW_DELEGATION_TOKEN, RenewD
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     RENEW_DELEGATION_TOKEN.decode_request(version, request)
     response = RenewDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)

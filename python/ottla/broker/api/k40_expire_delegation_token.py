@@ -10,12 +10,10 @@ from ottla.wire.k40_expire_delegation_token import EXPIRE_DELEGATION_TOKEN, Expi
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     EXPIRE_DELEGATION_TOKEN.decode_request(version, request)
     response = ExpireDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code, expiry_timestamp_ms=-1)

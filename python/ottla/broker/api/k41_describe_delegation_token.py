@@ -10,12 +10,10 @@ from ottla.wire.k41_describe_delegation_token import DESCRIBE_DELEGATION_TOKEN, 
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import AnswerContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AnswerContext, request: Request) -> None:
     version = request.api_version
     DESCRIBE_DELEGATION_TOKEN.decode_request(version, request)
     response = DescribeDelegationTokenResponse(error_code=DelegationTokenRequestNotAllowed.code)

@@ -16,12 +16,10 @@ from ottla.wire.k42_delete_groups import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(3)
+    from ottla.broker.contexts import GroupContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: GroupContext, request: Request) -> None:
     """A group that is named twice is deleted once, and answered once."""
     asked: DeleteGroupsRequest = DELETE_GROUPS.decode_request(request.api_version, request)
     rows: dict[str, DeletableGroupResult] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Freed, Pace
 from ottla.broker.replies import reply
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
 from ottla.kafka import TopicPartition
@@ -22,22 +22,22 @@ from ottla.wire.k43_elect_leaders import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AdminContext
 
-VERSIONS = range(3)
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: ElectLeadersRequest = ELECT_LEADERS.decode_request(version, request)
     response = ElectLeadersResponse()
     if asked.election_type not in (PREFERRED, UNCLEAN):
         response.error_code = InvalidRequest.code
     else:
-        results = await _elect(broker, asked)
-        topics: dict[str, ReplicaElectionResult] = {}
+        mine = Freed()
+        results = await _elect(broker, request, asked, mine)
+        topics: dict[str, ReplicaElectionResult] = mine.add({})
         pace = Pace()
         for name, error in results.items():
             await pace.turn()
@@ -52,10 +52,16 @@ async def handle(broker: Broker, request: Request) -> None:
     reply(broker, request, ELECT_LEADERS, response)
 
 
-async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartition, KafkaError | None]:
+async def _elect(
+    broker: AdminContext, request: Request, asked: ElectLeadersRequest, mine: Freed
+) -> dict[TopicPartition, KafkaError | None]:
     pace = Pace()
-    names: dict[TopicPartition, None] = {}
+    names: dict[TopicPartition, None] = mine.add({})
+    errors: dict[TopicPartition, KafkaError | None] = mine.add({})
     if asked.topic_partitions is None:
+        # A few bytes that ask for all partitions are counted as a request that names them.
+        partitions = sum(map(len, broker.metadata.topics.values()))
+        request.keep(await broker.request_memory.take(ELECT_LEADERS.key, partitions))
         for topic, rows in broker.metadata.topics.copy().items():
             for index in rows:
                 await pace.turn()
@@ -67,10 +73,13 @@ async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartit
                 await pace.turn()
                 names[TopicPartition(wanted.topic, index)] = None
     try:
-        results = await broker.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN)
+        results = mine.add(await broker.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN))
     except NotController as error:
-        return {} if asked.topic_partitions is None else dict.fromkeys(names, error)
-    leaders: dict[TopicPartition, int] = {}
+        for name in () if asked.topic_partitions is None else names:
+            await pace.turn()
+            errors[name] = error
+        return errors
+    leaders: dict[TopicPartition, int] = mine.add({})
     for name, result in results.items():
         await pace.turn()
         if not isinstance(result, KafkaError):
@@ -81,9 +90,8 @@ async def _elect(broker: Broker, asked: ElectLeadersRequest) -> dict[TopicPartit
         return known is not None and known.leader == leaders[name]
 
     with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-        await broker.metadata.wait_until(lambda: all(map(led, leaders)))
+        await broker.metadata.wait_for_each(led, leaders)
     late = RequestTimedOut("A leader was elected, but it was not known here in time.")
-    errors: dict[TopicPartition, KafkaError | None] = {}
     for name, result in results.items():
         await pace.turn()
         errors[name] = result if isinstance(result, KafkaError) else None if led(name) else late

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.admin import check_number_of_settings
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
-from ottla.config.alter import Alteration, Operation
+from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest, KafkaError
+from ottla.kafka import ConfigOperation
 from ottla.wire.k33_alter_configs import AlterConfigsResourceResponse
 from ottla.wire.k44_incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -20,21 +22,23 @@ from ottla.wire.k44_incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AdminContext
 
-VERSIONS = range(2)
-
-OPERATIONS = frozenset(operation.value for operation in Operation)
+OPERATIONS = frozenset(operation.value for operation in ConfigOperation)
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
     host, port = request.peer_address
     responses = []
     pace = Pace()
     # Of a resource that is named twice the last row counts, as in Kafka.
-    for resource in {(row.resource_type, row.resource_name): row for row in asked.resources}.values():
+    resources: dict[tuple[int, str], AlterConfigsResource] = {}
+    for resource in asked.resources:
+        await pace.turn()
+        resources[resource.resource_type, resource.resource_name] = resource
+    for resource in resources.values():
         await pace.turn()
         response = AlterConfigsResourceResponse(
             error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -55,6 +59,7 @@ async def handle(broker: Broker, request: Request) -> None:
 
 
 def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
+    check_number_of_settings(resource.configs)
     seen: set[str] = set()
     for config in resource.configs:
         if config.name in seen:
@@ -64,4 +69,6 @@ def _alterations(resource: AlterConfigsResource) -> list[Alteration]:
             raise InvalidRequest(
                 f"Operation {config.config_operation} of {config.name} is none of {sorted(OPERATIONS)}."
             )
-    return [Alteration(config.name, Operation(config.config_operation), config.value) for config in resource.configs]
+    return [
+        Alteration(config.name, ConfigOperation(config.config_operation), config.value) for config in resource.configs
+    ]

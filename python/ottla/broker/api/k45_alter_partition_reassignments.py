@@ -1,14 +1,14 @@
 """AlterPartitionReassignments (key 45): gives partitions to other replicas, or takes that back (KIP-455). Only the
-controller does it, and this version cannot give a partition to a broker that does not have it yet.
+controller does it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
+from ottla.broker.pace import PARTITIONS_MAX, Freed, Pace
 from ottla.broker.replies import reply
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, RemoteProtocolError
 from ottla.kafka import TopicPartition
 from ottla.wire.k45_alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -20,16 +20,15 @@ from ottla.wire.k45_alter_partition_reassignments import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import AdminContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterPartitionReassignmentsRequest = ALTER_PARTITION_REASSIGNMENTS.decode_request(version, request)
     # Of a partition that is named twice the last row counts, as in Kafka.
-    wanted: dict[TopicPartition, tuple[int, ...] | None] = {}
+    mine = Freed()
+    wanted: dict[TopicPartition, tuple[int, ...] | None] = mine.add({})
     pace = Pace()
     for topic in asked.topics:
         await pace.turn()
@@ -37,10 +36,12 @@ async def handle(broker: Broker, request: Request) -> None:
             await pace.turn()
             name = TopicPartition(topic.name, target.partition_index)
             wanted[name] = None if target.replicas is None else tuple(target.replicas)
+            if len(wanted) > PARTITIONS_MAX:
+                raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions are to move at once")
     response = AlterPartitionReassignmentsResponse()
     try:
-        topics: dict[str, ReassignableTopicResponse] = {}
-        for name, error in (await broker.controller.reassign(wanted)).items():
+        topics: dict[str, ReassignableTopicResponse] = mine.add({})
+        for name, error in mine.add(await broker.controller.reassign(wanted)).items():
             await pace.turn()
             row = ReassignablePartitionResponse(partition_index=name.partition, error_message=None)
             if error is not None:

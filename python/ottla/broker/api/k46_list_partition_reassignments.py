@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Freed, Pace
 from ottla.broker.replies import reply
 from ottla.errors import KafkaError
+from ottla.kafka import TopicPartition
 from ottla.wire.k46_list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
@@ -19,23 +20,22 @@ from ottla.wire.k46_list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import AdminContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: ListPartitionReassignmentsRequest = LIST_PARTITION_REASSIGNMENTS.decode_request(version, request)
-    wanted: set[tuple[str, int]] | None = None
+    mine = Freed()
+    wanted: set[TopicPartition] | None = None
     pace = Pace()
     if asked.topics is not None:
-        wanted = set()
+        wanted = mine.add(set[TopicPartition]())
         for topic in asked.topics:
             await pace.turn()
             for index in topic.partition_indexes:
                 await pace.turn()
-                wanted.add((topic.name, index))
+                wanted.add(TopicPartition(topic.name, index))
     response = ListPartitionReassignmentsResponse()
     try:
         topics: dict[str, OngoingTopicReassignment] = {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
+from ottla.broker.pace import Freed, Pace
 from ottla.broker.replies import in_pieces, reply
 from ottla.errors import UnknownTopicOrPartition
+from ottla.kafka import TopicPartition
 from ottla.wire.k47_offset_delete import (
     OFFSET_DELETE,
     OffsetDeleteRequest,
@@ -18,16 +19,15 @@ from ottla.wire.k47_offset_delete import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import GroupContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: GroupContext, request: Request) -> None:
     """A partition that is named twice is answered once."""
     asked: OffsetDeleteRequest = OFFSET_DELETE.decode_request(request.api_version, request)
     topics = broker.metadata.topics
-    rows: dict[tuple[str, int], OffsetDeleteResponsePartition] = {}
+    mine = Freed()
+    rows: dict[TopicPartition, OffsetDeleteResponsePartition] = mine.add({})
     pace = Pace()
     for topic in asked.topics:
         await pace.turn()
@@ -36,8 +36,12 @@ async def handle(broker: Broker, request: Request) -> None:
             await pace.turn()
             index = partition.partition_index
             code = 0 if index in there else UnknownTopicOrPartition.code
-            rows[topic.name, index] = OffsetDeleteResponsePartition(index, code)
-    known = [partition for partition, row in rows.items() if not row.error_code]
+            rows[TopicPartition(topic.name, index)] = OffsetDeleteResponsePartition(index, code)
+    known: list[TopicPartition] = mine.add([])
+    for name, row in rows.items():
+        await pace.turn()
+        if not row.error_code:
+            known.append(name)
 
     def done(error: int, errors: list[int]) -> None:
         in_pieces(broker, request, len(rows), answer(error, errors))
@@ -47,7 +51,7 @@ async def handle(broker: Broker, request: Request) -> None:
         if not error:
             for partition, code in zip(known, errors, strict=True):
                 rows[partition].error_code = code
-            topics: dict[str, OffsetDeleteResponseTopic] = {}
+            topics: dict[str, OffsetDeleteResponseTopic] = mine.add({})
             for (name, _), row in rows.items():
                 yield
                 topics.setdefault(name, OffsetDeleteResponseTopic(name)).partitions.append(row)

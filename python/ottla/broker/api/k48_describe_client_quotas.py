@@ -22,14 +22,13 @@ from ottla.wire.k48_describe_client_quotas import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import AdminContext
 
-VERSIONS = range(1)
 
 EXACT, IS_DEFAULT, ANY = range(3)
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     asked: DescribeClientQuotasRequest = DESCRIBE_CLIENT_QUOTAS.decode_request(request.api_version, request)
     response = DescribeClientQuotasResponse(error_message=None)
     try:

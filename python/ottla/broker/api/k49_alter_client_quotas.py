@@ -23,9 +23,7 @@ from ottla.wire.k49_alter_client_quotas import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import AdminContext
 
 #: Bytes per second are whole numbers in the coordination tree, as Kafka reads them.
 WHOLE: Final = frozenset({Quota.PRODUCE.value, Quota.FETCH.value})
@@ -33,7 +31,7 @@ KEYS: Final = frozenset(kind.value for kind in Quota)
 TOLERANCE: Final = 1e-6
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     asked: AlterClientQuotasRequest = ALTER_CLIENT_QUOTAS.decode_request(request.api_version, request)
     response = AlterClientQuotasResponse()
     pace = Pace()
@@ -60,7 +58,7 @@ def _distinct(entries: list[EntryData]) -> list[EntryData]:
     return list(result.values())
 
 
-async def _alter(broker: Broker, entry: EntryData, validate_only: bool) -> None:
+async def _alter(broker: AdminContext, entry: EntryData, validate_only: bool) -> None:
     kind, name = path_of(_entity(entry))
     config = await admin.get_config(broker.tree, kind, name)
     for operation in entry.ops:

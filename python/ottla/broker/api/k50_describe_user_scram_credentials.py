@@ -22,12 +22,10 @@ from ottla.wire.k50_describe_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import AdminContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeUserScramCredentialsRequest = DESCRIBE_USER_SCRAM_CREDENTIALS.decode_request(version, request)
     results = []

@@ -34,12 +34,10 @@ from ottla.wire.k51_alter_user_scram_credentials import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import AdminContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterUserScramCredentialsRequest = ALTER_USER_SCRAM_CREDENTIALS.decode_request(version, request)
     results = []
@@ -72,7 +70,10 @@ class _Changes:
 
 
 async def _alter(
-    broker: Broker, name: str, deletions: list[ScramCredentialDeletion], upsertions: list[ScramCredentialUpsertion]
+    broker: AdminContext,
+    name: str,
+    deletions: list[ScramCredentialDeletion],
+    upsertions: list[ScramCredentialUpsertion],
 ) -> None:
     if not name:
         raise UnacceptableCredential("Username must not be empty")

@@ -18,12 +18,10 @@ from ottla.wire.k57_update_features import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import AdminContext
 
 
-def handle(broker: Broker, request: Request) -> None:
+def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: UpdateFeaturesRequest = UPDATE_FEATURES.decode_request(version, request)
     response = UpdateFeaturesResponse(error_message=None)

@@ -17,15 +17,13 @@ from ottla.wire.k60_describe_cluster import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import ClusterContext
 
 #: There are no controllers of their own in a cluster with a coordination tree.
 NO_CONTROLLERS = "The request was sent to an endpoint of type BROKER, but it asks for endpoints of another type."
 
-VERSIONS = range(2)
 
-
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: ClusterContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeClusterRequest = DESCRIBE_CLUSTER.decode_request(version, request)
     if asked.endpoint_type != BROKERS:

@@ -1,6 +1,6 @@
 """DescribeProducers (key 61): the producers that a partition remembers, and their open transactions (KIP-664).
 
-How an operator finds who holds readers of committed records back.
+How an operator finds who holds readers of committed records back. A partition that is named twice is described twice.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker.answer_memory import AnswerMemory
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.controller.names import check_name
-from ottla.errors import InvalidTopic, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
+from ottla.errors import InvalidTopic, StorageError
+from ottla.kafka import TopicPartition
 from ottla.wire.k61_describe_producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
@@ -24,26 +26,39 @@ from ottla.wire.k61_describe_producers import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
-
-VERSIONS = range(1)
+    from ottla.broker.contexts import LogContext
 
 
-async def handle(broker: Broker, request: Request) -> None:
+#: A partition and a producer in an answer; and what a producer takes in memory, where it is described for the first
+#: time.
+ROW_BYTES, PRODUCER_BYTES, PRODUCER_OBJECTS_BYTES = 16, 37, 400
+
+
+async def handle(broker: LogContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeProducersRequest = DESCRIBE_PRODUCERS.decode_request(version, request)
     topics = []
-    pace = Pace()
+    memory, pace = AnswerMemory(broker, request), Pace()
+    known: dict[TopicPartition, PartitionResponse] = {}
     for topic in asked.topics:
+        await pace.turn()
         rows = []
         for index in topic.partition_indexes:
             await pace.turn()
-            rows.append(await _describe(broker, topic.name, index))
+            name = TopicPartition(topic.name, index)
+            row = known.get(name)
+            objects_bytes = 0
+            if row is None:
+                row = known[name] = await _describe(broker, topic.name, index, pace)
+                objects_bytes = PRODUCER_OBJECTS_BYTES * len(row.active_producers)
+            await memory.add(ROW_BYTES + PRODUCER_BYTES * len(row.active_producers), objects_bytes)
+            rows.append(row)
         topics.append(TopicResponse(name=topic.name, partitions=rows))
+    del known
     reply(broker, request, DESCRIBE_PRODUCERS, DescribeProducersResponse(topics=topics))
 
 
-async def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+async def _describe(broker: LogContext, topic: str, index: int, pace: Pace) -> PartitionResponse:
     row = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
@@ -52,13 +67,13 @@ async def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse
         return row
     partition = broker.replicas.partitions.get((topic, index))
     if partition is None:
-        # Another broker may know more.
-        known = index in broker.metadata.topics.get(topic, {})
-        row.error_code = NotLeaderOrFollower.code if known else UnknownTopicOrPartition.code
+        row.error_code = broker.metadata.error_where_absent(topic, index)
     elif partition.is_offline:
         row.error_code = StorageError.code
     else:
         # The log may be waiting for a disk.
-        found = await trio.to_thread.run_sync(partition.log.producers)
-        row.active_producers = [ProducerState(*fields) for fields in found]
+        found = await trio.to_thread.run_sync(partition.log.each_producer)
+        for fields in found:
+            await pace.turn()
+            row.active_producers.append(ProducerState(*fields))
     return row

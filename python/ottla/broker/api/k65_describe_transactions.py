@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
+from ottla.broker.answer_memory import AnswerMemory
+from ottla.broker.pace import Freed, Pace
 from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
 from ottla.transaction.coordinator import Coordinator
@@ -20,21 +21,38 @@ from ottla.wire.k65_describe_transactions import (
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import TransactionContext
 
-VERSIONS = range(1)
+#: An id and a partition in an answer; and what a partition takes in memory before, in lists.
+ROW_BYTES, PARTITION_BYTES, PARTITION_OBJECTS_BYTES = 64, 4, 48
 
 
-async def handle(broker: Broker, request: Request) -> None:
+async def handle(broker: TransactionContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeTransactionsRequest = DESCRIBE_TRANSACTIONS.decode_request(version, request)
     coordinator = broker.transactions.coordinator
     answer = DescribeTransactionsResponse()
-    pace = Pace()
-    for each in dict.fromkeys(asked.transactional_ids):
+    memory, pace, mine = AnswerMemory(broker, request), Pace(), Freed()
+    told: set[str] = mine.add(set())
+    for each in asked.transactional_ids:
         await pace.turn()
+        if each in told:
+            continue
+        told.add(each)
+        await memory.add(*_size_bytes(coordinator, each))
         answer.transaction_states.append(_describe(coordinator, each))
     reply(broker, request, DESCRIBE_TRANSACTIONS, answer)
+
+
+def _size_bytes(coordinator: Coordinator, transactional_id: str) -> tuple[int, int]:
+    """About what an id takes in an answer, and what its partitions take in memory before."""
+    row_bytes = ROW_BYTES + 3 * len(transactional_id)
+    try:
+        _, transaction = coordinator.find(transactional_id)
+    except KafkaError:
+        transaction = None
+    partitions = 0 if transaction is None else len(transaction.partitions)
+    return row_bytes + PARTITION_BYTES * partitions, PARTITION_OBJECTS_BYTES * partitions
 
 
 def _describe(coordinator: Coordinator, transactional_id: str) -> TransactionState:

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.quotas.measured import fetch_bytes_max
 from ottla.kafka import READ_COMMITTED
+from ottla.replication.selection import nearest
+from ottla.wire.k01_fetch import BATCHES_SINCE, RACK_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import FetchRequest, FetchRow, PartitionToRead, Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import FetchContext
+    from ottla.broker.fetch.result import FetchResult
     from ottla.replication.partition import Partition
 
-#: The first version whose clients read record batches (format v2).
-BATCHES_SINCE: Final = 4
 #: The most stored bytes that one answer to an older client converts: the answer is made in memory.
 CONVERTED_BYTES_MAX: Final = 4 << 20
 
@@ -24,14 +25,36 @@ class Context:
     its answer may have.
     """
 
-    __slots__ = ("broker", "bytes_max", "bytes_min", "fetch", "is_committed", "request", "version")
+    __slots__ = (
+        "broker",
+        "bytes_max",
+        "bytes_min",
+        "fetch",
+        "is_committed",
+        "is_follower",
+        "is_held_back",
+        "rack",
+        "reads_followers",
+        "request",
+        "throttles",
+        "version",
+    )
 
-    def __init__(self, broker: Broker, request: Request, fetch: FetchRequest) -> None:
+    def __init__(self, broker: FetchContext, request: Request, fetch: FetchRequest) -> None:
         self.broker = broker
         self.request = request
         self.fetch = fetch
         self.version = request.api_version
         self.is_committed = fetch.isolation_level == READ_COMMITTED
+        self.is_follower = fetch.is_follower
+        #: Records were left out, of throttled partitions.
+        self.is_held_back = False
+        #: None for consumers, and as long as nothing is throttled.
+        self.throttles = broker.throttles if fetch.is_follower and broker.throttles.leader.is_used else None
+        #: A consumer that may be told where to read may read from followers (KIP-392).
+        self.reads_followers = self.version >= RACK_SINCE and fetch.replica_id < 0
+        #: Where a consumer stands that is to read from a replica in its rack; empty: it reads here.
+        self.rack = fetch.rack_id if broker.chooses_replicas and self.reads_followers else ""
         bytes_max = min(fetch.max_bytes, broker.fetch_bytes_max)
         if broker.quotas is not None:
             bytes_max = min(bytes_max, fetch_bytes_max(broker.quotas, request, fetch))
@@ -40,17 +63,59 @@ class Context:
         self.bytes_max = bytes_max
         self.bytes_min = min(fetch.min_bytes, bytes_max)
 
+    @property
+    def follower(self) -> int | None:
+        """The broker that reads as a follower; None for a consumer."""
+        return self.fetch.replica_id if self.is_follower else None
+
+    def is_throttled(self, partition: Partition) -> bool:
+        """Whether the follower gets no records of the partition now; then this Fetch `is_held_back`."""
+        is_throttled = self.throttles is not None and self.throttles.holds(partition, self.fetch.replica_id)
+        self.is_held_back |= is_throttled
+        return is_throttled
+
+    @property
+    def wait_ms(self) -> int:
+        """How long it may wait: if it is held back, until there is room again."""
+        wait_ms = self.fetch.max_wait_ms
+        if self.is_held_back and self.throttles is not None:
+            wait_ms = min(wait_ms, self.throttles.leader_look_ms)
+        return wait_ms
+
+    def answered(self, result: FetchResult) -> None:
+        """The answer has the records of `result`."""
+        if result.throttled and self.throttles is not None:
+            self.throttles.leader.record(result.throttled)
+        if result.moved:
+            self.broker.replicas.reassignment_bytes_out += result.moved
+
+    def elsewhere(self, partition: Partition, offset: int) -> int | None:
+        """The broker that the client, which has named its rack, is to read from; None: this one."""
+        if partition.in_sync is None:
+            return None
+        listener = self.request.listener
+        return nearest(self.rack, offset, partition.in_sync, lambda broker: self.broker.rack_of(broker, listener))
+
     def bound(self, partition: Partition) -> int:
-        """The offset where consumers stop reading now."""
+        """The offset where the client stops reading now: a follower at the log's end."""
+        if self.is_follower:
+            return partition.log.end_offset
         return partition.last_stable_offset if self.is_committed else partition.log.high_watermark
 
     def has_all(self, asked: PartitionToRead, row: FetchRow) -> bool:
-        """Whether a client that is told `row` knows all of the partition, as far as its log was read then."""
-        bound = row.last_stable_offset if self.is_committed else row.high_watermark
-        return asked.offset >= bound and not (row.has_more or row.error_code)
+        """Whether a client that is told `row` knows all of the partition, as far as its log was read then.
 
+        A follower that has every record is told the high watermark until that is the end of the log, too.
+        """
+        if row.has_more or row.error_code:
+            return False
+        if self.is_follower:
+            return asked.offset == row.high_watermark
+        return asked.offset >= (row.last_stable_offset if self.is_committed else row.high_watermark)
 
-def is_behind(row: FetchRow, partition: Partition) -> bool:
-    """Whether the partition moved on since the row was read."""
-    log = partition.log
-    return log.high_watermark != row.high_watermark or log.last_stable_offset != row.last_stable_offset
+    def is_behind(self, asked: PartitionToRead, row: FetchRow, partition: Partition) -> bool:
+        """Whether the partition moved on since `row` was read."""
+        log = partition.log
+        if self.is_follower:
+            return log.end_offset != asked.offset
+        return log.high_watermark != row.high_watermark or log.last_stable_offset != row.last_stable_offset

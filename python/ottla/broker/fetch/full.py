@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch import incremental, old
-from ottla.broker.fetch.context import BATCHES_SINCE
 from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import INITIAL_EPOCH, NO_SESSION
 from ottla.broker.fetch.wait import WaitingFetch
 from ottla.broker.quotas.measured import throttle_fetch
+from ottla.wire.k01_fetch import BATCHES_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import PartitionToRead
@@ -54,7 +55,8 @@ def _serve(context: Context, asked: Sequence[PartitionToRead]) -> None:
 
 def _wait(context: Context, asked: Sequence[PartitionToRead], result: FetchResult, missing: int) -> None:
     def again() -> None:
-        Reading(context, asked, lambda result: _answer(context, asked, result, may_wait=False)).start()
+        answer = partial(_answer, context, asked, may_wait=False)
+        Reading(context, asked, answer, is_again=True).start()
 
     WaitingFetch(context, missing, again).park(asked, result.rows)
 
@@ -63,6 +65,7 @@ def _answer(context: Context, asked: Sequence[PartitionToRead], result: FetchRes
     request, quotas = context.request, context.broker.quotas
     if quotas is not None and (throttle_ms := throttle_fetch(quotas, request, context.fetch, result)):
         return request.reply_fetch([], throttle_ms=throttle_ms)
+    context.answered(result)
     if context.version < BATCHES_SINCE:
 
         def wait(result: FetchResult) -> None:

@@ -4,26 +4,22 @@ the client does not know. `session.py` has the rules; here they meet requests an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch.context import is_behind
 from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
 from ottla.broker.fetch.wait import WaitingFetch
 from ottla.broker.quotas.measured import throttle_fetch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
+from ottla.replication.in_sync import now_ms
 
 if TYPE_CHECKING:
     from ottla._core import FetchRow, PartitionToRead
     from ottla.broker.fetch.context import Context
     from ottla.broker.fetch.result import FetchResult
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    from ottla.replication.partition import Partition
 
 
 def begin(
@@ -31,7 +27,7 @@ def begin(
 ) -> None:
     """Makes a session of `asked`, whose client is told `result`; `then` gets its id, or 0 if there is no room."""
     broker = context.broker
-    session = broker.fetch_sessions.create(len(asked), context.fetch.is_follower, _now_ms())
+    session = broker.fetch_sessions.create(len(asked), context.follower, now_ms())
     if session is None:
         then(NO_SESSION)
         return
@@ -42,10 +38,8 @@ def begin(
             entry = CachedPartition(one, row.high_watermark, row.log_start_offset)
             if not session.add(entry):
                 return  # it gave way already
-            if not session.is_follower and context.has_all(one, row):
-                partition = partitions.get(one.key)
-                if partition is not None and not is_behind(row, partition):
-                    session.rests(entry, partition)
+            if context.has_all(one, row):
+                _rest(context, session, entry, row, partitions.get(one.key))
 
     over(context, len(asked), add, lambda: then(session.id))
 
@@ -86,7 +80,7 @@ def _serve(context: Context, session: FetchSession) -> None:
     if not session.entries:
         sessions.remove(session.id)
         return request.reply_fetch([])
-    if not sessions.touch(session, _now_ms()):
+    if not sessions.touch(session, now_ms()):
         return request.reply_fetch([], error_code=FetchSessionIdNotFound.code)
     live = [*session.live.values()]
 
@@ -99,6 +93,18 @@ def _serve(context: Context, session: FetchSession) -> None:
     return Reading(context, [entry.asked for entry in live], read).start()
 
 
+def _rest(
+    context: Context, session: FetchSession, entry: CachedPartition, row: FetchRow, partition: Partition | None
+) -> None:
+    """The client knows all that `row` says. The partition rests, unless it moved on since."""
+    if partition is None or context.is_behind(entry.asked, row, partition):
+        return
+    session.rests(entry, partition)
+    if partition.is_following and context.is_behind(entry.asked, row, partition):
+        # A fetcher moved the high watermark before that was listened to.
+        entry.advanced(partition)
+
+
 def _serve_one(context: Context, session: FetchSession, asked: PartitionToRead) -> None:
     """A session's only partition is named, which is what a consumer of one partition does that gets records: read and
     answered as without a session, since the request knows the partition by its place. Nothing rests here; what is
@@ -107,14 +113,15 @@ def _serve_one(context: Context, session: FetchSession, asked: PartitionToRead) 
     (entry,) = session.entries.values()
     entry.asked = asked
     session.live[entry.key] = entry
-    if session.is_stale(now_ms := _now_ms()):
-        context.broker.fetch_sessions.touch(session, now_ms)
+    if session.is_stale(now := now_ms()):
+        context.broker.fetch_sessions.touch(session, now)
     session.epoch = next_epoch(session.epoch)
 
     def read(result: FetchResult) -> None:
         missing = context.bytes_min - result.size
         if missing > 0 and context.fetch.max_wait_ms > 0 and not result.is_due:
             return _wait(context, session, [entry], result, missing)
+        context.answered(result)
         must = entry.takes(result.rows[0])
         return context.request.reply_fetch(result.rows if must else [], session_id=session.id)
 
@@ -127,7 +134,7 @@ def _wait(
     def again() -> None:
         live = [*session.live.values()]
         asked = [entry.asked for entry in live]
-        Reading(context, asked, lambda result: _answer(context, session, live, result)).start()
+        Reading(context, asked, lambda result: _answer(context, session, live, result), is_again=True).start()
 
     WaitingFetch(context, missing, again, session).park_in_session(live, result.rows)
 
@@ -138,10 +145,11 @@ def _answer(context: Context, session: FetchSession, live: list[CachedPartition]
     if quotas is not None and (throttle_ms := throttle_fetch(quotas, request, context.fetch, result)):
         # The session stays as it is: the next request reads the same.
         return request.reply_fetch([], throttle_ms=throttle_ms, session_id=session.id)
+    context.answered(result)
     told: list[FetchRow] = []
     told_of: list[PartitionToRead] = []
     partitions, rows = context.broker.replicas.partitions, result.rows
-    is_follower, is_alone = session.is_follower, len(live) == 1
+    is_alone = len(live) == 1
 
     def tell(start: int, stop: int) -> None:
         for place in range(start, stop):
@@ -151,9 +159,7 @@ def _answer(context: Context, session: FetchSession, live: list[CachedPartition]
                 told_of.append(entry.asked)
                 if not is_alone:
                     session.told(entry)
-            if not is_follower and context.has_all(entry.asked, row):
-                partition = partitions.get(entry.key)
-                if partition is not None and not is_behind(row, partition):
-                    session.rests(entry, partition)
+            if context.has_all(entry.asked, row):
+                _rest(context, session, entry, row, partitions.get(entry.key))
 
     return over(context, len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 from ottla._core import ConvertedRecords, FetchRow, convert_fetched
 from ottla.errors import StorageError, UnsupportedVersion
+from ottla.wire.k01_fetch import V1_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import PartitionToRead
     from ottla.broker.fetch.context import Context
     from ottla.broker.fetch.result import FetchResult
-
-V1_SINCE = 2
 
 
 def answer(

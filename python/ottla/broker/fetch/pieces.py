@@ -6,14 +6,13 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-import trio
-
+from ottla.broker.pace import give_way
 from ottla.broker.quotas.clients import now_ms
 from ottla.broker.quotas.measured import client_of
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import FetchContext
     from ottla.broker.fetch.context import Context
 
 #: About two milliseconds of the loop. A request of no more partitions is served at once.
@@ -29,14 +28,14 @@ def over(context: Context, count: int, part: Callable[[int, int], object], then:
         then()
         return
 
-    async def run(broker: Broker, request: Request) -> None:
+    async def run(broker: FetchContext, request: Request) -> None:
         for start in range(0, count, PIECE):
             begin = perf_counter()
             part(start, min(start + PIECE, count))
             if broker.quotas is not None:
                 # The request's own timer runs only until its handler returns.
                 broker.quotas.used_time(client_of(request), perf_counter() - begin, now_ms())
-            await trio.lowlevel.checkpoint()
+            await give_way()
         then()
 
     context.broker.in_background(run, context.request)

@@ -6,45 +6,77 @@ be read from the disk for that, an I/O thread reads: the Fetch is read again wit
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla._core import FetchRow
 from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.result import FetchResult, failed
-from ottla.errors import KafkaError, StorageError, UnknownTopicOrPartition, UnsupportedCompressionType
+from ottla.errors import (
+    KafkaError,
+    NotLeaderOrFollower,
+    StorageError,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from ottla.replication.in_sync import now_ms
+from ottla.wire.k01_fetch import ZSTD_SINCE
 
 if TYPE_CHECKING:
     from ottla._core import PartitionToRead
     from ottla.broker.fetch.context import Context
     from ottla.replication.partition import Partition
 
-#: The first version whose clients can read what is compressed with zstd.
-ZSTD_SINCE = 10
+log = logging.getLogger("ottla.replicas")
 
-_UNKNOWN = FetchRow(UnknownTopicOrPartition.code)
+_ABSENT = {error.code: FetchRow(error.code) for error in (NotLeaderOrFollower, UnknownTopicOrPartition)}
 
 
 class Reading:
     """One reading of the partitions `asked`. `then` gets the result: in `start` already, unless there are many
     partitions or an I/O thread has to read.
+
+    A follower's first reading for a request says what it has (`Partition.followed`). That is noted when all is read, so
+    that its answer tells the high watermarks from before. With `is_again` it was noted already.
     """
 
-    __slots__ = ("_asked", "_context", "_found", "_is_incomplete", "_left", "_result", "_then", "_unfinished")
+    __slots__ = (
+        "_asked",
+        "_context",
+        "_followed",
+        "_found",
+        "_is_incomplete",
+        "_left",
+        "_notes_followers",
+        "_result",
+        "_then",
+        "_unfinished",
+    )
 
     def __init__(
-        self, context: Context, asked: Sequence[PartitionToRead], then: Callable[[FetchResult], object]
+        self,
+        context: Context,
+        asked: Sequence[PartitionToRead],
+        then: Callable[[FetchResult], object],
+        *,
+        is_again: bool = False,
     ) -> None:
         self._context = context
         self._asked = asked
         self._then = then
         #: What threads have read, by place in `asked`.
         self._found: dict[int, FetchRow | KafkaError] = {}
+        self._notes_followers = context.is_follower and not is_again
+        #: What a follower has, as its request says: the partition, its place in `asked`, and the leader epoch and where
+        #: the log ended when it was read.
+        self._followed: list[tuple[Partition, int, int, int]] = []
 
     def start(self) -> None:
         self._result = FetchResult()
         self._left = self._context.bytes_max
         self._is_incomplete = False
+        self._followed.clear()
         #: The pass over the partitions, and the threads that read for it.
         self._unfinished = 1
         count = len(self._asked)
@@ -63,7 +95,23 @@ class Reading:
             self.start()
         else:
             self._result.is_due |= self._left == 0
-            self._then(self._result)
+            if self._followed:
+                over(self._context, len(self._followed), self._note, lambda: self._then(self._result))
+            else:
+                self._then(self._result)
+
+    def _note(self, start: int, stop: int) -> None:
+        """Notes what the follower has of the partitions that it was told no error of, from one to before another."""
+        context, now = self._context, now_ms()
+        for partition, place, leader_epoch, end_offset in self._followed[start:stop]:
+            if partition.leader_epoch != leader_epoch:
+                # Others had their turn since it was read. What a follower had is forgotten at every new epoch.
+                continue
+            one = self._asked[place]
+            if not partition.followed(context.fetch.replica_id, one.offset, one.log_start_offset, end_offset, now):
+                # As Kafka answers: a broker that was just taken off the partition has not heard of it yet.
+                log.info("broker %d fetches from %s, which is not assigned to it", context.fetch.replica_id, partition)
+                self._result.rows[place] = _without_records(partition)
 
     def _wait(self, place: int, token: int) -> None:
         """A thread reads for the partition at `place`, and reports under `token`."""
@@ -80,22 +128,31 @@ class Reading:
         """Reads the partitions from place `start` to before `stop`."""
         context, result, found, left = self._context, self._result, self._found, self._left
         version, read, next_token = context.version, context.fetch.read, context.broker.server.token
-        partitions = context.broker.replicas.partitions
-        rows, size = result.rows, result.size
+        partitions, metadata = context.broker.replicas.partitions, context.broker.metadata
+        rows, size, notes_followers = result.rows, result.size, self._notes_followers
+        throttles = context.throttles
+        follower = context.fetch.replica_id if context.is_follower else None
+        rack, reads_followers = context.rack, context.reads_followers
         asked = self._asked if not start and stop == len(self._asked) else self._asked[start:stop]
         for place, one in enumerate(asked, start):
             partition = partitions.get(one.key)
             if partition is None:
-                rows.append(_UNKNOWN)
+                rows.append(_ABSENT[metadata.error_where_absent(*one.key)])
                 result.is_due = True
                 continue
-            error = partition.leader_error(one.leader_epoch)
+            error = partition.leader_error(one.leader_epoch, reads_followers)
             if not error and version < ZSTD_SINCE and partition.compression_type == "zstd":
                 error = UnsupportedCompressionType.code
             if error:
                 rows.append(failed(version, error))
                 result.is_due = True
                 continue
+            if rack and (replica := context.elsewhere(partition, one.offset)) is not None:
+                # Nothing is read, and nobody waits: the client is to go there at once.
+                rows.append(_without_records(partition, replica))
+                result.is_due = True
+                continue
+            end_offset = partition.log.end_offset if notes_followers else 0
             try:
                 if one.last_fetched_epoch >= 0 and (row := _diverging(partition, one)) is not None:
                     rows.append(row)
@@ -105,7 +162,9 @@ class Reading:
                 if known is None:
                     # The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
                     token = next_token()
-                    fetched = read(partition.log, one, left, size == 0, token)
+                    # Of what has to wait it is only looked whether it is there.
+                    waits = throttles is not None and context.is_throttled(partition)
+                    fetched = read(partition.log, one, 0 if waits else left, size == 0 and not waits, token)
                     if fetched is None:
                         self._wait(place, token)
                         # As much as it may have: no more places are looked for than there is room for their records.
@@ -124,10 +183,16 @@ class Reading:
                 rows.append(failed(version, refused.code))
                 result.is_due = True
                 continue
+            if notes_followers:
+                self._followed.append((partition, place, partition.leader_epoch, end_offset))
             if length := row.length:
                 size += length
                 left = max(0, left - length)
                 result.filled += 1
+                if throttles is not None and throttles.leader.is_throttled(partition.topic, partition.index):
+                    result.throttled += length
+                if follower is not None and partition.adds(follower):
+                    result.moved += length
             rows.append(row)
         result.size, self._left = size, left
 
@@ -143,6 +208,16 @@ def _diverging(partition: Partition, asked: PartitionToRead) -> FetchRow | None:
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.start_offset,
         diverging_epoch=diverging,
+    )
+
+
+def _without_records(partition: Partition, preferred_read_replica: int = -1) -> FetchRow:
+    log = partition.log
+    return FetchRow(
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        preferred_read_replica=preferred_read_replica,
     )
 
 

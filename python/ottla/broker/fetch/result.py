@@ -15,14 +15,19 @@ PARTITION_BYTES: Final = 60
 class FetchResult:
     """The rows of all partitions that were asked for, in that order."""
 
-    __slots__ = ("filled", "is_due", "rows", "size")
+    __slots__ = ("filled", "is_due", "moved", "rows", "size", "throttled")
 
     def __init__(self) -> None:
         self.rows: list[FetchRow] = []
         #: Bytes of records, and how many rows have any.
         self.size = 0
         self.filled = 0
-        #: Waiting makes the answer no better: a row has an error or a diverging epoch, or no more bytes may be added.
+        #: Bytes of throttled partitions among them, for a follower.
+        self.throttled = 0
+        #: Bytes for a follower that a reassignment adds.
+        self.moved = 0
+        #: Waiting makes the answer no better: a row has an error, a diverging epoch or another broker to read from, or
+        #: no more bytes may be added.
         self.is_due = False
 
     @property

@@ -13,7 +13,7 @@ A consumer that keeps up changes between the two with every answer. So that this
 registered with a partition that becomes live, until that moves on unasked for.
 
 Which partitions an answer names is Kafka's rule (FetchSession.scala): those with records, an error, a diverging epoch,
-or with a high watermark or log start offset that the client has not been told.
+a replica to read from, or with a high watermark or log start offset that the client has not been told.
 
 No I/O and no clock: values and times come in, values go out.
 """
@@ -23,7 +23,9 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.kafka import PartitionKey
 
 if TYPE_CHECKING:
     from ottla._core import FetchRow, PartitionToRead
@@ -42,8 +44,6 @@ USED_MS: Final = 1_000
 #: Of all sessions together, about 450 bytes each: what a client names is remembered whether it exists or not.
 PARTITIONS_MAX: Final = 500_000
 
-Key: TypeAlias = "tuple[str, int]"
-
 
 def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
@@ -58,7 +58,7 @@ class CachedPartition:
 
     def __init__(self, asked: PartitionToRead, high_watermark: int = -1, log_start: int = -1) -> None:
         self.asked = asked
-        self.key: Key = asked.key
+        self.key: PartitionKey = asked.key
         self.high_watermark = high_watermark
         self.log_start = log_start
         #: Where the session is registered, if it is.
@@ -79,12 +79,12 @@ class CachedPartition:
         if self.partition is not partition:
             self.forget()
             self.partition = partition
-            partition.park(self)
+            partition.park(self, is_follower=self.session is not None and self.session.is_follower)
 
     def forget(self) -> None:
         """Nothing is heard any more."""
         if self.partition is not None:
-            self.partition.fetches.pop(self, None)
+            self.partition.unpark(self)
             self.partition = None
 
     # --- Waiter ---
@@ -92,8 +92,11 @@ class CachedPartition:
     def advanced(self, partition: Partition) -> None:
         session = self.session
         if session is None or self.partition is not partition:
-            partition.fetches.pop(self, None)
+            partition.unpark(self)
             return
+        if session.follower is not None and self.key not in session.live:
+            # While it rested each request of its session found it with all that there was.
+            partition.caught_up(session.follower, session.used_ms)
         session.live.setdefault(self.key, self)
         if session.parked is not None:
             session.parked.moved(partition, self.asked)
@@ -121,26 +124,31 @@ class FetchSession:
         "created_ms",
         "entries",
         "epoch",
+        "follower",
         "id",
         "is_closed",
-        "is_follower",
         "live",
         "parked",
         "size_seen",
         "used_ms",
     )
 
-    def __init__(self, session_id: int, is_follower: bool, size: int, now_ms: int) -> None:
+    def __init__(self, session_id: int, follower: int | None, size: int, now_ms: int) -> None:
         self.id = session_id
         self.is_closed = False
-        self.is_follower = is_follower
+        #: The broker that follows in this session; None: a consumer reads in it.
+        self.follower = follower
         self.created_ms = self.used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.entries: dict[Key, CachedPartition] = {}
-        self.live: dict[Key, CachedPartition] = {}
+        self.entries: dict[PartitionKey, CachedPartition] = {}
+        self.live: dict[PartitionKey, CachedPartition] = {}
         self.parked: Parked | None = None
         #: The number of partitions when it was last touched, or that it is about to have.
         self.size_seen = size
+
+    @property
+    def is_follower(self) -> bool:
+        return self.follower is not None
 
     def add(self, entry: CachedPartition) -> bool:
         """Adds a partition that it does not have. False if the session is over."""
@@ -165,7 +173,7 @@ class FetchSession:
                 entry.asked = one
             live[key] = entry
 
-    def drop(self, forgotten: Iterable[Key]) -> None:
+    def drop(self, forgotten: Iterable[PartitionKey]) -> None:
         """Takes what leaves the session with a request."""
         for key in forgotten:
             entry = self.entries.pop(key, None)
@@ -175,8 +183,10 @@ class FetchSession:
             self.live.pop(key, None)
 
     def is_stale(self, now_ms: int) -> bool:
-        """Whether its use is to be noted again: once in a while is enough, beside what decides who gives way."""
-        return now_ms - self.used_ms > USED_MS
+        """Whether its use is to be noted again: once in a while is enough, beside what decides who gives way. Of a
+        follower each use counts, for it says that those partitions that rest are in sync.
+        """
+        return self.follower is not None or now_ms - self.used_ms > USED_MS
 
     def told(self, entry: CachedPartition) -> None:
         """The answer names this partition: it stands behind all others next time."""
@@ -236,17 +246,19 @@ class FetchSessions:
                 return not self.remove(session.id)
         return True
 
-    def create(self, size: int, is_follower: bool, now_ms: int) -> FetchSession | None:
-        """A new session for `size` partitions, which the caller adds; None if there is no room for it."""
+    def create(self, size: int, follower: int | None, now_ms: int) -> FetchSession | None:
+        """A new session for `size` partitions, which the caller adds; None if there is no room for it. `follower` is
+        the broker that follows in it, None for a consumer.
+        """
         if self.partitions_cached + size > PARTITIONS_MAX:
             return None
-        if len(self._sessions) >= self._slots and not self._evict(size, is_follower, now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(size, follower is not None, now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
         self.partitions_cached += size
-        session = self._sessions[session_id] = FetchSession(session_id, is_follower, size, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, follower, size, now_ms)
         return session
 
     def remove(self, session_id: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch.context import is_behind
 from ottla.broker.fetch.pieces import over
 from ottla.errors import KafkaError
 
@@ -42,14 +41,15 @@ class WaitingFetch:
 
     def park(self, asked: Sequence[PartitionToRead], rows: Sequence[FetchRow]) -> None:
         """Waits for partitions of which `rows` were read."""
+        context = self._context
 
         def register(start: int, stop: int) -> None:
             for one, row in zip(asked[start:stop], rows[start:stop], strict=True):
                 partition = self._noted(one, row)
                 if partition is not None:
                     self._asked[partition] = one
-                    partition.park(self)
-                    if is_behind(row, partition):
+                    partition.park(self, is_follower=context.is_follower)
+                    if context.is_behind(one, row, partition):
                         self.moved(partition, one)
 
         self._park(len(asked), register)
@@ -57,6 +57,7 @@ class WaitingFetch:
     def park_in_session(self, live: Sequence[CachedPartition], rows: Sequence[FetchRow]) -> None:
         """The same for live partitions of the session."""
         assert self._session is not None
+        context = self._context
         self._session.parked = self
 
         def register(start: int, stop: int) -> None:
@@ -64,14 +65,17 @@ class WaitingFetch:
                 partition = self._noted(entry.asked, row)
                 if partition is not None:
                     entry.watch(partition)
-                    if is_behind(row, partition):
+                    if context.is_behind(entry.asked, row, partition):
                         self.moved(partition, entry.asked)
 
         self._park(len(live), register)
 
     def _park(self, count: int, register: Callable[[int, int], None]) -> None:
         context = self._context
-        context.broker.deadlines.add(context.fetch.max_wait_ms, self)
+        wait_ms = context.wait_ms
+        if context.follower is not None:
+            wait_ms = context.broker.replicas.awaited.park(context.follower, self, wait_ms)
+        context.broker.deadlines.add(wait_ms, self)
         over(context, count, register, lambda: None)
 
     def _noted(self, asked: PartitionToRead, row: FetchRow) -> Partition | None:
@@ -92,10 +96,15 @@ class WaitingFetch:
             self.moved(partition, asked)
 
     def moved(self, partition: Partition, asked: PartitionToRead) -> None:
-        """A partition's high watermark, last stable offset, log start or role is another one."""
+        """A partition's high watermark, last stable offset, log start or role is another one; to a follower, its log's
+        end.
+        """
         if self.done:
             return
-        if partition.is_leader:
+        if not partition.leader_error(asked.leader_epoch, self._context.reads_followers):
+            if self._context.is_throttled(partition):
+                # It has to wait, so it is no reason to answer. Else every append would be one, with nothing to send.
+                return
             bound = self._context.bound(partition)
             if self._context.bytes_min > 1:
                 seen = self._seen.get(partition, 0)
@@ -122,5 +131,7 @@ class WaitingFetch:
         if self._session is not None:
             self._session.parked = None
         for partition in self._asked:
-            partition.fetches.pop(self, None)
+            partition.unpark(self)
+        if self._context.follower is not None:
+            self._context.broker.replicas.awaited.unpark(self._context.follower, self)
         self._again()

@@ -121,14 +121,16 @@ class ClientQuotas:
         """What was counted was not sent after all."""
         at_ms = now_ms()
         if (found := self._fetch.find(client, at_ms)) is not None:
-            found[0].record(-size, at_ms)
+            meter, _ = found
+            meter.record(-size, at_ms)
 
     def fetch_bytes_max(self, client: Client) -> int:
         """What a client may fetch in a whole window."""
         found = self._fetch.limits.find(*client)
         if found is None:
             return 2**31 - 1
-        in_a_window = found[1] * (self.window.samples - 1) * self.window.size_ms / 1000
+        _, bytes_a_second = found
+        in_a_window = bytes_a_second * (self.window.samples - 1) * self.window.size_ms / 1000
         return int(max(0, min(2**31 - 1, in_a_window)))
 
     def mutation(self, client: Client) -> tuple[TokenBucket, float] | None:

@@ -13,6 +13,7 @@ from ottla.broker.quotas.limits import ABSENT, DEFAULT, Entity, Quota
 from ottla.controller.admin import get_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import NoNode, Tree
+from ottla.coordination.znodes import MalformedNode
 from ottla.errors import InvalidRequest
 
 logger = logging.getLogger("ottla.quotas")
@@ -82,7 +83,10 @@ async def all_entities(tree: Tree) -> list[tuple[Entity, dict[str, str]]]:
     for kind, name in paths:
         entity = entity_at(kind, name)
         if entity is not None:
-            found.append((entity, await get_config(tree, kind, name)))
+            try:
+                found.append((entity, await get_config(tree, kind, name)))
+            except MalformedNode as error:
+                logger.error("quotas cannot be understood and do not hold: %s", error)
     return found
 
 

@@ -15,7 +15,7 @@ from ottla.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
     from ottla._core import Request
-    from ottla.broker.broker import Broker
+    from ottla.broker.contexts import QuotaContext
     from ottla.broker.quotas.rates import TokenBucket
 
 
@@ -24,7 +24,7 @@ class Mutations:
 
     __slots__ = ("_permits", "_request", "_strict", "_throttle_ms")
 
-    def __init__(self, broker: Broker, request: Request, strict_since: int) -> None:
+    def __init__(self, broker: QuotaContext, request: Request, strict_since: int) -> None:
         self._request = request
         self._strict = request.api_version >= strict_since
         self._throttle_ms = 0

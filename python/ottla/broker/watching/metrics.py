@@ -6,22 +6,28 @@ Rows are made one by one as they are written, between other work of the loop, so
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla import errors, wire
+from ottla.kafka import PartitionKey
 from ottla.metrics import families as f
 from ottla.metrics.exposition import Labels, labelled
 from ottla.metrics.families import Family
 
 if TYPE_CHECKING:
+    from ottla._core import Distribution
     from ottla.broker.broker import Broker
     from ottla.broker.watching.readiness import Readiness
-    from ottla.replication.partition import Partition, PartitionState
+    from ottla.controller import Controller
+    from ottla.replication.partition import Partition
+    from ottla.replication.roles import PartitionState
 
 Row: TypeAlias = tuple[Mapping[str, str] | Labels, float]
 Told: TypeAlias = "tuple[Family, Iterable[Row]]"
@@ -49,6 +55,7 @@ class BrokerMetrics:
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
         self._idle = _Idle()
+        self._fetch_rates = _FetchRates()
 
     def __call__(self) -> Iterator[Told]:
         """Every metric that there is now."""
@@ -64,6 +71,7 @@ class BrokerMetrics:
             yield from _waiting(broker)
             names = _Partitions()
             yield from _replicas(broker, names)
+            yield from self._fetching(broker)
             yield from _logs(broker, names)
             yield from _directories(broker)
             yield from _controller(broker)
@@ -71,15 +79,51 @@ class BrokerMetrics:
 
     def _load(self, broker: Broker) -> Iterator[Told]:
         hub = broker.server.hub
-        idle = self._idle.look(*hub.busy_us)
+        elapsed_us, busy_us = hub.busy_us
+        idle = self._idle.look(elapsed_us, busy_us)
         yield f.HANDLER_IDLE, _one(idle)
         yield f.NETWORK_IDLE, _one(idle)
-        yield f.BUSY, _one(hub.busy_us[1] / 1e6)
+        yield f.BUSY, _one(busy_us / 1e6)
         used = hub.queued_bytes
         yield f.MEMORY_USED, _one(used)
         yield f.MEMORY_AVAILABLE, _one(max(0, broker.config.queued_bytes_max - used))
         yield f.CONNECTIONS, (({"listener": name}, count) for name, count in hub.listener_connections())
         yield f.ACCEPTED, _one(hub.accepted_total)
+
+    def _fetching(self, broker: Broker) -> Iterator[Told]:
+        changes = broker.isr_changes
+        yield f.ISR_SHRINKS, _one(changes.shrinks_total)
+        yield f.ISR_EXPANDS, _one(changes.expansions_total)
+        yield f.ISR_FAILURES, _one(changes.failures_total)
+        rates = self._fetch_rates.look(broker.following.requests(), time.monotonic())
+        yield f.MAX_LAG, [(_FETCHERS, broker.following.lag_max())]
+        yield f.MIN_FETCH_RATE, [(_FETCHERS, min(rates, default=0.0))]
+        throttles = broker.throttles
+        sides = (("leader", throttles.leader), ("follower", throttles.follower))
+        yield f.THROTTLED, [({"side": side}, quota.bytes) for side, quota in sides]
+
+
+#: As Kafka calls all of them.
+_FETCHERS: Final = {"clientId": "Replica"}
+
+
+class _FetchRates:
+    """How often fetchers were answered in the last seconds."""
+
+    def __init__(self) -> None:
+        #: What was seen when, as in `_Idle`.
+        self._seen: list[tuple[float, Mapping[tuple[int, int], int]]] = []
+
+    def look(self, requests: Mapping[tuple[int, int], int], now_s: float) -> list[float]:
+        """The answers a second of each fetcher. One that came since then counts from 0."""
+        if not self._seen or now_s - self._seen[-1][0] >= IDLE_S:
+            self._seen = [*self._seen[-1:], (now_s, requests)]
+        then_s, before = self._seen[0]
+        if (span_s := now_s - then_s) <= 0:
+            return [0.0 for _ in requests]
+        # A fetcher that was closed and opened again has counted anew.
+        known = {fetcher: before.get(fetcher, 0) for fetcher in requests}
+        return [(count - (known[one] if known[one] <= count else 0)) / span_s for one, count in requests.items()]
 
 
 class _Idle:
@@ -102,37 +146,46 @@ def _one(value: float) -> list[Row]:
 
 
 def _traffic(broker: Broker) -> Iterator[Told]:
-    topics, sums = broker.logs.directories.traffic.counts()
-    for place, family in enumerate(f.TRAFFIC):
-        rows = (({"topic": topic}, counts[place]) for topic, counts in topics)
-        yield family, chain(_one(sums[place]), rows)
+    counts = broker.logs.directories.traffic.counts()
+    for name, family in f.TRAFFIC.items():
+        of = attrgetter(name)
+        rows = (({"topic": topic}, of(each)) for topic, each in counts.by_topic.items())
+        yield family, chain(_one(of(counts.total)), rows)
+    yield f.REPLICATED_IN, _one(counts.total.replication_bytes_in)
+    yield f.REPLICATED_OUT, _one(counts.total.replication_bytes_out)
+    yield f.REASSIGNED_IN, _one(counts.total.reassignment_bytes_in)
+    yield f.REASSIGNED_OUT, _one(broker.replicas.reassignment_bytes_out)
 
 
 def _requests(broker: Broker) -> Iterator[Told]:
-    measured = [(_api_name(row[0]), *row[1:]) for row in broker.server.hub.measured()]
+    measured = [(_api_name(api.key), api) for api in broker.server.hub.measured()]
     yield (
         f.REQUESTS,
         (
             ({"request": name, "version": str(number)}, count)
-            for name, versions, *_ in measured
-            for number, count in versions
+            for name, api in measured
+            for number, count in api.versions
         ),
     )
-    for part, (quantiles, count) in enumerate(f.TIMES):
-        yield from _distributions(quantiles, count, [(row[0], row[2][part]) for row in measured], 1000)
-    yield from _distributions(f.SIZE, f.SIZE_COUNT, [(row[0], row[3]) for row in measured], 1)
-    yield from _distributions(f.THROTTLE, f.THROTTLE_COUNT, [(row[0], row[4]) for row in measured], 1)
+    for part, (quantiles, count) in f.TIMES.items():
+        yield from _distributions(quantiles, count, [(name, getattr(api, part)) for name, api in measured], 1000)
+    yield from _distributions(f.SIZE, f.SIZE_COUNT, [(name, api.size_bytes) for name, api in measured], 1)
+    yield from _distributions(f.THROTTLE, f.THROTTLE_COUNT, [(name, api.throttle_ms) for name, api in measured], 1)
     yield (
         f.ERRORS,
-        (({"error": _error_name(code), "request": row[0]}, count) for row in measured for code, count in row[5]),
+        (
+            ({"error": _error_name(code), "request": name}, count)
+            for name, api in measured
+            for code, count in api.errors
+        ),
     )
 
 
 def _distributions(
-    quantiles: Family, count: Family, by_name: list[tuple[str, tuple[int, list[float]]]], divisor: int
+    quantiles: Family, count: Family, by_name: list[tuple[str, Distribution]], divisor: int
 ) -> Iterator[Told]:
-    yield quantiles, (row for name, (_, values) in by_name for row in _quantiles(name, values, divisor))
-    yield count, (({"request": name}, number) for name, (number, _) in by_name)
+    yield quantiles, (row for name, of in by_name for row in _quantiles(name, of.quantiles, divisor))
+    yield count, (({"request": name}, of.count) for name, of in by_name)
 
 
 def _error_name(code: int) -> str:
@@ -164,9 +217,9 @@ class _Partitions:
     """The labels of partitions, each written once in a scrape."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], Labels] = {}
+        self._known: dict[PartitionKey, Labels] = {}
 
-    def __getitem__(self, key: tuple[str, int]) -> Labels:
+    def __getitem__(self, key: PartitionKey) -> Labels:
         if (labels := self._known.get(key)) is None:
             labels = self._known[key] = labelled({"partition": str(key[1]), "topic": key[0]})
         return labels
@@ -190,24 +243,28 @@ def _replicas(broker: Broker, names: _Partitions) -> Iterator[Told]:
     yield f.LED[0], rows()
     for place, family in enumerate(f.LED[1:], start=1):
         yield family, ((labels, health[place]) for labels, health in seen)
-    for family, place in ((f.UNDER_REPLICATED, 2), (f.UNDER_MIN_ISR, 3), (f.AT_MIN_ISR, 4)):
+    for family, place in ((f.UNDER_REPLICATED, 2), (f.UNDER_MIN_ISR, 3), (f.AT_MIN_ISR, 4), (f.REASSIGNING, 6)):
         yield family, _one(sum(health[place] for _, health in seen))
 
 
-#: As the families LED want it.
-Health: TypeAlias = tuple[int, int, bool, bool, bool, int]
+#: As the families LED want it; and whether it is moving.
+Health: TypeAlias = tuple[int, int, bool, bool, bool, int, bool]
 
 
 def _health(partition: Partition, state: PartitionState) -> Health:
-    replicas, in_sync, least = len(state.replicas), len(state.isr), partition.min_insync_replicas
+    # Those that a reassignment adds are not missed yet (KIP-455).
+    replicas = len(state.replicas) - len(state.adding)
+    in_sync, least = len(state.isr), partition.min_insync_replicas
     lag = partition.log.high_watermark - partition.last_stable_offset
-    return (replicas, in_sync, in_sync < replicas, in_sync < least, in_sync == least, max(0, lag))
+    is_few, is_below, is_least = in_sync < replicas, in_sync < least, in_sync == least
+    return (replicas, in_sync, is_few, is_below, is_least, max(0, lag), state.is_reassigning)
 
 
 def _logs(broker: Broker, names: _Partitions) -> Iterator[Told]:
     logs = list(broker.logs.logs.items())
-    for place, family in enumerate(f.LOGS):
-        yield family, ((names[key], log.figures[place]) for key, log in logs)
+    for name, family in f.LOGS.items():
+        of = attrgetter(name)
+        yield family, ((names[key], of(log.figures)) for key, log in logs)
 
 
 def _directories(broker: Broker) -> Iterator[Told]:
@@ -232,17 +289,34 @@ def _controller(broker: Broker) -> Iterator[Told]:
     topics = partitions = offline = moved = 0
     if cluster is not None:
         topics = len(cluster.topics)
-        for _, partition in list(cluster.partitions()):  # a copy: topics come and go while the scrape goes on
-            leader = partition.state.leader if partition.state is not None else -1
-            partitions += 1
-            offline += leader not in cluster.brokers
-            moved += bool(partition.replicas) and leader != partition.replicas[0]
-            if partitions % BETWEEN_PAUSES == 0:
-                yield f.TOPICS, ()
+        for of_topic in list(cluster.topics.values()):  # a copy: topics come and go while the scrape goes on
+            for partition in list(of_topic.values()):
+                leader = partition.state.leader if partition.state is not None else -1
+                partitions += 1
+                offline += leader not in cluster.brokers
+                moved += bool(partition.replicas) and leader != partition.replicas[0]
+                if partitions % BETWEEN_PAUSES == 0:
+                    yield f.TOPICS, ()
     yield f.TOPICS, _one(topics)
     yield f.CLUSTER_PARTITIONS, _one(partitions)
     yield f.OFFLINE_PARTITIONS, _one(offline)
     yield f.IMBALANCE, _one(moved)
+    yield f.UNCLEAN_ELECTIONS, _one(broker.controller.unclean_elections_total)
+    yield from _events(broker.controller)
+
+
+def _events(controller: Controller) -> Iterator[Told]:
+    timings = controller.timings
+    now_s = timings.now()
+    yield f.EVENTS_WAITING, _one(controller.events_waiting)
+    each = [(f.EVENTS_WAITED, timings.queue), *((f.EVENT_TIMES[kind], of) for kind, of in timings.events.items())]
+    for (quantiles, count), durations in each:
+        named = zip(QUANTILES, durations.quantiles_ms(now_s), strict=True)
+        yield quantiles, [({"quantile": quantile}, value) for quantile, value in named]
+        yield count, _one(durations.count)
+    waiting = controller.requests_waiting()
+    yield f.CHANNELS_WAITING, _one(sum(waiting.values()))
+    yield f.CHANNEL_WAITING, (({"broker_id": str(broker)}, count) for broker, count in waiting.items())
 
 
 def _groups(broker: Broker) -> Iterator[Told]:

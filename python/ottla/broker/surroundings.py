@@ -1,0 +1,72 @@
+"""What a replica that may have lost records needs to know beyond itself (`ottla.replication.unclean_start`)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.coordination import znodes
+from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
+from ottla.kafka import NO_EPOCH, PartitionKey
+from ottla.replication.questions import EpochEnd, Questions
+from ottla.replication.unclean_start import ANY_EPOCH, Known
+
+if TYPE_CHECKING:
+    from ottla.broker.failing_directories import FailingDirectories
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.coordination.tree import Tree
+    from ottla.errors import KafkaError
+    from ottla.peers import Peers
+    from ottla.replication.log_manager import LogManager
+    from ottla.replication.replicas import Replicas
+
+
+class Surroundings:
+    """As this broker's metadata, settings, logs and peers have it."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        tree: Tree,
+        *,
+        metadata: MetadataCache,
+        logs: LogManager,
+        replicas: Replicas,
+        peers: Peers,
+        failing_directories: FailingDirectories,
+    ) -> None:
+        self._broker_id = broker_id
+        self._tree = tree
+        self._metadata = metadata
+        self._logs = logs
+        self._replicas = replicas
+        self._failing_directories = failing_directories
+        self._questions = Questions(broker_id, peers)
+
+    def known(self, key: PartitionKey) -> Known | None:
+        topic, index = key
+        partition = self._metadata.topics.get(topic, {}).get(index)
+        return None if partition is None else Known(partition.leader, partition.isr)
+
+    def is_alive(self, broker: int) -> bool:
+        return broker in self._metadata.brokers
+
+    def may_be_unclean(self, topic: str) -> bool:
+        return self._logs.topic_config(topic).get_bool("unclean.leader.election.enable")
+
+    def end_of(self, key: PartitionKey) -> EpochEnd | None:
+        return self._replicas.end_of(*key)
+
+    async def ends_at(
+        self, broker: int, keys: Collection[PartitionKey]
+    ) -> Mapping[PartitionKey, EpochEnd | KafkaError]:
+        return await self._questions.epoch_ends(broker, dict.fromkeys(keys, (NO_EPOCH, ANY_EPOCH)))
+
+    def ask_again(self) -> None:
+        self._failing_directories.ask_again()
+
+    async def register_anew(self) -> None:
+        # `Registration.watch` makes it anew.
+        with contextlib.suppress(NoNode, ConnectionLoss, SessionExpired):
+            await self._tree.delete(znodes.broker_path(self._broker_id))
