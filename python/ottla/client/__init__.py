@@ -6,12 +6,15 @@ trio.
 | `Connection`            | one broker under trio: `await connection.call(METADATA, MetadataRequest(...))`           |
 | `BlockingConnection`    | the same over a blocking socket                                                          |
 | `Cluster`               | a bootstrap list, metadata, a connection per broker, retries                             |
-| `Admin`                 | topics and their settings                                                                |
+| `Admin`                 | topics, records, settings, quotas; `brokers`, `groups` and `transactions` from there     |
+| `ClusterAdmin`          | brokers and replicas: where they are, moving them, elections                             |
 | `TransactionAdmin`      | transactions: who has which open, and ending one that hangs                              |
-| `Producer`              | records out: batches, compression, Java's partitioner                                    |
+| `Producer`              | records out: batches, compression, Java's partitioner, each record once                  |
 | `TransactionalProducer` | the same in transactions, also with other processes' decisions                           |
-| `Consumer`              | records in, from partitions and places that are named                                    |
+| `Consumer`              | records in, as a member of a group, or from partitions and places that are named         |
 | `Security`              | TLS and SASL of the connections, by the names of the Java client's settings              |
+
+`ottla.client.sync` has `Cluster`, `Admin`, both producers and `Consumer` without await.
 
 Both connections drive `protocol.Protocol`, which has the state and no I/O.
 """
@@ -25,11 +28,15 @@ from ottla.kafka import EARLIEST, LATEST, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin, Partition, Setting, Topic
+    from ottla.client.batches import Delivered, Receipt
     from ottla.client.blocking import BlockingConnection
     from ottla.client.cluster import Address, Cluster
+    from ottla.client.cluster_admin import ClusterAdmin
     from ottla.client.connection import Connection
-    from ottla.client.consumer import At, Consumer, Record
+    from ottla.client.consumer import ArrowBatch, At, Consumer, RebalanceListener, Record
     from ottla.client.errors import ConnectionLost, TlsFailed
+    from ottla.client.groups import Committed
+    from ottla.client.membership import GroupMetadata
     from ottla.client.producer import Producer
     from ottla.client.security import Security
     from ottla.client.transaction_admin import TransactionAdmin
@@ -40,15 +47,22 @@ __all__ = [
     "LATEST",
     "Address",
     "Admin",
+    "ArrowBatch",
     "At",
     "BlockingConnection",
     "Cluster",
+    "ClusterAdmin",
+    "Committed",
     "Connection",
     "ConnectionLost",
     "Consumer",
+    "Delivered",
+    "GroupMetadata",
     "Partition",
     "Prepared",
     "Producer",
+    "RebalanceListener",
+    "Receipt",
     "Record",
     "Security",
     "Setting",
@@ -64,15 +78,22 @@ __all__ = [
 _FILES = {
     "Address": "cluster",
     "Admin": "admin",
+    "ArrowBatch": "consumer",
     "At": "consumer",
     "BlockingConnection": "blocking",
     "Cluster": "cluster",
+    "ClusterAdmin": "cluster_admin",
+    "Committed": "groups",
     "Connection": "connection",
     "ConnectionLost": "errors",
     "Consumer": "consumer",
+    "Delivered": "batches",
+    "GroupMetadata": "membership",
     "Partition": "admin",
     "Prepared": "transactional",
     "Producer": "producer",
+    "RebalanceListener": "consumer",
+    "Receipt": "batches",
     "Record": "consumer",
     "Security": "security",
     "Setting": "admin",

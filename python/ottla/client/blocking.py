@@ -119,8 +119,12 @@ class BlockingConnection:
             self._authenticate(self._security)
         self._put(api, message, version)
 
-    def _put(self, api: Api[Any, Any], message: Any, version: int | None = None) -> None:
-        frame = self.protocol.encode(api, message, version)
+    def post(self, api: Api[Request, Any], message: Request) -> None:
+        """Sends a request that a broker never answers: Produce with acks=0."""
+        self._put(api, message, answered=False)
+
+    def _put(self, api: Api[Any, Any], message: Any, version: int | None = None, *, answered: bool = True) -> None:
+        frame = self.protocol.encode(api, message, version, answered=answered)
         try:
             self._socket.settimeout(self.timeout_ms / 1000)
             self._socket.sendall(frame)

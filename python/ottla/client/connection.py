@@ -12,6 +12,7 @@ same connection; answers that were under way come meanwhile, and other senders w
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -136,8 +137,10 @@ class Connection:
         version: int | None = None,
         *,
         timeout_ms: float = TIMEOUT_MS,
+        in_pieces: bool = False,
     ) -> Response:
-        """Sends a request and gives its answer. Errors inside the answer are the caller's to look at.
+        """Sends a request and gives its answer. Errors inside the answer are the caller's to look at. With `in_pieces`
+        others have their turn while a large request is encoded; nothing may change it meanwhile.
 
         Raises:
             ConnectionLost: it ended first. RemoteProtocolError: what came was no answer; the connection is closed.
@@ -145,25 +148,68 @@ class Connection:
             TimeoutError: no answer within `timeout_ms`; the connection stays usable.
         """
         with trio.move_on_after(timeout_ms / 1000):
-            waiter = await self._send(api, message, version)
+            waiter = await self._send(api, message, version, in_pieces=in_pieces)
             return await self._answer(waiter)  # type: ignore[no-any-return]
-        raise TimeoutError(f"no answer to {api.name} from {self.host}:{self.port} within {timeout_ms / 1000:g} s")
+        raise self._silent(api, timeout_ms)
+
+    async def send(
+        self, api: Api[Request, Response], message: Request, *, timeout_ms: float = TIMEOUT_MS
+    ) -> Callable[[], Awaitable[Response]]:
+        """Sends a request and returns when it is on its way, with what waits for its answer. Whoever sends the next one
+        then is carried out after it. Errors as `call`; after one of `send` itself the connection is closed.
+        """
+        with trio.move_on_after(timeout_ms / 1000):
+            waiter = await self._send(api, message, None)
+
+            async def answer() -> Response:
+                with trio.move_on_after(timeout_ms / 1000):
+                    return await self._answer(waiter)  # type: ignore[no-any-return]
+                raise self._silent(api, timeout_ms)
+
+            return answer
+        raise self._silent(api, timeout_ms)
+
+    def _silent(self, api: Api[Any, Any], timeout_ms: float) -> TimeoutError:
+        return TimeoutError(f"no answer to {api.name} from {self.host}:{self.port} within {timeout_ms / 1000:g} s")
 
     async def post(self, api: Api[Request, Any], message: Request, version: int | None = None) -> None:
         """Sends a request that a broker never answers: Produce with acks=0."""
         await self._send(api, message, version, answered=False)
 
-    async def _send(self, api: Api[Any, Any], message: Any, version: int | None, *, answered: bool = True) -> _Waiter:
+    async def _send(
+        self,
+        api: Api[Any, Any],
+        message: Any,
+        version: int | None,
+        *,
+        answered: bool = True,
+        in_pieces: bool = False,
+    ) -> _Waiter:
         async with self._sending:
             if self._renew_at is not None and trio.current_time() >= self._renew_at:
                 assert self._security is not None
                 await self._authenticate(self._security)
-            return await self._put(api, message, version, answered)
+            body = await self._encoded(api, message, version) if in_pieces else None
+            return await self._put(api, message, version, answered, body)
 
-    async def _put(self, api: Api[Any, Any], message: Any, version: int | None, answered: bool) -> _Waiter:
+    async def _encoded(self, api: Api[Any, Any], message: Any, version: int | None) -> bytes:
+        encoding = api.encoding_request(self.protocol.version(api) if version is None else version, message)
+        while not encoding.is_done:
+            await trio.lowlevel.checkpoint()
+            encoding.go_on()
+        return encoding.bytes
+
+    async def _put(
+        self, api: Api[Any, Any], message: Any, version: int | None, answered: bool, body: bytes | None = None
+    ) -> _Waiter:
+        """Caller holds `_sending`. `body` is the message in this version, if it is encoded already."""
         waiter = _Waiter()
         self._check()
-        frame = self.protocol.encode(api, message, version, answered=answered)
+        if body is None:
+            frame = self.protocol.encode(api, message, version, answered=answered)
+        else:
+            version = self.protocol.version(api) if version is None else version
+            frame = self.protocol.framed(api, version, body, answered=answered)
         if answered:
             self._waiters.append(waiter)
         try:

@@ -1,22 +1,46 @@
-"""Records in: from partitions that are named, at places that are named. No groups, no commits.
+"""Records in: from partitions that are named, or as a member of a group.
 
-Each `poll` asks every leader once for all partitions it leads, without fetch sessions, and gives whatever came.
+Each `poll` asks every leader once for all partitions it leads, without fetch sessions, and gives whatever came. What a
+group wants of a member is done inside of `poll` too; `membership` says how.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from inspect import isawaitable
 from operator import itemgetter
-from typing import NamedTuple
+from re import Pattern
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import trio
 
 from ottla import _core
 from ottla.client.cluster import Address, Cluster
+from ottla.client.commits import Commits, Offsets
 from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.offsets import list_offsets
-from ottla.errors import CorruptMessage, KafkaError, RemoteProtocolError, UnknownTopicOrPartition, error
-from ottla.kafka import CONSUMER, EARLIEST, LATEST, TopicPartition
+from ottla.client.group_connection import GroupConnection, refuse_older
+from ottla.client.groups import Committed
+from ottla.client.leader_epochs import LeaderEpochs
+from ottla.client.membership import GroupMetadata, GroupSettings, Membership
+from ottla.client.offsets import FoundOffset, list_offsets
+from ottla.errors import (
+    CorruptMessage,
+    InvalidConfig,
+    InvalidGroupId,
+    KafkaError,
+    NoOffsetForPartition,
+    OffsetOutOfRange,
+    RemoteProtocolError,
+    UnknownTopicOrPartition,
+    error,
+)
+from ottla.kafka import CONSUMER, EARLIEST, LATEST, NO_EPOCH, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024
@@ -24,6 +48,11 @@ PARTITION_BYTES = 1024 * 1024
 RETRY_MS = 100
 GONE_MS = 3_000
 ABORT = 0
+AUTO_COMMIT_MS = 5_000
+CLOSE_MS = 30_000
+"""How long leaving the block may take that commits and leaves the group."""
+
+STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +64,32 @@ class At:
 
 Start = int | At
 """An offset, `EARLIEST`, `LATEST`, or `At` a time."""
+
+
+class RebalanceListener:
+    """What a program wants to know of partitions that come and go; override what is of interest. Methods may be
+    coroutines. They run inside of `poll`, `unsubscribe` and the end of the block, and may call `commit` and `seek`.
+    What they raise, `poll` raises.
+    """
+
+    def on_assigned(self, partitions: Collection[TopicPartition]) -> object:
+        """These came, in addition to what was there. They are read from what the group has committed, unless this
+        seeks.
+        """
+
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> object:
+        """These go, and nobody else reads them yet: the moment to finish and to commit."""
+
+    def on_lost(self, partitions: Collection[TopicPartition]) -> object:
+        """These are gone, others may read them already, and a commit is refused. As `on_revoked` unless overridden."""
+        return self.on_revoked(partitions)
+
+
+class ArrowBatch(NamedTuple):
+    """Records of one partition as `pyarrow.RecordBatch`, with the columns of `ottla.records`."""
+
+    partition: TopicPartition
+    records: pa.RecordBatch
 
 
 class Record(NamedTuple):
@@ -50,15 +105,36 @@ class Record(NamedTuple):
 
 
 class Consumer:
-    """`consumer = Consumer(cluster); await consumer.assign({TopicPartition("t", 0): EARLIEST}); await consumer.poll()`.
+    """Reads partitions that are named:
 
-    `positions` has the next offset of each partition and may be changed between polls.
+        consumer = Consumer(cluster)
+        await consumer.assign({TopicPartition("t", 0): EARLIEST})
+        records = await consumer.poll()
+
+    or shares topics with the other members of a group:
+
+        async with Consumer(cluster, group="billing", start="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            async for record in consumer:
+                ...
+
+    `positions` has the next offset of each partition and may be changed between polls. One task uses it at a time.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         *,
+        group: str | None = None,
+        instance_id: str | None = None,
+        assignors: Sequence[str] = GroupSettings.assignors,
+        start: str | None = "",
+        auto_commit: bool = True,
+        auto_commit_interval_ms: int = AUTO_COMMIT_MS,
+        session_timeout_ms: int = GroupSettings.session_timeout_ms,
+        heartbeat_interval_ms: int = GroupSettings.heartbeat_interval_ms,
+        max_poll_interval_ms: int = GroupSettings.max_poll_interval_ms,
+        metadata_max_age_ms: int = GroupSettings.metadata_max_age_ms,
         read_committed: bool = False,
         wait_ms: int = WAIT_MS,
         fetch_bytes: int = FETCH_BYTES,
@@ -67,22 +143,109 @@ class Consumer:
     ) -> None:
         """A poll waits for the first record at most `wait_ms`; sizes are those of one answer and of one partition in
         it. A partition that brokers have not known for `gone_ms` is gone; one that starts may not know it yet.
+
+        The others are the Java client's, under its names where they differ by more than the underscores:
+
+        * `group` (group.id): offsets are committed for it, and `subscribe` makes this a member. It needs the block.
+        * `instance_id` (group.instance.id): a static member, who comes back with the same name.
+        * `assignors` (partition.assignment.strategy): range, roundrobin, sticky, cooperative-sticky; the group takes
+          the first that all members have. Where all of a member's assignors are cooperative, it reads on while the
+          group rebalances.
+        * `start` (auto.offset.reset): where to read where nothing is committed, or where that is no longer there:
+          "earliest", "latest", or None, which is an error then. "latest" in a group; without one it is None.
+        * `auto_commit` (enable.auto.commit): what earlier polls gave is committed every `auto_commit_interval_ms`,
+          before partitions are given back, and at the end of the block unless an exception leaves it.
+        * `max_poll_interval_ms`: who does not poll for so long leaves the group; the next poll comes back.
+
+        Raises:
+            InvalidConfig: a setting is unknown or contradicts another.
         """
+        if start == "":
+            start = None if group is None else "latest"
+        if start is not None and start not in STARTS:
+            raise InvalidConfig(f"start is 'earliest', 'latest' or None, not {start!r}")
+        if group is None and instance_id is not None:
+            raise InvalidConfig("instance_id is the name of a member: it needs a group")
         self.cluster = cluster
+        self.group = group
+        self.start = start
+        self.auto_commit = auto_commit and group is not None
+        self.auto_commit_interval_ms = auto_commit_interval_ms
         self.read_committed = read_committed
         self.wait_ms = wait_ms
         self.fetch_bytes = fetch_bytes
         self.partition_bytes = partition_bytes
         self.gone_ms = gone_ms
         self.positions: dict[TopicPartition, int] = {}
+        #: Assigned, and nobody knows yet from where to read them.
+        self._unplaced: set[TopicPartition] = set()
+        self._paused: set[TopicPartition] = set()
+        self._epochs = LeaderEpochs(cluster)
+        self._listener = RebalanceListener()
+        self._next_auto_commit = 0.0
+        #: Records that the iterator took from the last poll and has not given yet.
+        self._in_hand: list[Record] = []
+        self._in_hand_from = 0
         self._unknown_since: float | None = None
+        self._stack = AsyncExitStack()
+        self._is_open = False
+        self._member: Membership | None = None
+        if group is not None:
+            settings = GroupSettings(
+                instance_id,
+                tuple(assignors),
+                session_timeout_ms,
+                heartbeat_interval_ms,
+                max_poll_interval_ms,
+                metadata_max_age_ms,
+            )
+            self._group_settings = settings
 
-    async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Reads these partitions from now on, and no others.
+    # --- which partitions ---
+
+    def subscribe(self, topics: Collection[str] | Pattern[str], listener: RebalanceListener | None = None) -> None:
+        """Shares these topics with the group, from the next poll on; what was subscribed before is replaced. A pattern
+        matches whole names, also of topics that come later (seen within `metadata_max_age_ms`).
+
+        Raises:
+            InvalidGroupId: this consumer has no group.
+            InvalidConfig: no topic is named, or a text in place of a list.
+        """
+        if isinstance(topics, str) or not topics:
+            raise InvalidConfig(f"topics are a list of names or a pattern, not {topics!r}")
+        member = self._membership()
+        if not member.is_subscribed:
+            self._take_away(self.assignment())  # what was assigned by hand
+        self._listener = listener or RebalanceListener()
+        member.subscribe(topics)
+        self._next_auto_commit = trio.current_time() + self.auto_commit_interval_ms / 1000
+
+    def subscription(self) -> tuple[str, ...]:
+        """The topics that are subscribed; of a pattern those that it matches now."""
+        return self._member.topics if self._member is not None else ()
+
+    async def unsubscribe(self) -> None:
+        """Gives all partitions back, and leaves the group."""
+        member = self._membership()
+        if member.is_subscribed:
+            await self._give_all_back(commits=self.auto_commit)
+            await member.unsubscribe()
+        self._take_away(self.assignment())
+
+    async def assign(self, starts: Mapping[TopicPartition, Start] | Iterable[TopicPartition]) -> None:
+        """Reads these partitions from now on, and no others. Without places they are read from what the group has
+        committed, or from `start`.
 
         Raises:
             KafkaError: a partition does not exist, or its leader cannot be asked.
+            InvalidConfig: topics are subscribed.
         """
+        if self._member is not None and self._member.is_subscribed:
+            raise InvalidConfig("partitions are assigned by the group: unsubscribe first")
+        if not isinstance(starts, Mapping):
+            self._take_away(self.assignment())
+            self._unplaced = set(starts)
+            return
         times: dict[TopicPartition, int] = {}
         for partition, start in starts.items():
             if isinstance(start, At):
@@ -92,33 +255,400 @@ class Consumer:
         found = await list_offsets(self.cluster, times, read_committed=self.read_committed)
         late = {partition: LATEST for partition, each in found.items() if each.offset < 0}
         found |= await list_offsets(self.cluster, late, read_committed=self.read_committed)
+        self._take_away(self.assignment())
         self.positions = {
             partition: found[partition].offset if partition in found else int(starts[partition])  # type: ignore[arg-type]
             for partition in starts
         }
 
-    async def ends(self) -> dict[TopicPartition, int]:
-        """Where each assigned partition ends now: its high watermark, or with `read_committed` its last stable
-        offset.
-        """
-        asked = dict.fromkeys(self.positions, LATEST)
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        return self._unplaced | self.positions.keys()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give nothing of these until `resume`, or until they go."""
+        self._paused |= self._assigned(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give these again."""
+        self._paused -= self._assigned(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        """What is paused."""
+        return set(self._paused)
+
+    # --- where ---
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that a poll gives. Errors as `poll`; InvalidConfig: it is not assigned."""
+        self._assigned([partition])
+        await self._place()
+        return self.positions[partition]
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The next poll reads from here. Raises InvalidConfig: the partition is not assigned."""
+        self._assigned([partition])
+        self._unplaced.discard(partition)
+        self._epochs.forget(partition)
+        self.positions[partition] = offset
+
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
+        """The next poll reads from the first record that is there. Errors as `seek` and `beginning_offsets`."""
+        for partition, offset in (await self.beginning_offsets(self._assigned(partitions))).items():
+            self.seek(partition, offset)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
+        """The next poll reads what is not there yet. Errors as `seek` and `end_offsets`."""
+        for partition, offset in (await self.end_offsets(self._assigned(partitions))).items():
+            self.seek(partition, offset)
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition. Errors as `list_offsets`."""
+        found = await list_offsets(self.cluster, dict.fromkeys(partitions, EARLIEST))
+        return {partition: each.offset for partition, each in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition ends now: its high watermark, or with `read_committed` its last stable offset."""
+        asked = dict.fromkeys(partitions, LATEST)
         found = await list_offsets(self.cluster, asked, read_committed=self.read_committed)
         return {partition: each.offset for partition, each in found.items()}
 
-    async def poll(self) -> list[Record]:
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset | None]:
+        """The first record at or after each time in milliseconds; None where there is none."""
+        found = await list_offsets(self.cluster, times_ms, read_committed=self.read_committed)
+        return {partition: each if each.offset >= 0 else None for partition, each in found.items()}
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """`end_offsets` of the partitions that have positions."""
+        return await self.end_offsets(self.positions)
+
+    # --- commits ---
+
+    async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
+        """Commits these offsets (of the next records to be read), or all positions, and waits until they are stored.
+
+        Raises:
+            UnknownMemberId, IllegalGeneration: the group has gone on without this member.
+            RebalanceInProgress: this member joins just now; poll, then commit what is still assigned.
+            FencedInstanceId: another member has this one's name. InvalidGroupId: there is no group.
+            KafkaError: what else the coordinator says. CoordinatorNotAvailable: nothing, for the cluster's timeout.
+        """
+        self._membership()
+        await self._commits.commit(self._to_commit(offsets), self.cluster.timeout_ms)
+
+    def commit_soon(
+        self,
+        offsets: Mapping[TopicPartition, int | Committed] | None = None,
+        callback: Callable[[Offsets, KafkaError | None], object] | None = None,
+    ) -> None:
+        """Commits in the background, after what was given before, with one attempt. A later poll or commit, or the end
+        of the block, calls `callback` with the offsets and the error, or None.
+        """
+        self._membership()
+        self._commits.commit_soon(self._to_commit(offsets), callback)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """What the group has committed; partitions without an offset are left out. Errors as `commit`."""
+        self._membership()
+        return await self._commits.committed(partitions, is_stable=self.read_committed)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this is, for `TransactionalProducer.send_offsets`."""
+        member = self._membership()
+        return GroupMetadata(member.group, member.generation, member.member_id, member.settings.instance_id)
+
+    # --- records ---
+
+    async def poll(self, wait_ms: int | None = None) -> list[Record]:
         """The next records, those of a partition in order; empty if none came within `wait_ms`.
 
         Leaders that moved or cannot be reached are looked up and tried again by the next poll.
 
         Raises:
-            OffsetOutOfRange: a position is not (or no longer) in its partition; set another one.
+            OffsetOutOfRange: a position is not (or no longer) in its partition, and there is no `start`; set another
+            one. NoOffsetForPartition: nothing is committed, and there is no `start`. LogTruncated: records that were
+            read are no longer those of the partition, and there is no `start`.
             UnknownTopicOrPartition: a partition is gone.
             CorruptMessage: the batch at the position of a partition is damaged. What is whole before it was given.
+            FencedInstanceId: another member has come under this one's name.
+            InconsistentGroupProtocol: the group is not one of consumers, or has no assignor in common with this one.
+            CoordinatorNotAvailable: the group's coordinator cannot be reached for the cluster's timeout.
+            UnsupportedVersion: the broker is older than Kafka 0.11, or than what a setting needs.
             KafkaError: what else a broker answers and is not worth a retry.
         """
-        answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
+        answers = await self._fetched(self.wait_ms if wait_ms is None else wait_ms)
+        whole = [(partition, answer, _batches(partition, answer)) for partition, answer in answers]
+        records: list[Record] = []
+        for partition, answer, batches in whole:
+            self._records(partition, answer, batches, records)
+        return records
+
+    async def poll_encoded(self, wait_ms: int | None = None) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
+        """As `poll`, but gives the batches as they are stored. The first may begin before the position, the last may be
+        cut off, and with `read_committed` aborted ones are among them. `positions` is for the caller to move. Errors as
+        `poll`, but for damage, which is not looked for.
+        """
+        return await self._fetched(self.wait_ms if wait_ms is None else wait_ms)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """All records from here on, without end. Who leaves the loop has taken the records that it gave, and no others:
+        the end of the block commits so.
+        """
+        return _Records(self)
+
+    def batches(
+        self,
+        columns: Sequence[str] = ("offset", "timestamp", "key", "value", "headers"),
+        *,
+        rows_max: int = 50_000,
+    ) -> AsyncIterator[ArrowBatch]:
+        """All records from here on, without end, as Arrow record batches of at most `rows_max` rows (needs the extra
+        `arrow`): many times faster than one object a record. `columns` are those of `ottla.records`. A batch that was
+        given counts as read. Errors as `poll`.
+        """
+        from ottla.records import arrow_schema
+
+        arrow_schema(columns)  # says what to install before anything is read
+        return _Batches(self, columns, rows_max)
+
+    # --- the block ---
+
+    async def __aenter__(self) -> Self:
+        if self.group is not None:
+            connection = GroupConnection(self.cluster, self.group)
+            self._member = Membership(connection, self._group_settings)
+            self._commits = Commits(self._member)
+            nursery = await self._stack.enter_async_context(trio.open_nursery())
+            self._stack.callback(nursery.cancel_scope.cancel)
+            await nursery.start(self._member.run)
+            nursery.start_soon(self._commits.run)
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            groups = await self.cluster.by_leader(self.positions)
+            member = self._member
+            if member is not None:
+                limit = trio.move_on_after(min(CLOSE_MS, self.cluster.timeout_ms) / 1000, shield=True)
+                with limit:
+                    try:
+                        await self._close(member, commits=self.auto_commit and problem is None)
+                    finally:
+                        await member.connection.forget()
+        finally:
+            self._member = None
+            # The nursery is not shown the block's exception: it would wrap it in a group.
+            await self._stack.aclose()
+
+    async def _close(self, member: Membership, *, commits: bool) -> None:
+        try:
+            if member.is_subscribed:
+                await self._give_all_back(commits=commits)
+            elif commits:
+                await self._commit_quietly()
+            await self._commits.drain()
+            await self._call_back()
+        finally:
+            if member.is_subscribed:
+                await member.unsubscribe()
+
+    # --- the group ---
+
+    def _membership(self) -> Membership:
+        if self.group is None:
+            raise InvalidGroupId("this consumer has no group")
+        if self._member is None:
+            raise InvalidConfig("a consumer with a group is used in a block: async with Consumer(...) as consumer")
+        return self._member
+
+    async def _keep_up(self, member: Membership, until: float) -> None:
+        """Does what the group wants, as far as it can be done until then."""
+        member.polled()
+        await self._call_back()
+        while True:
+            changed = member.changed
+            if member.failure is not None:
+                problem, member.failure = member.failure, None
+                if member.is_lost:
+                    member.is_lost = False
+                    await self._lose()
+                raise problem
+            if member.is_lost:
+                member.is_lost = False
+                await self._lose()
+            elif member.got is not None:
+                got, member.got = member.got, None
+                await self._take(member, got.assignment.partitions)
+            elif member.needs_join and not member.is_joining:
+                await self._prepare(member)
+                if not member.is_lost:
+                    member.start_join(self.assignment())
+            elif member.is_joining and not self.assignment():
+                if trio.current_time() >= until:
+                    return
+                with trio.move_on_at(until):
+                    await changed.wait()
+            else:
+                break
+            member.polled()
+        if self.auto_commit and member.is_stable and trio.current_time() >= self._next_auto_commit:
+            self._next_auto_commit = trio.current_time() + self.auto_commit_interval_ms / 1000
+            self._commits.commit_soon(self._to_commit(None), None)
+
+    async def _prepare(self, member: Membership) -> None:
+        """Before a join: commits, and gives back what cannot be kept."""
+        if self.auto_commit and member.is_stable:
+            await self._commit_quietly()
+        if member.is_cooperative:
+            kept = set(member.topics)
+            going = {} if member.pattern else {each: None for each in self.assignment() if each.topic not in kept}
+        else:
+            going = dict.fromkeys(self.assignment())
+        await self._give_back(going)
+
+    async def _take(self, member: Membership, partitions: Collection[TopicPartition]) -> None:
+        """After a join: the partitions that this member has now."""
+        owned = self.assignment()
+        wanted = set(member.topics)
+        taken = {each for each in partitions if each.topic in wanted}
+        if len(taken) < len(partitions):
+            member.needs_join = True  # the leader knew an older subscription
+        if gone := owned - taken:
+            # Cooperative: whoever gets them waits for this member to join again.
+            member.needs_join = True
+            if self.auto_commit:
+                await self._commit_quietly()  # what was read while this member joined
+            await self._give_back(sorted(gone))
+        self._unplaced |= taken - owned
+        if added := sorted(taken - owned):
+            await self._tell(self._listener.on_assigned, added)
+
+    async def _give_all_back(self, *, commits: bool) -> None:
+        member = self._membership()
+        await member.stop_joining()
+        if member.generation < 0 and self.assignment():
+            await self._lose()
+            return
+        if commits and member.is_stable:
+            await self._commit_quietly()
+        await self._give_back(sorted(self.assignment()))
+
+    async def _give_back(self, partitions: Collection[TopicPartition]) -> None:
+        """The listener may still commit them."""
+        if partitions:
+            try:
+                await self._tell(self._listener.on_revoked, sorted(partitions))
+            finally:
+                self._take_away(partitions)
+
+    async def _lose(self) -> None:
+        lost = sorted(self.assignment())
+        self._take_away(lost)
+        if lost:
+            await self._tell(self._listener.on_lost, lost)
+
+    def _take_away(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in list(partitions):
+            self.positions.pop(partition, None)
+            self._unplaced.discard(partition)
+            self._paused.discard(partition)
+            self._epochs.forget(partition)
+
+    async def _tell(
+        self, method: Callable[[Collection[TopicPartition]], object], partitions: Collection[TopicPartition]
+    ) -> None:
+        found = method(partitions)
+        if isawaitable(found):
+            await found
+
+    async def _call_back(self) -> None:
+        finished = self._commits.finished
+        while finished:
+            callback, offsets, problem = finished.popleft()
+            found = callback(offsets, problem)
+            if isawaitable(found):
+                await found
+
+    async def _commit_quietly(self) -> None:
+        """Before partitions go: what cannot be committed is read again by others."""
+        with suppress(KafkaError):
+            await self._commits.commit(self._to_commit(None), self.cluster.timeout_ms)
+
+    def _to_commit(self, offsets: Mapping[TopicPartition, int | Committed] | None) -> dict[TopicPartition, Committed]:
+        if offsets is not None:
+            return {
+                partition: each if isinstance(each, Committed) else Committed(each)
+                for partition, each in offsets.items()
+            }
+        positions = dict(self.positions)
+        for record in reversed(self._in_hand[self._in_hand_from :]):
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in positions:
+                positions[partition] = min(positions[partition], record.offset)
+        return {
+            partition: Committed(offset, self._epochs.read.get(partition, NO_EPOCH))
+            for partition, offset in positions.items()
+        }
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """The same partitions. Raises InvalidConfig: one is not assigned."""
+        found = set(partitions)
+        if missing := found - self.assignment():
+            raise InvalidConfig(f"{min(missing)} is not assigned to this consumer")
+        return found
+
+    async def _place(self) -> None:
+        """Finds where partitions are read that came without a place."""
+        asked = set(self._unplaced)
+        if not asked:
+            return
+        if self.group is not None:
+            self._membership()
+            for partition, found in (await self._commits.committed(asked, is_stable=self.read_committed)).items():
+                if partition in self._unplaced:
+                    self._unplaced.discard(partition)
+                    self.positions[partition] = found.offset
+                    if found.leader_epoch != NO_EPOCH:
+                        self._epochs.read[partition] = found.leader_epoch
+        if missing := asked & self._unplaced:
+            if self.start is None:
+                raise NoOffsetForPartition(
+                    f"nothing is committed for {min(missing)}, and the consumer has no start ('earliest', 'latest')"
+                )
+            await self._reset(missing)
+
+    async def _reset(self, partitions: Iterable[TopicPartition]) -> None:
+        """Reads them from `start`."""
+        assert self.start is not None
+        asked = dict.fromkeys(partitions, STARTS[self.start])
+        found = await list_offsets(self.cluster, asked, read_committed=self.read_committed)
+        for partition, each in found.items():
+            if partition in self.assignment():
+                self._unplaced.discard(partition)
+                self._epochs.forget(partition)
+                self.positions[partition] = each.offset
+
+    # --- fetching ---
+
+    async def _fetched(self, wait_ms: int) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
+        """What leaders gave of the partitions that are read now. Errors as `poll`."""
+        self._in_hand, self._in_hand_from = [], 0
+        member = self._member
+        if member is None and self.group is not None:
+            self._membership()
+        until = trio.current_time() + wait_ms / 1000
+        if member is not None:
+            await self._keep_up(member, until)
+        try:
+            if self._unplaced:
+                await self._place()
+            wanted = [each for each in self.positions if each not in self._paused] if self._paused else self.positions
+            groups = await self.cluster.by_leader(wanted)
+            truncated = await self._epochs.check(self.positions, groups)
         except (KafkaError, OSError, RemoteProtocolError) as problem:
             if isinstance(problem, KafkaError) and not problem.retriable:
                 raise
@@ -126,54 +656,86 @@ class Consumer:
                 raise
             await trio.sleep(RETRY_MS / 1000)
             return []
+        if truncated:
+            await self._cut(truncated)
+            return []
         self._unknown_since = None
+        if not groups and (member is not None or self._paused):
+            with trio.move_on_at(until):
+                await (member.changed.wait() if member is not None else trio.sleep_forever())
+        answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
         refusals: list[KafkaError] = []
+        left_ms = max(0, min(wait_ms, int((until - trio.current_time()) * 1000)))
         async with trio.open_nursery() as nursery:
             for leader, partitions in groups.items():
-                nursery.start_soon(self._fetch, leader, partitions, answers, refusals)
+                nursery.start_soon(self._fetch, leader, partitions, left_ms, answers, refusals)
         # Errors first: records that were decoded before one is raised would be lost.
         if refusals:
             raise refusals[0]
+        if member is not None:
+            member.polled()
+        return await self._without_errors(answers)
+
+    async def _without_errors(
+        self, answers: list[tuple[TopicPartition, _core.FetchedPartition]]
+    ) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
         stale: set[str] = set()
+        outside: list[TopicPartition] = []
+        good: list[tuple[TopicPartition, _core.FetchedPartition]] = []
         for partition, answer in answers:
-            if answer.error_code:
-                failure = error(answer.error_code, f"{partition} at offset {self.positions[partition]}")
-                if not failure.retriable:
-                    raise failure
+            if partition not in self.positions:
+                continue
+            if not answer.error_code:
+                good.append((partition, answer))
+                continue
+            failure = error(answer.error_code, f"{partition} at offset {self.positions[partition]}")
+            if isinstance(failure, OffsetOutOfRange) and self.start is not None:
+                outside.append(partition)
+            elif not failure.retriable:
+                raise failure
+            else:
                 stale.add(partition.topic)
-        whole = [
-            (partition, answer, _batches(partition, answer)) for partition, answer in answers if not answer.error_code
-        ]
-        records = [
-            record for partition, answer, batches in whole for record in self._records(partition, answer, batches)
-        ]
+        if outside:
+            await self._reset(outside)
         if stale:
             self.cluster.forget(stale)
-            await trio.sleep(RETRY_MS / 1000)
-        return records
+            if not good:
+                await trio.sleep(RETRY_MS / 1000)
+        return good
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        """All records from here on, without end."""
-        while True:
-            for record in await self.poll():
-                yield record
+    async def _cut(self, truncated: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Partitions that lost what was read of them go on where the new leader's log parts from what was read."""
+        for partition, (end, epoch) in truncated.items():
+            if self.start is None:
+                raise self._epochs.truncated(partition, self.positions[partition], end)
+            if end < 0:
+                await self._reset([partition])
+            else:
+                self.positions[partition] = end
+                self._epochs.read[partition] = epoch
 
     async def _fetch(
         self,
         leader: Address,
         partitions: list[TopicPartition],
+        wait_ms: int,
         answers: list[tuple[TopicPartition, _core.FetchedPartition]],
         refusals: list[KafkaError],
     ) -> None:
         topics: dict[str, list[FetchPartition]] = {}
         for topic, number in partitions:
-            position = self.positions[TopicPartition(topic, number)]
+            place = TopicPartition(topic, number)
             topics.setdefault(topic, []).append(
-                FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=self.partition_bytes)
+                FetchPartition(
+                    partition=number,
+                    current_leader_epoch=self._epochs.of_leader(place),
+                    fetch_offset=self.positions[place],
+                    partition_max_bytes=self.partition_bytes,
+                )
             )
         request = FetchRequest(
             replica_id=CONSUMER,
-            max_wait_ms=self.wait_ms,
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=self.fetch_bytes,
             isolation_level=int(self.read_committed),
@@ -181,7 +743,8 @@ class Consumer:
         )
         try:
             connection = await self.cluster.connection(leader)
-            answer = await connection.call(FETCH, request, timeout_ms=self.cluster.timeout_ms + self.wait_ms)
+            refuse_older(connection)
+            answer = await connection.call(FETCH, request, timeout_ms=self.cluster.timeout_ms + wait_ms)
         except KafkaError as problem:  # of the connection: this broker does not take us
             refusals.append(problem)
             return
@@ -198,19 +761,89 @@ class Consumer:
             self._unknown_since = now
         return now - self._unknown_since >= self.gone_ms / 1000
 
+    def _moved(self, partition: TopicPartition, batch: _core.BatchInfo) -> None:
+        """The batch was read."""
+        self.positions[partition] = batch.last_offset + 1
+        if batch.leader_epoch != NO_EPOCH:
+            self._epochs.read[partition] = batch.leader_epoch
+
     def _records(
-        self, partition: TopicPartition, answer: _core.FetchedPartition, batches: list[_core.BatchInfo]
-    ) -> Iterator[Record]:
-        """The answer's records from the position on; moves it."""
+        self,
+        partition: TopicPartition,
+        answer: _core.FetchedPartition,
+        batches: list[_core.BatchInfo],
+        records: list[Record],
+    ) -> None:
+        """Adds the answer's records from the position on; moves it."""
         data = answer.records or memoryview(b"")
         aborted = _Aborted(answer.aborted_transactions or []) if self.read_committed else None
         for batch in batches:
-            start, self.positions[partition] = self.positions[partition], batch.last_offset + 1
+            start = self.positions[partition]
+            self._moved(partition, batch)
             whole = data[batch.position : batch.position + batch.size_bytes]
             if aborted is not None and aborted.drops(batch, whole):
                 continue
-            for each in _core.RecordReader(whole, start_offset=start, check_crc=False):
-                yield Record(*partition, each.offset, each.timestamp_ms, each.key, each.value, each.headers)
+            reader = _core.RecordReader(whole, start_offset=start, check_crc=False)
+            records += reader.rows(Record, *partition)
+
+
+class _Records:
+    """The iterator of records. No generator: one that is left halfway would have to be closed."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        consumer = self._consumer
+        while consumer._in_hand_from >= len(consumer._in_hand):
+            consumer._in_hand = await consumer.poll()
+        record = consumer._in_hand[consumer._in_hand_from]
+        consumer._in_hand_from += 1
+        return record
+
+
+class _Batches:
+    """The iterator of Arrow batches."""
+
+    def __init__(self, consumer: Consumer, columns: Sequence[str], rows_max: int) -> None:
+        self._consumer = consumer
+        self._columns = columns
+        self._rows_max = rows_max
+        self._ready: Iterator[ArrowBatch] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ArrowBatch:
+        consumer = self._consumer
+        while (batch := next(self._ready, None)) is None:
+            self._ready = self._decoded(await consumer._fetched(consumer.wait_ms))
+        return batch
+
+    def _decoded(self, answers: list[tuple[TopicPartition, _core.FetchedPartition]]) -> Iterator[ArrowBatch]:
+        from ottla.records import decode_buffers, to_arrow
+
+        consumer = self._consumer
+        for partition, answer in answers:
+            batches = _batches(partition, answer)
+            place = consumer.positions.get(partition)
+            if not batches or answer.records is None or place is None:
+                continue
+            data = answer.records[: batches[-1].position + batches[-1].size_bytes]
+            decoder = _core.ColumnDecoder(
+                start_offset=place, columns=self._columns, rows_max=self._rows_max, check_crc=False
+            )
+            aborted = (answer.aborted_transactions or []) if consumer.read_committed else None
+            for chunk in decode_buffers([data], decoder, aborted):
+                if consumer.positions.get(partition) != place:
+                    break  # somebody sought elsewhere
+                place = consumer.positions[partition] = decoder.next_offset
+                yield ArrowBatch(partition, to_arrow(chunk, self._columns))
+            if consumer.positions.get(partition) == place:
+                consumer._moved(partition, batches[-1])
 
 
 def _batches(partition: TopicPartition, answer: _core.FetchedPartition) -> list[_core.BatchInfo]:
@@ -256,4 +889,4 @@ class _Aborted:
         return batch.is_transactional and batch.producer_id in self._now
 
 
-__all__ = ["EARLIEST", "LATEST", "At", "Consumer", "Record", "Start"]
+__all__ = ["EARLIEST", "LATEST", "ArrowBatch", "At", "Consumer", "RebalanceListener", "Record", "Start"]

@@ -19,6 +19,7 @@ from ottla.wire.k08_offset_commit import (
 )
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
 from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
 from ottla.wire.k42_delete_groups import DELETE_GROUPS, DeleteGroupsRequest
@@ -36,8 +37,11 @@ DEAD = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
+    """`state` as Kafka writes it, such as `Stable`; empty if the broker is older than 2.6, which does not say."""
+
     group: str
     protocol_type: str
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +81,18 @@ class Groups:
         self.cluster = cluster
         self._coordinators: dict[str, Address] = {}
 
-    async def listed(self) -> list[ListedGroup]:
-        """All groups of the cluster, by name."""
+    async def listed(self, *, states: Iterable[str] = ()) -> list[ListedGroup]:
+        """All groups of the cluster, by name, or those in some states (KIP-518)."""
+        request = ListGroupsRequest(states_filter=list(states))
 
         async def once() -> list[ListedGroup]:
             await self.cluster.refresh([])
             found = []
             for address in self.cluster.metadata.brokers.values():
                 connection = await self.cluster.connection(address)
-                answer = await connection.call(LIST_GROUPS, ListGroupsRequest(), timeout_ms=self.cluster.timeout_ms)
+                answer = await connection.call(LIST_GROUPS, request, timeout_ms=self.cluster.timeout_ms)
                 check(answer.error_code)
-                found += [ListedGroup(row.group_id, row.protocol_type) for row in answer.groups]
+                found += [ListedGroup(row.group_id, row.protocol_type, row.group_state) for row in answer.groups]
             return sorted(found, key=lambda row: row.group)
 
         return await self.cluster.retry(once)
@@ -195,6 +200,34 @@ class Groups:
                 or next((row.error_code for topic in a.topics for row in topic.partitions if row.error_code), 0)
             ),
         )
+
+    async def remove_members(
+        self, group: str, *, instance_ids: Iterable[str] = (), member_ids: Iterable[str] = ()
+    ) -> None:
+        """Has members leave a group, which then rebalances: those with these instance ids (static ones, KIP-345) and
+        those with these member ids. Those that live join again.
+
+        Raises:
+            UnknownMemberId: one is not in the group; the others have left.
+        """
+        members = [MemberIdentity("", instance_id) for instance_id in instance_ids]
+        members += [MemberIdentity(member_id) for member_id in member_ids]
+        await self._call(
+            group,
+            LEAVE_GROUP,
+            LeaveGroupRequest(group, members=members),
+            lambda a: a.error_code or next((row.error_code for row in a.members if row.error_code), 0),
+        )
+
+    async def remove_all_members(self, group: str) -> None:
+        """Has all members leave a group (KIP-571). Those that live join again."""
+        found = (await self.describe(group)).members
+        if found:
+            await self.remove_members(
+                group,
+                instance_ids=[each.instance_id for each in found if each.instance_id is not None],
+                member_ids=[each.member_id for each in found if each.instance_id is None],
+            )
 
     async def _call(
         self,

@@ -1,17 +1,19 @@
 """Records out: collected into a batch per partition, sent to the leaders a few partitions at a time.
 
-What `send` has taken lies in one of two places: a partition's open batch, or the queue of its closed ones. A batch is
-closed when it is full, when it is `linger_ms` old and no other of its partition waits, or by `flush`. One task moves
-closed batches to their leaders: one request per leader at a time, with at most one batch of each partition, so that a
-batch that has to be sent again cannot be overtaken by the next.
+What `send` has taken lies in one of two places: a partition's open batch, or its queue of closed ones (`batches`). A
+batch is closed when it is full, when it is `linger_ms` old and no other of its partition waits, or by `flush`. One task
+moves closed batches to their leaders: up to five requests per leader are under way on one connection, with at most one
+batch of each partition in a request. Five are as many batches of a producer as a partition remembers.
 
-Without idempotence a batch whose answer was lost may be appended twice.
+A producer is idempotent unless told otherwise, as Java's is since 3.0 (KIP-679): brokers know its batches by sequence,
+so that one whose answer was lost is not appended twice when it is sent again, and none is appended before the one that
+it follows. Without idempotence a partition has one batch under way at a time, which keeps the order, but a batch whose
+answer was lost may be appended twice.
 """
 
 import math
 import random
 import time
-from collections import deque
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -20,15 +22,30 @@ from typing import Self
 import trio
 
 from ottla import _core
+from ottla._core import murmur2
+from ottla.client.batches import EPOCH_MAX, NOBODY, Batch, Delivered, Identity, Queue, Receipt
 from ottla.client.cluster import Address, Cluster
-from ottla.client.partitioner import keyed
-from ottla.errors import KafkaError, MessageTooLarge, NetworkException, RemoteProtocolError, error
-from ottla.kafka import TopicPartition
+from ottla.client.connection import Connection
+from ottla.client.errors import ConnectionLost
+from ottla.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    KafkaError,
+    MessageTooLarge,
+    NetworkException,
+    OutOfOrderSequenceNumber,
+    RemoteProtocolError,
+    UnknownProducerId,
+    check,
+    error,
+)
+from ottla.kafka import ACKS_ALL, TopicPartition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.k03_metadata import MetadataResponseTopic
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 
-ACKS_ALL = -1
 BATCH_BYTES = 256 * 1024
+REQUESTS_UNDER_WAY = 5
 REQUEST_BYTES = 4 * 1024 * 1024
 MEMORY_BYTES = 64 * 1024 * 1024
 LINGER_MS = 5
@@ -40,39 +57,57 @@ SENDS_PER_CHECKPOINT = 256
 
 Headers = Iterable[tuple[str, bytes | None]]
 
+#: What a broker answers that does not know what came before a batch, or knows a later life of the producer.
+OUT_OF_SEQUENCE = (OutOfOrderSequenceNumber, UnknownProducerId, InvalidProducerEpoch)
+_UNKNOWN: tuple[None, tuple[TopicPartition, ...]] = None, ()
+_NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
-class _Batch:
-    """Records of one partition on their way."""
 
-    __slots__ = ("born", "builder", "bytes", "data", "partition", "problem", "records")
+class _Lane:
+    """What is under way to one broker. Requests go on their way one after the other, so that they stay in order."""
 
-    def __init__(self, partition: TopicPartition, builder: _core.BatchBuilder | None) -> None:
-        self.partition = partition
-        self.builder = builder
-        self.born = trio.current_time()
-        self.records = 0
-        self.bytes = 0
-        self.data = b""
-        self.problem: Exception | None = None
-        """Why it could not be delivered when it was last tried."""
+    __slots__ = ("connection", "is_sending", "only", "under_way")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.only: Connection | None = None
+        """Where what is being sent may go, if something was under way when it was taken: it must not come to the broker
+        by another connection, past what is to be sent again.
+        """
+        self.is_sending = False
+        self.under_way = 0
+
+    @property
+    def is_free(self) -> bool:
+        if self.is_sending or self.under_way >= REQUESTS_UNDER_WAY:
+            return False
+        # What was under way when a connection ended has to be seen to have failed before anything follows it.
+        return not (self.under_way and self.connection is not None and self.connection.closed)
 
 
 class Producer:
     """`async with Producer(cluster) as producer: await producer.send("topic", b"value")`; leaving the block flushes.
 
-    An error that cannot be repaired by trying again is raised by the next `send` or `flush`; the records of that
-    batch are lost, others are not. `acknowledged` counts the records that brokers have acknowledged (with acks=0:
-    that were sent).
+    `send` only takes a record, and gives nothing, so that one call per record costs little. Whoever wants to know where
+    a record went calls `send_with_receipt`, and waits for the receipt when it suits, or `send_and_wait`, which waits
+    for each record: one round trip each, unless many tasks do it.
+
+    An error that cannot be repaired by trying again is raised by the next `send` or `flush`, unless all records of that
+    batch have receipts, which raise it then. The records of that batch are lost, others are not. `acknowledged` counts
+    the records that brokers have acknowledged (with acks=0: that were sent).
     """
 
     #: Of `TransactionalProducer`.
     _transactional_id: str | None = None
+    #: Whether a partition that has forgotten this producer may begin again with the next epoch.
+    _may_begin_again = True
 
     def __init__(
         self,
         cluster: Cluster,
         *,
         acks: int = ACKS_ALL,
+        idempotent: bool = True,
         compression: str = "none",
         batch_bytes: int = BATCH_BYTES,
         linger_ms: float = LINGER_MS,
@@ -80,22 +115,34 @@ class Producer:
         delivery_timeout_ms: float = DELIVERY_TIMEOUT_MS,
     ) -> None:
         """`acks` is 0, 1 or -1 (all); `compression` none, gzip, snappy, lz4 or zstd; `memory_bytes` bounds what
-        waits.
+        waits. Idempotence needs acks=-1: another one has to be chosen together with `idempotent=False`.
+
+        Raises:
+            ValueError: acks is none of them, or does not go with idempotence.
         """
+        if acks not in (0, 1, ACKS_ALL):
+            raise ValueError(f"acks={acks}: there are 0, 1 and -1 (all)")
+        if idempotent and acks != ACKS_ALL:
+            raise ValueError(
+                f"acks={acks} needs idempotent=False: what a leader may lose after it was acknowledged cannot be there "
+                "exactly once. Leave acks at -1 (all) to keep idempotence"
+            )
         self.cluster = cluster
         self.acks = acks
+        self.idempotent = idempotent
         self.compression = compression
         self.batch_bytes = batch_bytes
         self.linger_ms = linger_ms
         self.memory_bytes = memory_bytes
         self.delivery_timeout_ms = delivery_timeout_ms
         self.acknowledged = 0
-        self._open: dict[TopicPartition, _Batch] = {}
-        self._closed: dict[TopicPartition, deque[_Batch]] = {}
+        self.producer_id, self.producer_epoch = NOBODY
+        self._open: dict[TopicPartition, Batch] = {}
+        self._queues: dict[TopicPartition, Queue] = {}
         self._sticky: dict[str, TopicPartition] = {}
         # Per topic, made anew when its metadata are: building a tuple per record would cost a quarter of `send`.
         self._partitions: dict[str, tuple[MetadataResponseTopic, tuple[TopicPartition, ...]]] = {}
-        self._busy: set[Address] = set()
+        self._lanes: dict[Address, _Lane] = {}
         self._bytes = 0
         self._sends = 0
         self._problem: KafkaError | None = None
@@ -114,49 +161,61 @@ class Producer:
         partition: int | None = None,
     ) -> None:
         """Takes a record; it is sent soon. Waits only while `memory_bytes` are on their way, or for a new topic's
-        metadata.
+        metadata. `timestamp_ms` is now, unless given.
 
         Raises:
             KafkaError: the topic cannot be had, the record is refused, or an earlier batch failed.
         """
-        self._raise()
-        while self._bytes >= self.memory_bytes:
-            self._close_all()
-            await self._progress.wait()
-            self._raise()
-        to = self._partition(topic, key, partition)
-        if to is None:
-            await self.cluster.topic(topic, create=True)
-            to = self._partition(topic, key, partition)
-            assert to is not None
-        batch = self._open.get(to)
-        if batch is None:
-            batch = self._open[to] = _Batch(to, self._new_builder(to))
-            if len(self._open) == 1:
-                self._wake.set()
-        builder = batch.builder
-        assert builder is not None
-        try:
-            builder.append(
-                int(time.time() * 1000) if timestamp_ms is None else timestamp_ms,
-                key,
-                value,
-                [(name, content) for name, content in headers] if headers else (),
-            )
-        except BaseException:
-            if not batch.records:
-                del self._open[to]
-            raise
-        size = builder.size_bytes
-        self._bytes += size - batch.bytes
-        batch.bytes = size
-        batch.records += 1
-        if size >= self.batch_bytes:
-            self._close(to)
-            self._wake.set()
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        if self._put(topic, value, key, headers, timestamp_ms, partition) is None:
+            await self._put_soon(topic, value, key, headers, timestamp_ms, partition)
         self._sends += 1
-        if self._sends % SENDS_PER_CHECKPOINT == 0:
+        if not self._sends % SENDS_PER_CHECKPOINT:
             await trio.lowlevel.checkpoint()
+
+    async def send_with_receipt(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Receipt:
+        """As `send`; the receipt's `wait` says where the record is, or raises why it is nowhere."""
+        if timestamp_ms is None:
+            timestamp_ms = int(time.time() * 1000)
+        batch = self._put(topic, value, key, headers, timestamp_ms, partition)
+        if batch is None:
+            batch = await self._put_soon(topic, value, key, headers, timestamp_ms, partition)
+        receipt = Receipt(batch, timestamp_ms)
+        self._sends += 1
+        if not self._sends % SENDS_PER_CHECKPOINT:
+            await trio.lowlevel.checkpoint()
+        return receipt
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+    ) -> Delivered:
+        """As `send`; returns when the record is acknowledged, with where it is. Others that come within `linger_ms` go
+        with it.
+
+        Raises:
+            KafkaError: as `send`, or the record cannot be delivered.
+        """
+        receipt = await self.send_with_receipt(
+            topic, value, key=key, headers=headers, timestamp_ms=timestamp_ms, partition=partition
+        )
+        return await receipt.wait()
 
     async def send_batch(self, partition: TopicPartition, data: bytes, records: int) -> None:
         """Takes a whole batch of the current format, encoded and with whatever sequence it needs; waits only while
@@ -169,11 +228,30 @@ class Producer:
         while self._bytes >= self.memory_bytes:
             await self._progress.wait()
             self._raise()
-        batch = _Batch(partition, None)
+        batch = Batch(partition, None, is_numbered=False)
         batch.data, batch.bytes, batch.records = data, len(data), records
         self._bytes += batch.bytes
-        self._closed.setdefault(partition, deque()).append(batch)
+        self._queue(partition).add(batch)
         self._wake.set()
+
+    async def send_encoded(self, partition: TopicPartition, data: bytes, records: int) -> Receipt:
+        """Takes a whole batch of the current format without a producer, as `_core.Mirror` makes it; the sequence is
+        this producer's, as with `send`. The receipt is that of its last record; `flush` and the next call raise what
+        went wrong all the same. Otherwise as `send_batch`.
+        """
+        self._raise()
+        while self._bytes >= self.memory_bytes:
+            await self._progress.wait()
+            self._raise()
+        batch = Batch(partition, None, is_numbered=self.idempotent)
+        batch.data, batch.bytes, batch.records = data, len(data), records
+        receipt = Receipt(batch, -1)
+        # Of all its records there is none whose error the receipts alone would tell.
+        batch.receipts = 0
+        self._bytes += batch.bytes
+        self._queue(partition).add(batch)
+        self._wake.set()
+        return receipt
 
     async def flush(self) -> None:
         """Waits until everything taken so far was acknowledged.
@@ -186,22 +264,82 @@ class Producer:
             await self._progress.wait()
         self._raise()
 
-    def _partition(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition | None:
-        """Where a record goes; None while the topic's metadata are not known."""
-        if partition is not None:
-            return TopicPartition(topic, partition)
-        known = self.cluster.metadata.topics.get(topic)
-        if known is None:
+    def _put(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        partition: int | None,
+    ) -> Batch | None:
+        """Takes a record if that needs no waiting; gives its batch. All that one call per record costs is here."""
+        if self._bytes >= self.memory_bytes or self._problem is not None:
             return None
-        described, all_of_it = self._partitions.get(topic, (None, ()))
-        if described is not known:
-            all_of_it = tuple(TopicPartition(topic, number) for number in range(len(known.partitions)))
-            self._partitions[topic] = known, all_of_it
-        if key is not None:
-            return all_of_it[keyed(key, len(all_of_it))]
-        if (sticky := self._sticky.get(topic)) is None:
-            sticky = self._sticky[topic] = random.choice(all_of_it)
-        return sticky
+        if partition is not None:
+            to = TopicPartition(topic, partition)
+        else:
+            known = self.cluster.metadata.topics.get(topic)
+            if known is None:
+                return None
+            described, all_of_it = self._partitions.get(topic, _UNKNOWN)
+            if described is not known:
+                all_of_it = tuple(TopicPartition(topic, number) for number in range(len(known.partitions)))
+                self._partitions[topic] = known, all_of_it
+            if key is not None:
+                to = all_of_it[(murmur2(key) & 0x7FFFFFFF) % len(all_of_it)]  # as `keyed`, without a call more
+            elif (sticky := self._sticky.get(topic)) is not None:
+                to = sticky
+            else:
+                to = self._sticky[topic] = random.choice(all_of_it)
+        batch = self._open.get(to)
+        if batch is None:
+            batch = self._open[to] = Batch(to, self._new_builder(to), is_numbered=self.idempotent)
+            if len(self._open) == 1:
+                self._wake.set()
+        builder = batch.builder
+        assert builder is not None
+        try:
+            builder.append(
+                timestamp_ms, key, value, [(name, content) for name, content in headers] if headers else _NO_HEADERS
+            )
+        except BaseException:
+            if not batch.records:
+                del self._open[to]
+            raise
+        size = builder.size_bytes
+        self._bytes += size - batch.bytes
+        batch.bytes = size
+        batch.records += 1
+        if size >= self.batch_bytes:
+            self._close(to)
+            self._wake.set()
+        return batch
+
+    async def _put_soon(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        partition: int | None,
+    ) -> Batch:
+        """The same when it is possible."""
+        while True:
+            self._raise()
+            if (batch := self._put(topic, value, key, headers, timestamp_ms, partition)) is not None:
+                return batch
+            if self._bytes >= self.memory_bytes:
+                self._close_all()
+                await self._progress.wait()
+            elif partition is None and topic not in self.cluster.metadata.topics:
+                await self.cluster.topic(topic, create=True)
+
+    def _queue(self, partition: TopicPartition) -> Queue:
+        if (found := self._queues.get(partition)) is None:
+            found = self._queues[partition] = Queue()
+        return found
 
     def _new_builder(self, partition: TopicPartition) -> _core.BatchBuilder:
         return _core.BatchBuilder(compression=self.compression)
@@ -210,12 +348,10 @@ class Producer:
         batch = self._open.pop(partition)
         if self._sticky.get(partition.topic) == partition:
             del self._sticky[partition.topic]
-        assert batch.builder is not None
-        batch.data = batch.builder.finish()
-        batch.builder = None
+        batch.finish()
         self._bytes += len(batch.data) - batch.bytes
         batch.bytes = len(batch.data)
-        self._closed.setdefault(partition, deque()).append(batch)
+        self._queue(partition).add(batch)
 
     def _close_all(self) -> None:
         for partition in list(self._open):
@@ -233,49 +369,96 @@ class Producer:
             self._wake = trio.Event()
             await self._dispatch(nursery)
             deadline = math.inf
-            if ripening := [batch.born for partition, batch in self._open.items() if not self._closed.get(partition)]:
+            if ripening := [batch.born for partition, batch in self._open.items() if not self._waits(partition)]:
                 deadline = min(ripening) + self.linger_ms / 1000
-            if any(self._closed.values()):
+            if any(queue.waiting for queue in self._queues.values()):
                 # For partitions without a leader; those whose leader is busy are woken by its answer.
                 deadline = min(deadline, trio.current_time() + RETRY_MS / 1000)
             with trio.move_on_at(deadline):
                 await self._wake.wait()
             aged = trio.current_time() - self.linger_ms / 1000
             # One that others of its partition are before grows on: more small requests would only make it later.
-            ripe = [each for each, batch in self._open.items() if batch.born <= aged and not self._closed.get(each)]
+            ripe = [each for each, batch in self._open.items() if batch.born <= aged and not self._waits(each)]
             for partition in ripe:
                 self._close(partition)
 
+    def _waits(self, partition: TopicPartition) -> bool:
+        queue = self._queues.get(partition)
+        return queue is not None and bool(queue.waiting)
+
     async def _dispatch(self, nursery: trio.Nursery) -> None:
-        """Starts a request to each leader that has none under way and for which batches wait."""
-        requests: dict[Address, list[_Batch]] = {}
+        """Starts a request to each leader that may have another one and for which batches wait."""
+        requests: dict[Address, list[Batch]] = {}
         sizes: dict[Address, int] = {}
-        for partition, queue in list(self._closed.items()):
-            while queue and trio.current_time() - queue[0].born > self.delivery_timeout_ms / 1000:
-                late = queue.popleft()
+        for partition, queue in list(self._queues.items()):
+            while queue.waiting and trio.current_time() - queue.waiting[0].born > self.delivery_timeout_ms / 1000:
+                late = queue.waiting.popleft()
                 self._fail(late, _late(late, self.delivery_timeout_ms))
-            if not queue:
+            if not queue.waiting:
                 continue
             try:
+                if queue.waiting[0].is_numbered and self.producer_id == NOBODY.producer_id:
+                    await self._identify()
                 leader = await self.cluster.leader(partition)
             except (KafkaError, OSError, RemoteProtocolError) as problem:
+                if not queue.waiting:
+                    continue  # the transaction was aborted meanwhile
                 if isinstance(problem, KafkaError) and not problem.retriable:
-                    self._fail(queue.popleft(), problem)
+                    self._fail(queue.waiting.popleft(), problem)
                 else:
-                    queue[0].problem = problem
+                    queue.waiting[0].problem = problem
                 continue
-            if leader not in self._busy and sizes.get(leader, 0) < REQUEST_BYTES:
-                requests.setdefault(leader, []).append(queue.popleft())
+            lane = self._lanes.setdefault(leader, _Lane())
+            if not lane.is_free or sizes.get(leader, 0) >= REQUEST_BYTES:
+                continue
+            if queue.may_send(leader, self._identity, trio.current_time()):
+                requests.setdefault(leader, []).append(queue.take(leader, self._identity))
                 sizes[leader] = sizes.get(leader, 0) + requests[leader][-1].bytes
         for leader, batches in requests.items():
-            self._busy.add(leader)
-            nursery.start_soon(self._send, leader, batches)
+            lane = self._lanes[leader]
+            lane.is_sending = True
+            lane.only = lane.connection if lane.under_way else None
+            lane.under_way += 1
+            nursery.start_soon(self._send, leader, lane, batches)
 
-    async def _send(self, leader: Address, batches: list[_Batch]) -> None:
+    @property
+    def _identity(self) -> Identity:
+        return Identity(self.producer_id, self.producer_epoch)
+
+    async def _identify(self) -> None:
+        """Asks any broker for an id."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=REQUEST_TIMEOUT_MS)
+        connection = await self.cluster.any_connection()
+        answer = await connection.call(INIT_PRODUCER_ID, request, timeout_ms=self.cluster.timeout_ms)
+        check(answer.error_code, "a producer id")
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+
+    async def _send(self, leader: Address, lane: _Lane, batches: list[Batch]) -> None:
+        waiting = {batch.partition: batch for batch in batches}
+        try:
+            await self._carry(leader, lane, waiting)
+        except KafkaError as problem:  # of the connection: this broker does not take us
+            for batch in list(waiting.values()):
+                self._refused(batch, problem)
+            waiting.clear()
+        except (OSError, RemoteProtocolError) as problem:
+            for batch in waiting.values():
+                batch.problem = problem
+        finally:
+            lane.is_sending = False
+            lane.under_way -= 1
+            if waiting:
+                self.cluster.forget({partition.topic for partition in waiting})
+                for batch in waiting.values():
+                    self._returned(batch, retry_at=trio.current_time() + RETRY_MS / 1000)
+            self._wake.set()
+
+    async def _carry(self, leader: Address, lane: _Lane, waiting: dict[TopicPartition, Batch]) -> None:
+        """One request and its answer. Takes out of `waiting` what is decided."""
         topics: dict[str, list[PartitionProduceData]] = {}
-        for batch in batches:
-            topics.setdefault(batch.partition.topic, []).append(
-                PartitionProduceData(partition_index=batch.partition.partition, records=batch.data)
+        for partition, batch in waiting.items():
+            topics.setdefault(partition.topic, []).append(
+                PartitionProduceData(partition_index=partition.partition, records=batch.data)
             )
         request = ProduceRequest(
             transactional_id=self._transactional_id,
@@ -283,60 +466,80 @@ class Producer:
             timeout_ms=REQUEST_TIMEOUT_MS,
             topics=[TopicProduceData(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
-        waiting = {batch.partition: batch for batch in batches}
-        try:
-            connection = await self.cluster.connection(leader)
-            if self.acks == 0:
-                await connection.post(PRODUCE, request)
-                for batch in waiting.values():
-                    self._done(batch)
-                waiting.clear()
-            else:
-                answer = await connection.call(PRODUCE, request, timeout_ms=REQUEST_TIMEOUT_MS)
-                self._answered(answer, waiting)
-        except KafkaError as problem:  # of the connection: this broker does not take us
+        connection = await self.cluster.connection(leader)
+        if lane.only is not None and connection is not lane.only:
+            raise ConnectionLost("the connection ended while requests were under way")
+        lane.connection = connection
+        if self.acks == 0:
+            await connection.post(PRODUCE, request)
             for batch in waiting.values():
-                self._fail(batch, problem)
+                self._done(batch)
             waiting.clear()
-        except (OSError, RemoteProtocolError) as problem:
-            for batch in waiting.values():
-                batch.problem = problem
-        finally:
-            if waiting:
-                self.cluster.forget({partition.topic for partition in waiting})
-                for batch in waiting.values():
-                    self._closed[batch.partition].appendleft(batch)
-        if waiting:
-            await trio.sleep(RETRY_MS / 1000)
-        self._busy.discard(leader)
+            return
+        answer = await connection.send(PRODUCE, request, timeout_ms=REQUEST_TIMEOUT_MS)
+        lane.is_sending = False
         self._wake.set()
+        self._answered(await answer(), waiting)
 
-    def _answered(self, answer: ProduceResponse, waiting: dict[TopicPartition, _Batch]) -> None:
-        """Takes out of `waiting` what is decided."""
+    def _answered(self, answer: ProduceResponse, waiting: dict[TopicPartition, Batch]) -> None:
+        """Takes out of `waiting` what is decided, or to be sent again at once."""
         for topic in answer.responses:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
-                if not each.error_code:
+                batch = waiting[partition]
+                # A batch that is known, but no longer where it is: one of several attempts, of which an earlier came.
+                if not each.error_code or each.error_code == DuplicateSequenceNumber.code:
+                    batch.base_offset = each.base_offset if not each.error_code else -1
+                    batch.append_time_ms = each.log_append_time_ms
                     self._done(waiting.pop(partition))
                     continue
                 problem = error(each.error_code, f"{partition}: {each.error_message or ''}".rstrip(": "))
-                batch = waiting[partition]
                 batch.problem = problem
                 if isinstance(problem, MessageTooLarge):
                     number = f"{batch.records} record{'' if batch.records == 1 else 's'}"
                     problem = MessageTooLarge(f"{problem}: {number} in {len(batch.data)} bytes")
-                if not problem.retriable:
-                    self._fail(waiting.pop(partition), problem)
+                if problem.retriable:
+                    continue
+                del waiting[partition]
+                if isinstance(problem, OUT_OF_SEQUENCE) and batch.sequence is not None:
+                    is_first = self._queues[partition].is_first(batch)
+                    if self._may_begin_again or not is_first:
+                        self._returned(batch, begins_again=is_first)
+                        continue
+                self._refused(batch, problem)
 
-    def _done(self, batch: _Batch) -> None:
+    def _done(self, batch: Batch) -> None:
         self.acknowledged += batch.records
+        self._landed(batch.partition, self._queues[batch.partition].decided(batch))
+        batch.end()
         self._left(batch)
 
-    def _fail(self, batch: _Batch, problem: KafkaError) -> None:
-        self._problem = self._problem or problem
+    def _refused(self, batch: Batch, problem: KafkaError) -> None:
+        """A batch that was under way cannot be delivered."""
+        self._landed(batch.partition, self._queues[batch.partition].decided(batch, is_acknowledged=False))
+        self._fail(batch, problem)
+
+    def _returned(self, batch: Batch, *, retry_at: float = 0.0, begins_again: bool = False) -> None:
+        queue = self._queues[batch.partition]
+        self._landed(batch.partition, queue.returned(batch, retry_at=retry_at, begins_again=begins_again))
+
+    def _landed(self, partition: TopicPartition, begins_again: bool) -> None:
+        """The next epoch needs no broker's leave where there is no transaction (KIP-360); after the last one comes
+        another id.
+        """
+        if begins_again and self._queues[partition].identity == self._identity:
+            if self.producer_epoch < EPOCH_MAX:
+                self.producer_epoch += 1
+            else:
+                self.producer_id, self.producer_epoch = NOBODY
+
+    def _fail(self, batch: Batch, problem: KafkaError) -> None:
+        if batch.receipts < batch.records:
+            self._problem = self._problem or problem
+        batch.end(problem)
         self._left(batch)
 
-    def _left(self, batch: _Batch) -> None:
+    def _left(self, batch: Batch) -> None:
         self._bytes -= batch.bytes
         self._progress.set()
         self._progress = trio.Event()
@@ -356,9 +559,11 @@ class Producer:
         finally:
             # The nursery is not shown the block's exception: it would wrap it in a group.
             await self._stack.aclose()
+            for batch in [*self._open.values(), *(batch for queue in self._queues.values() for batch in queue)]:
+                batch.end(NetworkException(f"{batch.partition}: the producer was closed first"))
 
 
-def _late(batch: _Batch, timeout_ms: float) -> NetworkException:
+def _late(batch: Batch, timeout_ms: float) -> NetworkException:
     """The error of a batch whose time is over, with what last stood in its way."""
     late = f"{batch.partition}: not delivered within {timeout_ms:g} ms"
     match batch.problem:

@@ -73,8 +73,11 @@ class Protocol:
         """The frame to send, with its length. It is in flight from now on, unless `answered` is false (acks=0)."""
         if version is None:
             version = self.version(api)
+        return self.framed(api, version, api.encode_request(version, message), answered=answered)
+
+    def framed(self, api: Api[Any, Any], version: int, body: bytes, *, answered: bool = True) -> bytes:
+        """The same of a body that is encoded already."""
         correlation_id = self._next_correlation_id
-        body = api.encode_request(version, message)
         frame = headers.request_frame(api.key, version, correlation_id, self.client_id, body)
         self._next_correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
         if answered:

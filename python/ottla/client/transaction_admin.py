@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.client.cluster import Address, Cluster
 from ottla.errors import TransactionalIdNotFound, UnknownTopicOrPartition, check
-from ottla.kafka import TopicPartition
+from ottla.kafka import COORDINATOR_OF_TRANSACTION, TopicPartition
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
@@ -22,9 +22,6 @@ from ottla.wire.k27_write_txn_markers import (
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
-
-TRANSACTION = 1
-"""The kind of coordinator."""
 
 MAX_TIMEOUT_MS = 900_000
 """`transaction.max.timeout.ms` unless a broker is told otherwise: no healthy transaction is older."""
@@ -134,7 +131,7 @@ class TransactionAdmin:
         return await self.cluster.retry(once)
 
     async def _coordinator(self, transactional_id: str) -> tuple[int, Address]:
-        request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
+        request = FindCoordinatorRequest(key=transactional_id, key_type=COORDINATOR_OF_TRANSACTION)
         answer = await (await self.cluster.any_connection()).call(
             FIND_COORDINATOR, request, timeout_ms=self.cluster.timeout_ms
         )

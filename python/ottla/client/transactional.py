@@ -22,8 +22,9 @@ from typing import Any, NamedTuple, Self
 import trio
 
 from ottla import _core
+from ottla.client.batches import Batch, Receipt
 from ottla.client.cluster import Address, Cluster
-from ottla.client.producer import RETRY_MS, Producer, _Batch
+from ottla.client.producer import RETRY_MS, Producer, _Lane
 from ottla.errors import (
     ConcurrentTransactions,
     InvalidTxnState,
@@ -33,7 +34,7 @@ from ottla.errors import (
     check,
     error,
 )
-from ottla.kafka import TopicPartition
+from ottla.kafka import COORDINATOR_OF_GROUP, COORDINATOR_OF_TRANSACTION, TopicPartition
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from ottla.wire.k24_add_partitions_to_txn import (
@@ -50,8 +51,6 @@ from ottla.wire.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators."""
 BUSY_RETRY_MS = 20
 """While the coordinator carries out the end of the transaction before."""
 TIMEOUT_MS = 60_000
@@ -83,7 +82,7 @@ async def end_transaction(cluster: Cluster, prepared: Prepared, *, commit: bool)
             producer_epoch=prepared.producer_epoch,
             committed=commit,
         )
-        coordinator = _Coordinator(cluster, prepared.transactional_id, TRANSACTION)
+        coordinator = _Coordinator(cluster, prepared.transactional_id, COORDINATOR_OF_TRANSACTION)
         await coordinator.call(END_TXN, request, lambda answer: answer.error_code)
 
 
@@ -93,7 +92,9 @@ async def add_partitions(cluster: Cluster, prepared: Prepared, partitions: Itera
     Raises:
         ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping: it is not, and was aborted.
     """
-    await _add_partitions(_Coordinator(cluster, prepared.transactional_id, TRANSACTION), prepared, partitions)
+    await _add_partitions(
+        _Coordinator(cluster, prepared.transactional_id, COORDINATOR_OF_TRANSACTION), prepared, partitions
+    )
 
 
 async def _add_partitions(
@@ -123,7 +124,7 @@ async def fence(cluster: Cluster, transactional_id: str, *, timeout_ms: int = TI
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
     )
-    coordinator = _Coordinator(cluster, transactional_id, TRANSACTION)
+    coordinator = _Coordinator(cluster, transactional_id, COORDINATOR_OF_TRANSACTION)
     answer = await coordinator.call(INIT_PRODUCER_ID, request, lambda answer: answer.error_code)
     return answer.producer_id, answer.producer_epoch
 
@@ -131,22 +132,26 @@ async def fence(cluster: Cluster, transactional_id: str, *, timeout_ms: int = TI
 class TransactionalProducer(Producer):
     """`Producer` whose records are sent in transactions; `send` and `flush` are the same, inside of one.
 
-    Settings as for `Producer`; acks is always all. After `transaction_timeout_ms` the coordinator aborts by itself.
+    Settings as for `Producer`; acks is always all, and it is idempotent. After `transaction_timeout_ms` the coordinator
+    aborts by itself.
     """
+
+    # A transaction whose sequence is lost is aborted, after which the coordinator gives the next epoch.
+    _may_begin_again = False
 
     def __init__(
         self, cluster: Cluster, transactional_id: str, *, transaction_timeout_ms: int = TIMEOUT_MS, **settings: Any
     ) -> None:
+        if not settings.setdefault("idempotent", True):
+            raise ValueError("a transactional producer is idempotent")
         super().__init__(cluster, **settings)
         self.transactional_id = self._transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
-        self.producer_id, self.producer_epoch = -1, -1
-        self._coordinator = _Coordinator(cluster, transactional_id, TRANSACTION)
+        self._coordinator = _Coordinator(cluster, transactional_id, COORDINATOR_OF_TRANSACTION)
         self._is_open = False
         #: What the coordinator knows to be part of the transaction.
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
-        self._sequences: dict[TopicPartition, int] = {}
         #: Why the transaction can only be aborted.
         self._broken: KafkaError | None = None
         #: Sequence numbers are lost: the next transaction needs a new epoch.
@@ -252,7 +257,7 @@ class TransactionalProducer(Producer):
             codes = (row.error_code for topic in answer.topics for row in topic.partitions)
             return next((code for code in codes if code), 0)
 
-        await _Coordinator(self.cluster, group, GROUP).call(TXN_OFFSET_COMMIT, request, first_error)
+        await _Coordinator(self.cluster, group, COORDINATOR_OF_GROUP).call(TXN_OFFSET_COMMIT, request, first_error)
 
     # --- what Producer asks for ---
 
@@ -261,31 +266,25 @@ class TransactionalProducer(Producer):
         self._check_open()
         await super().send(*arguments, **options)
 
+    async def send_with_receipt(self, *arguments: Any, **options: Any) -> Receipt:
+        """As `Producer.send_with_receipt`. Raises InvalidTxnState outside of a transaction."""
+        self._check_open()
+        return await super().send_with_receipt(*arguments, **options)
+
+    async def send_encoded(self, partition: TopicPartition, data: bytes, records: int) -> Receipt:
+        """As `Producer.send_encoded`. Raises InvalidTxnState outside of a transaction."""
+        self._check_open()
+        return await super().send_encoded(partition, data, records)
+
     def _new_builder(self, partition: TopicPartition) -> _core.BatchBuilder:
-        return _core.BatchBuilder(
-            compression=self.compression,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=self._sequences.get(partition, 0),
-            transactional=True,
-        )
+        return _core.BatchBuilder(compression=self.compression, transactional=True)
 
-    def _close(self, partition: TopicPartition) -> None:
-        # After 2**31 - 1 comes 0.
-        self._sequences[partition] = self._sequences.get(partition, 0) + self._open[partition].records & 0x7FFFFFFF
-        super()._close(partition)
-
-    async def _send(self, leader: Address, batches: list[_Batch]) -> None:
+    async def _carry(self, leader: Address, lane: _Lane, waiting: dict[TopicPartition, Batch]) -> None:
         try:
-            await self._announce({batch.partition for batch in batches} - self._added)
-        except (KafkaError, OSError, RemoteProtocolError) as problem:
-            failed = problem if isinstance(problem, KafkaError) else NetworkException(str(problem))
-            for batch in batches:
-                self._fail(batch, failed)
-            self._busy.discard(leader)
-            self._wake.set()
-        else:
-            await super()._send(leader, batches)
+            await self._announce(waiting.keys() - self._added)
+        except (OSError, RemoteProtocolError) as problem:
+            raise NetworkException(str(problem)) from problem
+        await super()._carry(leader, lane, waiting)
 
     async def _announce(self, partitions: set[TopicPartition]) -> None:
         """The coordinator must know of a partition before it is written to."""
@@ -295,7 +294,7 @@ class TransactionalProducer(Producer):
         await _add_partitions(self._coordinator, here, partitions)
         self._added |= partitions
 
-    def _fail(self, batch: _Batch, problem: KafkaError) -> None:
+    def _fail(self, batch: Batch, problem: KafkaError) -> None:
         self._broken = self._broken or problem
         self._has_gap = True
         super()._fail(batch, problem)
@@ -322,10 +321,13 @@ class TransactionalProducer(Producer):
             self._close(partition)
         while self._bytes:
             # What failed comes back to be sent again: it is dropped as well.
-            for queue in self._closed.values():
-                while queue:
-                    self._has_gap = True
-                    self._left(queue.popleft())
+            for queue in self._queues.values():
+                while queue.waiting:
+                    batch = queue.waiting.popleft()
+                    # Of those that bring their own sequence nobody knows here.
+                    self._has_gap |= batch.sequence is not None or not batch.is_numbered
+                    batch.end(NetworkException(f"{batch.partition}: the transaction was aborted"))
+                    self._left(batch)
             if self._bytes:
                 with trio.move_on_after(RETRY_MS / 1000):
                     await self._progress.wait()
@@ -340,7 +342,6 @@ class TransactionalProducer(Producer):
         )
         answer = await self._coordinator.call(INIT_PRODUCER_ID, request, lambda answer: answer.error_code)
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
-        self._sequences.clear()
 
     async def __aenter__(self) -> Self:
         await self._initialize()

@@ -1,0 +1,110 @@
+"""A member's own connection to the coordinator of its group. A JoinGroup may stay unanswered for minutes, and a broker
+takes the requests of a connection one after the other: on a shared one nothing could be fetched meanwhile.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ottla.client.connection import Connection
+from ottla.errors import (
+    CoordinatorNotAvailable,
+    KafkaError,
+    LocalProtocolError,
+    NotCoordinator,
+    RemoteProtocolError,
+    UnsupportedVersion,
+    check,
+)
+from ottla.wire.k01_fetch import BATCHES_SINCE, FETCH
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.wire.schema import Api, Request, Response
+
+
+def refuse_older(connection: Connection) -> None:
+    """Raises UnsupportedVersion: the broker is older than Kafka 0.11, whose records this client does not read."""
+    _, highest = (connection.protocol.versions or {}).get(FETCH.key, (0, 0))
+    if highest < BATCHES_SINCE:
+        raise UnsupportedVersion(
+            f"the broker at {connection.host}:{connection.port} is older than Kafka 0.11, the oldest that is served"
+        )
+
+
+class GroupConnection:
+    """`call` asks the coordinator, which is found when it is needed."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.cluster = cluster
+        self.group = group
+        self._connection: Connection | None = None
+        self._connecting = trio.Lock()
+
+    async def version(self, api: Api[Any, Any]) -> int:
+        """The version of an API in which the coordinator is asked. Errors as `call`."""
+        connection = await self._open()
+        try:
+            return connection.protocol.version(api)
+        except LocalProtocolError as problem:
+            raise UnsupportedVersion(str(problem)) from None
+
+    async def call(self, api: Api[Request, Response], message: Request, *, timeout_ms: float) -> Response:
+        """One attempt. What the answer says is the caller's to look at; see `failed`.
+
+        Raises:
+            CoordinatorNotAvailable: it cannot be found or reached, or did not answer in time.
+            UnsupportedVersion: the broker is too old for what is asked. KafkaError: what else it says.
+        """
+        connection = await self._open()
+        try:
+            return await connection.call(api, message, timeout_ms=timeout_ms)
+        except LocalProtocolError as problem:
+            raise UnsupportedVersion(f"group '{self.group}': {problem}") from None
+        except (OSError, RemoteProtocolError) as problem:
+            await self.forget()
+            raise CoordinatorNotAvailable(f"the coordinator of group '{self.group}': {problem}") from problem
+
+    async def failed(self, problem: KafkaError) -> None:
+        """Takes note of an error in an answer: a coordinator that moved is looked for again."""
+        if isinstance(problem, NotCoordinator | CoordinatorNotAvailable):
+            await self.forget()
+
+    async def forget(self) -> None:
+        """Closes the connection; the coordinator is looked for when it is next needed."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def _open(self) -> Connection:
+        async with self._connecting:
+            if self._connection is not None and not self._connection.closed:
+                return self._connection
+            try:
+                asked = await self.cluster.any_connection()
+                refuse_older(asked)
+                answer = await asked.call(
+                    FIND_COORDINATOR, FindCoordinatorRequest(key=self.group), timeout_ms=self.cluster.timeout_ms
+                )
+                check(answer.error_code, answer.error_message or f"group '{self.group}'")
+                found = await Connection.connect(
+                    answer.host,
+                    answer.port,
+                    self.cluster.client_id,
+                    timeout_ms=self.cluster.timeout_ms,
+                    security=self.cluster.security,
+                )
+            except (OSError, RemoteProtocolError) as problem:
+                raise CoordinatorNotAvailable(f"the coordinator of group '{self.group}': {problem}") from problem
+            try:
+                refuse_older(found)
+            except UnsupportedVersion:
+                with suppress(OSError):
+                    await found.aclose()
+                raise
+            self._connection = found
+            return found
