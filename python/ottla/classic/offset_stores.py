@@ -1,0 +1,85 @@
+"""Where a group keeps its offsets: in ZooKeeper, in Kafka, or on the way from one to the other in both.
+
+With `offsets.storage=kafka` and `dual.commit.enabled`, offsets are written to both and the greater one is read: members
+with the old setting and with the new one may run side by side, and go back by the same steps.
+
+Source: kafka/consumer/ZookeeperConsumerConnector.scala (fetchOffsets, commitOffsets).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Mapping
+
+from ottla.classic.registry import offset_path
+from ottla.client.groups import Committed, Groups
+from ottla.coordination.tree import NodeExists, NoNode, Tree, parent_of
+from ottla.kafka import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class OffsetStore:
+    """One of the three, as the settings say."""
+
+    def __init__(self, group: str, tree: Tree, groups: Groups | None, *, dual: bool) -> None:
+        """`groups` is None for a group that keeps its offsets in ZooKeeper alone."""
+        self._group = group
+        self._tree = tree
+        self._groups = groups
+        self._in_tree = groups is None or dual
+        self._known: dict[TopicPartition, int] = {}
+
+    async def read(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offset of each partition that has one. Raises TreeError, KafkaError, OSError."""
+        found: dict[TopicPartition, int] = {}
+        if self._in_tree:
+            found = await self._read_tree(list(places))
+        if self._groups is not None:
+            for place, committed in (await self._groups.committed(self._group, places)).items():
+                found[place] = max(committed.offset, found.get(place, -1))
+        self._known |= found
+        return found
+
+    async def write(self, offsets: Offsets) -> None:
+        """Keeps those that changed since they were last read or written here. Raises as `read`."""
+        changed = {place: offset for place, offset in offsets.items() if self._known.get(place) != offset}
+        if not changed:
+            return
+        if self._groups is not None:
+            kept = {place: Committed(offset) for place, offset in changed.items()}
+            await self._groups.commit(self._group, kept)
+        if self._in_tree:
+            for place, offset in changed.items():
+                await self._write_tree(offset_path(self._group, place), str(offset).encode())
+        self._known |= changed
+
+    def forget(self, places: Collection[TopicPartition]) -> None:
+        """Others write them from now on."""
+        for place in places:
+            self._known.pop(place, None)
+
+    async def _read_tree(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        found = {}
+        nodes = await self._tree.get_many([offset_path(self._group, place) for place in places])
+        for place, node in zip(places, nodes, strict=True):
+            if node is None:
+                continue
+            try:
+                found[place] = int(node.data)
+            except ValueError:
+                logger.warning("group '%s' has no offset but %r for %s", self._group, node.data[:50], place)
+        return found
+
+    async def _write_tree(self, path: str, data: bytes) -> None:
+        try:
+            await self._tree.set(path, data)
+        except NoNode:
+            await self._tree.ensure(parent_of(path))
+            with contextlib.suppress(NodeExists):
+                await self._tree.create(path, data)
+                return
+            await self._tree.set(path, data)
