@@ -1,0 +1,345 @@
+"""Records from one cluster to the other.
+
+Several instances of a flow share its partitions as members of a group in the *target*, whose topics are the mirrors.
+What that group commits for a mirror is the offset to go on from in the *source*. So an instance that was replaced can
+neither commit nor, with exactly once, end a transaction: the group's coordinator refuses the old generation (KIP-447).
+
+| what            | at least once                         | exactly once                              |
+|-----------------|---------------------------------------|-------------------------------------------|
+| batches         | of an idempotent producer             | in a transaction, at most `COMMIT_S` long |
+| source offsets  | committed when these are acknowledged | committed in the transaction              |
+| after a failure | goes on from what is committed        | the same; the rest is aborted             |
+
+Batches travel unopened where they can (`rust/records/mirror.rs`). Where mirrors have the names of their topics, each
+record says in a header where it comes from, and does not go where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from ottla import _core
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import Consumer, RebalanceListener
+from ottla.client.producer import Producer
+from ottla.client.transactional import TransactionalProducer
+from ottla.errors import (
+    CorruptMessage,
+    FencedInstanceId,
+    IllegalGeneration,
+    KafkaError,
+    MessageTooLarge,
+    ProducerFenced,
+    RebalanceInProgress,
+    RemoteProtocolError,
+    UnknownMemberId,
+)
+from ottla.kafka import TopicPartition
+from ottla.mirror.config import FlowConfig
+from ottla.mirror.notes import Notes
+from ottla.mirror.syncs import Syncs
+from ottla.mirror.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+#: How often what was copied is committed: also how late readers of committed records see it, with exactly once.
+COMMIT_S: Final = 0.2
+#: How long a fetch waits for the first record.
+WAIT_MS: Final = 100
+RETRY_S: Final = 1.0
+#: After how long an instance that was killed is replaced, and what it began is aborted.
+SESSION_MS: Final = 10_000
+TRANSACTION_MS: Final = 10_000
+#: How soon an instance hears of others that come and go.
+HEARTBEAT_MS: Final = 500
+#: Of what is on its way to the target: most of what a mirror needs in memory.
+MEMORY_BYTES: Final = 16 << 20
+FETCH_BYTES: Final = 4 << 20
+PARTITION_BYTES: Final = 1 << 20
+#: Smaller batches that follow each other are joined up to this size.
+JOIN_BYTES: Final = 16 << 10
+#: The record header that says which clusters a record was in, where names do not.
+HEADER: Final = b"ottla.mirror.source"
+#: The group is somebody else's now, or will be.
+REPLACED: Final = (IllegalGeneration, UnknownMemberId, FencedInstanceId, RebalanceInProgress, ProducerFenced)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a flow has done so far; `positions` and `ends` are of the source's partitions."""
+
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0
+    unopened: int = 0
+    errors: int = 0
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int:
+        """How many offsets of the source's partitions are not copied yet."""
+        return sum(max(0, end - self.positions.get(each, 0)) for each, end in self.ends.items())
+
+
+def group_of(flow: FlowConfig) -> str:
+    """The group whose members share the flow."""
+    return f"ottla-mirror-{flow.source}-{flow.target}"
+
+
+class Copying:
+    """The copying of one flow by one instance. Whoever sets `stopping` ends it: what is on its way is committed."""
+
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: Cluster,
+        target: Cluster,
+        topics: Topics,
+        syncs: Syncs,
+        notes: Notes,
+        figures: Figures,
+    ) -> None:
+        self.stopping = False
+        self._syncs = syncs
+        self._notes = notes
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._topics = topics
+        self._figures = figures
+        self._transactional_id = f"{group_of(flow)}-{uuid.uuid4().hex[:12]}"
+        self._join_bytes = JOIN_BYTES
+
+    async def run(self) -> None:
+        """Copies until it is stopped. What fails is tried again, from what is committed."""
+        while not self.stopping:
+            try:
+                await self._share()
+            except REPLACED as error:
+                logger.info("%s: this instance joins the others anew: %s", self._flow, error)
+            except (KafkaError, OSError, RemoteProtocolError) as error:
+                self._figures.errors += 1
+                logger.warning("%s: copying begins anew in %g s: %s", self._flow, RETRY_S, error)
+                if isinstance(error, MessageTooLarge):
+                    # From now on a batch is no larger than in the source.
+                    self._join_bytes = 1
+                await trio.sleep(RETRY_S)
+                # A topic may be gone.
+                with suppress(KafkaError, OSError, RemoteProtocolError):
+                    await self._topics.refresh()
+
+    async def _share(self) -> None:
+        """Copies this instance's share as long as nothing fails."""
+        flow = self._flow
+        self._figures.positions.clear()
+        self._figures.ends.clear()
+        producer = (
+            TransactionalProducer(
+                self._target,
+                self._transactional_id,
+                transaction_timeout_ms=TRANSACTION_MS,
+                memory_bytes=MEMORY_BYTES,
+            )
+            if flow.exactly_once
+            else Producer(self._target, memory_bytes=MEMORY_BYTES)
+        )
+        member = Consumer(
+            self._target,
+            group=group_of(flow),
+            assignors=["cooperative-sticky"],
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            auto_commit=False,
+            start="earliest",
+            read_committed=True,
+        )
+        async with producer, member:
+            header = (HEADER, flow.source.encode()) if flow.names.is_identity else None
+            batches = _core.Mirror(
+                transactional=flow.exactly_once,
+                join_bytes=self._join_bytes,
+                header=header,
+                stops=[flow.target.encode()] if header else [],
+            )
+            share = _Share(flow, self._source, member, producer, batches, self._syncs, self._notes, self._figures)
+            topics: dict[str, int] = {}
+            try:
+                while not self.stopping:
+                    if topics != self._topics.mirrored:
+                        topics = dict(self._topics.mirrored)
+                        share.subscribe(topics)
+                    await share.step()
+                await share.commit()
+            except BaseException:
+                await share.give_up()
+                raise
+
+
+class _Share(RebalanceListener):
+    """The partitions that this instance copies now. `positions` of the reader are where it is in the source."""
+
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: Cluster,
+        member: Consumer,
+        producer: Producer,
+        mirror: _core.Mirror,
+        syncs: Syncs,
+        notes: Notes,
+        figures: Figures,
+    ) -> None:
+        self._syncs = syncs
+        self._notes = notes
+        self._flow = flow
+        self._member = member
+        self._producer = producer
+        self._mirror = mirror
+        self._figures = figures
+        self._reader = Consumer(
+            source,
+            start="earliest",
+            read_committed=True,
+            wait_ms=WAIT_MS,
+            fetch_bytes=FETCH_BYTES,
+            partition_bytes=PARTITION_BYTES,
+        )
+        #: The topics of the source by the names of their mirrors.
+        self._sources: dict[str, str] = {}
+        #: What is committed of the partitions of the source.
+        self._committed: dict[TopicPartition, int] = {}
+        self._in_transaction = False
+        self._has_failed = False
+        self._commit_at = trio.current_time() + COMMIT_S
+
+    # --- which partitions ---
+
+    def subscribe(self, topics: Mapping[str, int]) -> None:
+        """Shares these topics of the source with the other instances."""
+        mirrors = {self._flow.names.remote(self._flow.source, topic): topic for topic in topics}
+        # Partitions of topics that are gone are still to be given back.
+        self._sources |= mirrors
+        if mirrors:
+            self._member.subscribe(sorted(mirrors), self)
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        # The group is there to share work and to keep offsets. Nothing is read of the mirrors.
+        self._member.pause(partitions)
+        committed = await self._member.committed(partitions)
+        new = [self._source_of(each) for each in partitions if each not in committed]
+        positions = await self._reader.beginning_offsets(new)
+        positions |= {self._source_of(each): found.offset for each, found in committed.items()}
+        await self._notes.read_syncs(lambda sync: self._syncs.add(sync) if sync.partition in positions else None)
+        self._reader.positions |= positions
+        self._committed |= positions
+        self._figures.positions |= positions
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        if not self._has_failed:
+            await self.commit()
+        self.on_lost(partitions)
+
+    def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        for each in map(self._source_of, partitions):
+            self._syncs.forget(each)
+            for known in (self._reader.positions, self._committed, self._figures.positions, self._figures.ends):
+                known.pop(each, None)
+
+    def _source_of(self, mirror: TopicPartition) -> TopicPartition:
+        return TopicPartition(self._sources[mirror.topic], mirror.partition)
+
+    def _mirror_of(self, partition: TopicPartition) -> TopicPartition:
+        return TopicPartition(self._flow.names.remote(self._flow.source, partition.topic), partition.partition)
+
+    # --- records ---
+
+    async def step(self) -> None:
+        """Copies what a fetch of each leader gives, and commits when it is time."""
+        is_idle = not self._reader.positions
+        await self._member.poll(WAIT_MS if is_idle else 0)
+        if is_idle:
+            return
+        before = dict(self._reader.positions)
+        answers = await self._reader.poll_encoded()
+        for partition, position in self._reader.positions.items():
+            if position != before.get(partition):
+                self._figures.errors += 1
+                logger.error(
+                    "%s: %s is copied from offset %d on: the records from %d on are no longer there",
+                    self._flow,
+                    partition,
+                    position,
+                    before.get(partition, -1),
+                )
+        for partition, answer in answers:
+            self._figures.ends[partition] = answer.last_stable_offset
+            if answer.records:
+                await self._copy(partition, answer)
+        if trio.current_time() >= self._commit_at:
+            await self.commit()
+
+    async def _copy(self, partition: TopicPartition, answer: _core.FetchedPartition) -> None:
+        position = self._reader.positions[partition]
+        assert answer.records is not None
+        try:
+            batches, next_offset = self._mirror.copy(answer.records, position, answer.aborted_transactions or [])
+        except CorruptMessage as error:
+            raise CorruptMessage(f"{partition} of {self._flow.source} from offset {position} on: {error}") from None
+        self._begin()
+        mirror = self._mirror_of(partition)
+        for data, records, _, last_offset, is_unopened in batches:
+            receipt = await self._producer.send_encoded(mirror, data, records)
+            self._syncs.sent(partition, last_offset, receipt)
+            self._figures.records += records
+            self._figures.bytes += len(data)
+            self._figures.batches += 1
+            self._figures.unopened += is_unopened
+        self._reader.positions[partition] = next_offset
+
+    async def give_up(self) -> None:
+        """Aborts what is not committed, if that can be done: else its transaction would hold up readers until it times
+        out.
+        """
+        self._has_failed = True
+        if isinstance(self._producer, TransactionalProducer) and self._in_transaction:
+            self._in_transaction = False
+            with trio.move_on_after(SESSION_MS / 1000, shield=True), suppress(KafkaError, OSError, RemoteProtocolError):
+                await self._producer.abort()
+
+    def _begin(self) -> None:
+        if isinstance(self._producer, TransactionalProducer) and not self._in_transaction:
+            self._producer.begin()
+            self._in_transaction = True
+
+    async def commit(self) -> None:
+        """Commits what was copied, if anything was."""
+        self._commit_at = trio.current_time() + COMMIT_S
+        moved = {
+            partition: position
+            for partition, position in self._reader.positions.items()
+            if position != self._committed.get(partition)
+        }
+        if not moved:
+            return
+        offsets = {self._mirror_of(partition): position for partition, position in moved.items()}
+        producer = self._producer
+        if isinstance(producer, TransactionalProducer):
+            self._begin()
+            who = self._member.group_metadata()
+            await producer.send_offsets(who.group, offsets, member_id=who.member_id, generation=who.generation)
+            await producer.commit()
+            self._in_transaction = False
+        else:
+            await producer.flush()
+            await self._member.commit(offsets)
+        self._committed |= moved
+        self._figures.positions |= moved
+        await self._notes.write_syncs(await self._syncs.take())
