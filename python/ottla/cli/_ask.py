@@ -21,6 +21,21 @@ def ask(question: str, otherwise: str) -> None:
         raise click.ClickException(otherwise)
 
 
+def agreed(question: str, *, yes: bool, dry_run: bool) -> bool:
+    """Whether a plan that was shown is to be carried out: with --yes, or if the answer on a terminal is yes. Where
+    nobody can be asked it is not. Ends the command if the answer is no.
+    """
+    if dry_run:
+        return False
+    if yes:
+        return True
+    if not is_terminal():
+        click.echo("nothing was changed; --yes carries it out", err=True)
+        return False
+    ask(question, "nothing was changed")
+    return True
+
+
 def is_terminal() -> bool:
     """Whether somebody can be asked."""
     return sys.stdin.isatty()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli._errors import explained
+from ottla.cli._settings import INT32_MAX
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Address, Cluster
@@ -43,7 +44,7 @@ def client_options_with(function: Function, *, timeout_ms: int) -> Function:
     )(function)
     function = click.option(
         "--timeout-ms",
-        type=click.IntRange(1),
+        type=click.IntRange(1, INT32_MAX),
         default=timeout_ms,
         show_default=True,
         metavar="MS",
@@ -99,7 +100,12 @@ def parsed_bootstrap(text: str, option: str) -> list[Address]:
         scheme = text.partition("://")[0]
         raise click.BadParameter(f"{text!r} is not HOST:PORT: leave {scheme}:// out", param_hint=option)
     try:
-        return parse_bootstrap(text)
+        addresses = parse_bootstrap(text)
+        for address in addresses:
+            address.host.encode("idna")  # else the look-up would fail, with an error of its own
+        return addresses
+    except UnicodeError:
+        raise click.BadParameter(f"{text!r} has a name that no host can have", param_hint=option) from None
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}, such as 127.0.0.1:9092", param_hint=option) from None
 

@@ -21,7 +21,8 @@ _MEANING = {"UNKNOWN_TOPIC_OR_PARTITION": "it does not exist; `ottla topic list`
 
 @contextmanager
 def explained(doing: str, *expected: type[Exception]) -> Iterator[None]:
-    """Turns errors of settings, of the broker, of files and of the network inside the block into `doing: why`.
+    """Turns errors of settings, of the broker, of files and of the network inside the block into `doing: why`, and so
+    requests that the broker does not have, or that cannot hold what the user wrote.
 
     doing: what was tried, e.g. "cannot start the broker". Other errors are our own mistakes and keep their traceback,
     unless they are `expected` here.
@@ -75,10 +76,12 @@ def _explanation(
 ) -> click.ClickException | None:
     """What to tell the user; None for what is not his to repair."""
     from ottla.config.values import ConfigError
-    from ottla.errors import KafkaError
+    from ottla.errors import KafkaError, ProtocolError
 
-    if isinstance(error, (ConfigError, *expected)):
+    if isinstance(error, (ConfigError, ProtocolError, *expected)):
         return click.ClickException(f"{doing}: {error}")
+    if isinstance(error, UnicodeEncodeError):  # arguments may be any bytes
+        return click.ClickException(f"{doing}: {error.object!r} is not UTF-8")
     if isinstance(error, KafkaError):
         why = _without_repetition(doing, str(error))
         why = (why or _MEANING.get(error.name, "")).removesuffix(".")

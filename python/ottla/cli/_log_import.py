@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import counted
+from ottla.cli._settings import at_most_one, on_command_line
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -57,7 +59,8 @@ def command(
     """
     from ottla.log import format_07
 
-    if not format_07.files(path):
+    at_most_one({"--data-dir": data_dir is not None, "--bootstrap": on_command_line("bootstrap")})
+    if not (os.path.isfile(path) or os.path.isdir(path)) or not format_07.files(path):
         raise click.ClickException(f"{path}: there is no file named <byte offset>.kafka, as Kafka 0.7 names them")
     target = format_07.partition_of(path) if partition is None else partition
     doing = f"cannot import into {topic!r}"
@@ -69,7 +72,7 @@ def command(
             return await _into_broker(cluster, path, from_offset, topic, target, compression)
 
         count, stopped = with_cluster(doing, bootstrap, timeout_ms, work)
-    done = f"imported {count:,} message{'' if count == 1 else 's'} into {topic}-{target}"
+    done = f"imported {counted(count, 'message')} into {topic}-{target}"
     if stopped is None:
         click.echo(done, err=True)
         return

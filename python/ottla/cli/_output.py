@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+ROWS_MAX = 40
+"""Of what a table for people shows of many; the others are only counted, and --json has all."""
+
 
 def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:
     """Rows under a header, each column as wide as its widest cell; numbers stand to the right."""
@@ -26,6 +29,13 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """`1 record`, `30,000 records`: how all commands write a number of things for people."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def sized(count: int) -> str:
+    """`0 B`, `12.3 kB`, `1.2 GB`: bytes for people, in powers of 1000."""
+    from rich.filesize import decimal
+
+    return "0 B" if count == 0 else decimal(count).replace(" bytes", " B").replace(" byte", " B")
 
 
 def print_json(value: object) -> None:

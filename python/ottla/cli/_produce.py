@@ -20,6 +20,7 @@ import click
 from ottla.cli._interrupts import end_interrupted, until_interrupted
 from ottla.cli._output import counted
 from ottla.cli._records import BadLine
+from ottla.kafka import ACKS_ALL
 
 if TYPE_CHECKING:
     from ottla.cli._lines import Source
@@ -54,7 +55,11 @@ async def produce(cluster: Cluster, topic: str, files: tuple[str, ...], parse: P
     total_bytes = None if STDIN in names else sum(map(os.path.getsize, names))
     is_typed = STDIN in names and sys.stdin.isatty()
     async with Producer(
-        cluster, acks=options.acks, compression=options.compression, delivery_timeout_ms=cluster.timeout_ms
+        cluster,
+        acks=options.acks,
+        idempotent=options.acks == ACKS_ALL,
+        compression=options.compression,
+        delivery_timeout_ms=cluster.timeout_ms,
     ) as producer:
         sender = _Sender(producer, topic, parse, options)
         if options.keeps_partitions:

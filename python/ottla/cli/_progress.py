@@ -8,14 +8,22 @@ from contextlib import contextmanager
 from typing import Literal
 
 Advance = Callable[[int, int], None]
-"""advance(units, records) tells how far the work has come since the last call."""
+"""advance(units, records) tells how far the work has come since the last call; what it counts may be other things."""
 
 
 @contextmanager
 def progress(
-    doing: str, total: int | None, *, unit: Literal["bytes", "records"], is_shown: bool = True
+    doing: str,
+    total: int | None,
+    *,
+    unit: Literal["bytes", "records"],
+    is_shown: bool = True,
+    counted: str = "records",
 ) -> Iterator[Advance]:
-    """Shows how many records the block has worked on, and a bar towards `total` units if that is known."""
+    """Shows how many records the block has worked on, and a bar towards `total` units if that is known.
+
+    counted: what is counted beside the units where it is not records, e.g. "of 7 partitions".
+    """
     if not is_shown or not sys.stderr.isatty():
         yield lambda units, records: None
         return
@@ -25,7 +33,7 @@ def progress(
     columns: list[str | ProgressColumn] = ["{task.description}", BarColumn()]
     if unit == "bytes":
         columns.append(DownloadColumn())
-    columns += [TextColumn("{task.fields[records]} records"), TimeElapsedColumn()]
+    columns += [TextColumn(f"{{task.fields[records]}} {counted}"), TimeElapsedColumn()]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=total, records=0)
         done = 0

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _KNOWN = {"topic", "partition", "offset", "timestamp", "key", "key_base64", "value", "value_base64", "headers"}
 
 
@@ -59,7 +60,7 @@ def json_parser(headers: Headers) -> Parser:
     def parse(line: bytes) -> Record:
         try:
             found = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadLine(f'no JSON ({error}); a line is an object such as {{"key": "k", "value": "v"}}') from None
         if not isinstance(found, dict):
             raise BadLine('a line must be an object such as {"key": "k", "value": "v"}')
@@ -70,10 +71,12 @@ def json_parser(headers: Headers) -> Parser:
         own = found.get("headers") or []
         if not isinstance(own, list) or not all(isinstance(header, dict) and "name" in header for header in own):
             raise BadLine('headers must be a list of objects such as {"name": "n", "value": "v"}')
+        if not all(isinstance(header["name"], str) and _is_utf8(header["name"]) for header in own):
+            raise BadLine("the name of a header must be text, without halves of surrogate pairs")
         return Record(
             _content(found, "value"),
             _content(found, "key"),
-            tuple((str(header["name"]), _content(header, "value")) for header in own) + headers,
+            tuple((header["name"], _content(header, "value")) for header in own) + headers,
             _number(found, "partition"),
             _number(found, "timestamp"),
         )
@@ -128,4 +131,14 @@ def _number(found: Mapping[str, Any], name: str) -> int | None:
     number = found.get(name)
     if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
         raise BadLine(f"{name} must be a whole number")
+    if number is not None and not INT64_MIN <= number <= INT64_MAX:
+        raise BadLine(f"{name} is {number}, which needs more than 64 bits")
     return number
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

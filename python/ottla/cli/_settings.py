@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import click
+
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+"""The largest numbers that fields of Kafka's requests can hold."""
+
+
+class Finite(click.FloatRange):
+    """A number between two others; neither `nan` nor `inf`, which Python would take."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """The number."""
+        number: float = super().convert(value, parameter, context)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number", parameter, context)
+        return number
 
 
 def pairs(settings: Iterable[str], option: str = "--set") -> list[tuple[str, str]]:
@@ -66,3 +82,36 @@ def unescaped(context: click.Context, parameter: click.Parameter, text: str | No
             letter = _ESCAPES[escaped]
         result += letter
     return result
+
+
+def as_bytes(text: str) -> bytes:
+    """The bytes that stood on the command line; they need not be UTF-8."""
+    return text.encode(errors="surrogateescape")
+
+
+def zookeeper_servers(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """A callback of options: HOST:PORT,... with a chroot or without. Raises click.BadParameter for anything else."""
+    if text is not None:
+        try:
+            check_zookeeper(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+    return text
+
+
+def check_zookeeper(text: str) -> None:
+    """Raises ValueError for what is not HOST:PORT,HOST:PORT/chroot; ports may be left out."""
+    servers, _, _ = text.partition("/")
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":") if not server.strip().endswith("]") else (server, "", "2181")
+        if not host:  # there is no colon
+            host, port = port, "2181"
+        if not host or " " in host or not (port.isdecimal() and 0 < int(port) < 65536):
+            raise ValueError(f"{text!r} is not HOST:PORT,... such as 127.0.0.1:2181/kafka")
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """A callback of options: an empty text, such as that of a variable that is not set, would mean the default."""
+    if text == "":
+        raise click.BadParameter("it is empty", context, parameter)
+    return text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli._settings import INT64_MAX
+
 
 class Time(click.ParamType[int]):
     """ISO 8601, or milliseconds since 1970; without a zone it is the local one. The value is in milliseconds."""
@@ -15,7 +17,7 @@ class Time(click.ParamType[int]):
         if isinstance(value, int):
             return value
         text = str(value)
-        if text.isdecimal():
+        if text.isdecimal() and int(text) <= INT64_MAX:
             return int(text)
         from datetime import datetime
 

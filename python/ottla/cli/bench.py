@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._settings import at_most_one, on_command_line
+from ottla.cli._settings import INT32_MAX, Finite, at_most_one, on_command_line
+from ottla.kafka import ACKS
 
 if TYPE_CHECKING:
     from ottla.bench.consuming import Consumed
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from ottla.bench.producing import Produced
     from ottla.client.cluster import Cluster
 
-ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+BYTES_MAX = 100 * 1024 * 1024
+"""The largest request that brokers take (socket.request.max.bytes) unless told otherwise."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 # By the names of Kafka's producer, with its defaults; acks as its tool would be told for speed are up to the user.
 PROPERTIES = {
@@ -37,9 +39,11 @@ def command() -> None:
 @command.command()
 @click.option("--topic", required=True, help="Made if it is not there.")
 @click.option("--num-records", type=click.IntRange(1), required=True, metavar="N", help="Rounded up to whole batches.")
-@click.option("--record-size", type=click.IntRange(0), default=100, show_default=True, metavar="BYTES")
+@click.option("--record-size", type=click.IntRange(0, BYTES_MAX), default=100, show_default=True, metavar="BYTES")
 @click.option("--payload-file", type=click.File("rb"), metavar="FILE", help="Its lines are the values, in turns.")
-@click.option("--throughput", type=float, default=-1, show_default=True, metavar="N", help="Records/s; -1: no limit.")
+@click.option(
+    "--throughput", type=Finite(), default=-1, show_default=True, metavar="N", help="Records/s; -1: no limit."
+)
 @click.option("--producer-props", multiple=True, metavar="NAME=VALUE...", help=f"Of {', '.join(PROPERTIES)}.")
 @click.argument("more", nargs=-1, metavar="")
 @client_options
@@ -104,7 +108,7 @@ def _batches(properties: dict[str, str], record_size: int, payload_file: BinaryI
     if lines == []:
         raise click.BadParameter("it is empty", param_hint="--payload-file")
     size = record_size if lines is None else max(map(len, lines))
-    count = max(1, _number(properties, "batch.size", 0) // (size + RECORD_OVERHEAD_BYTES))
+    count = max(1, min(BYTES_MAX, _number(properties, "batch.size", 0)) // (size + RECORD_OVERHEAD_BYTES))
     if throughput > 0:
         count = max(1, min(count, int(throughput * _number(properties, "linger.ms", 0) / 1000)))
     values = random_values(size, count) if lines is None else [lines[index % len(lines)] for index in range(count)]
@@ -125,7 +129,7 @@ def _number(properties: dict[str, str], name: str, least: int) -> int:
 @click.option("--topic", required=True)
 @click.option("--messages", type=click.IntRange(1), required=True, metavar="N", help="End after so many records.")
 @click.option("--from-latest", is_flag=True, help="Only what comes from now on; default: from the beginning.")
-@click.option("--fetch-size", type=click.IntRange(1), default=1 << 20, show_default=True, metavar="BYTES")
+@click.option("--fetch-size", type=click.IntRange(1, INT32_MAX), default=1 << 20, show_default=True, metavar="BYTES")
 @click.option(
     "--idle-ms",
     "--timeout",
@@ -165,7 +169,7 @@ def consume(
 @command.command()
 @click.option("--topic", required=True, help="Made if it is not there; partition 0 is used.")
 @click.option("--num-records", type=click.IntRange(1), default=10_000, show_default=True, metavar="N")
-@click.option("--record-size", type=click.IntRange(16), default=1024, show_default=True, metavar="BYTES")
+@click.option("--record-size", type=click.IntRange(16, BYTES_MAX), default=1024, show_default=True, metavar="BYTES")
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @client_options
 def latency(topic: str, num_records: int, record_size: int, acks: str, bootstrap: str, timeout_ms: int) -> None:

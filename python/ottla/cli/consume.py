@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._settings import at_most_one, on_command_line, unescaped
+from ottla.cli._settings import as_bytes, at_most_one, on_command_line, unescaped
 from ottla.cli._times import Time
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def command(
     write = (
         json_line
         if as_json
-        else text_line(keys=keys, headers=headers, separator=key_separator.encode(), null=null_marker.encode())
+        else text_line(keys=keys, headers=headers, separator=as_bytes(key_separator), null=as_bytes(null_marker))
     )
 
     async def work(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options_with, parsed_bootstrap, security
-from ottla.cli._settings import at_most_one, on_command_line
+from ottla.cli._settings import at_most_one, on_command_line, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.doctor.findings import Finding, Report
@@ -30,8 +30,26 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
     show_default=True,
     help="From which lag on a group is late.",
 )
+@click.option(
+    "--migration", "migrates", is_flag=True, help="Also say whether Ottla's brokers can take the brokers' places."
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT/chroot",
+    callback=zookeeper_servers,
+    help="With --migration: the brokers' zookeeper.connect, to look at what is there.",
+)
 @partial(client_options_with, timeout_ms=5_000)
-def command(target: str | None, as_json: bool, may_write: bool, lag_max: int, bootstrap: str, timeout_ms: int) -> int:
+def command(
+    target: str | None,
+    as_json: bool,
+    may_write: bool,
+    lag_max: int,
+    migrates: bool,
+    zookeeper: str | None,
+    bootstrap: str,
+    timeout_ms: int,
+) -> int:
     """Look at a cluster as a client does, and say what is wrong and what to do.
 
     The addresses are those of --bootstrap. Works with Ottla and with Apache Kafka, and changes nothing without --write.
@@ -42,7 +60,16 @@ def command(target: str | None, as_json: bool, may_write: bool, lag_max: int, bo
 
     at_most_one({"HOST:PORT": target is not None, "--bootstrap": on_command_line("bootstrap")})
     addresses = parsed_bootstrap(target or bootstrap, "HOST:PORT" if target else "--bootstrap")
-    options = Options(timeout_s=timeout_ms / 1000, may_write=may_write, lag_max=lag_max, security=security())
+    if zookeeper is not None and not migrates:
+        raise click.UsageError("--zookeeper is looked at with --migration only: add that.")
+    options = Options(
+        timeout_s=timeout_ms / 1000,
+        may_write=may_write,
+        lag_max=lag_max,
+        security=security(),
+        migrates=migrates,
+        zookeeper=zookeeper,
+    )
     report = run(partial(examine_all, addresses, options))
     if as_json:
         from ottla.cli._output import print_json

@@ -12,10 +12,15 @@ from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import explained
 from ottla.cli._interrupts import end_interrupted
 from ottla.cli._output import counted
+from ottla.cli._settings import INT32_MAX, Finite, at_most_one, on_command_line
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.pipelines.generator.settings import Settings
+
+MANY = 10_000_000
+"""What fits into memory, and into the four numbers of an address."""
+HOURS_MAX = 1_000_000
 
 
 @click.command()
@@ -28,19 +33,23 @@ if TYPE_CHECKING:
 )
 @click.option("-n", "--events", type=click.IntRange(1), default=100_000, show_default=True, help="How many events.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The same seed, the same bytes.")
-@click.option("--hours", type=click.FloatRange(0, min_open=True), default=24, show_default=True, help="Over how long.")
-@click.option("--members", type=click.IntRange(1), default=10_000, show_default=True)
-@click.option("--items", type=click.IntRange(1), default=2_000, show_default=True)
-@click.option("--bots", type=click.IntRange(0), default=5, show_default=True, help="How many crawlers.")
-@click.option("--late", type=click.FloatRange(0, 1), default=0.02, show_default=True, help="Share of late events.")
-@click.option("--duplicates", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share sent twice.")
+@click.option("--hours", type=Finite(0, HOURS_MAX, min_open=True), default=24, show_default=True, help="Over how long.")
+@click.option("--members", type=click.IntRange(1, MANY), default=10_000, show_default=True)
+@click.option("--items", type=click.IntRange(1, MANY), default=2_000, show_default=True)
+@click.option("--bots", type=click.IntRange(0, MANY), default=5, show_default=True, help="How many crawlers.")
+@click.option("--late", type=Finite(0, 1), default=0.02, show_default=True, help="Share of late events.")
+@click.option("--duplicates", type=Finite(0, 1), default=0.01, show_default=True, help="Share sent twice.")
 @click.option(
     "--answers",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write here, as JSON, what is true of the events.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1), default=4, show_default=True, help="Of TOPIC, if it is to be created."
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    default=4,
+    show_default=True,
+    help="Of TOPIC, if it is to be created.",
 )
 @click.option(
     "-z",
@@ -76,6 +85,10 @@ def command(
     """
     if (topic is None) == (file is None):
         raise click.UsageError("say where to: either TOPIC or --file FILE")
+    for option in ("partitions", "compression", "bootstrap"):
+        at_most_one({"--file": file is not None, f"--{option}": on_command_line(option)})
+    if file is not None and answers is not None and file.absolute() == answers.absolute():
+        raise click.UsageError(f"--file and --answers are both {file}: the one would replace the other")
     try:
         from ottla.pipelines.generator.settings import HOUR_MS, Settings
     except ModuleNotFoundError as missing:

@@ -262,13 +262,22 @@ def delete(names: tuple[str, ...], topics: tuple[str, ...], yes: bool, bootstrap
     async def work(cluster: Cluster) -> None:
         from ottla.cli._names import check_group
         from ottla.client.groups import Groups
+        from ottla.config.nearest import hint
 
         groups = Groups(cluster)
 
         async def delete_one(name: str) -> None:
             await check_group(groups, name)
             if topics:
-                known = [place for place in await groups.committed(name) if place.topic in topics]
+                committed = await groups.committed(name)
+                # Whether there is such a topic is not asked: offsets may outlive it.
+                read = {place.topic for place in committed}
+                for topic in topics:
+                    if topic not in read:
+                        raise click.ClickException(
+                            f"cannot delete offsets of group {name!r}: it has none in {topic!r}{hint(topic, read)}"
+                        )
+                known = [place for place in committed if place.topic in topics]
                 await groups.delete_offsets(name, known)
                 click.echo(f"deleted {counted(len(known), 'offset')} of group {name}")
             else:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
 import click
+
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
 class Commands(click.Group):
@@ -53,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     the command line is wrong, 130 interrupted.
     """
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `ottla.cli` has left it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        _have_standard_streams()
         # https://no-color.org; None leaves it to click, which asks whether the output is a terminal.
         color = False if os.environ.get("NO_COLOR") else None
         result = ottla.main(arguments, prog_name="ottla", standalone_mode=False, color=color)
@@ -62,8 +71,37 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except OSError as error:
+        # Commands explain those of their own work.
+        if error.filename is not None or error.errno not in CANNOT_WRITE:
+            raise
+        click.echo(f"Error: cannot write the output: {error.strerror}", err=True)
+        _forget_output()
+        sys.exit(1)
     except BaseExceptionGroup as group:
         # Ctrl-C in the middle of concurrent work arrives wrapped.
         if group.subgroup(KeyboardInterrupt) is None:
             raise
         sys.exit(130)
+
+
+def _have_standard_streams() -> None:
+    """Of stdin, stdout and stderr, a shell may close each (`<&-`): a file or connection would get its number. What
+    their encoding lacks is written as escapes.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        stream = getattr(sys, name)
+        if stream is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for all of the process
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _forget_output() -> None:
+    """What could not be written would be tried again when the interpreter ends, with a complaint."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

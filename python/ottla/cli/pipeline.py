@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli._errors import explained
+from ottla.cli._interrupts import INTERRUPTED
+from ottla.cli._output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
     from ottla.pipelines.frame.catalog import Pipeline
+    from ottla.pipelines.frame.progress import Progress
 
 
 @click.group()
@@ -93,15 +103,70 @@ def run(name: str, file: Path, cores: int | None, memory: str) -> None:
         progress = Progress(name)
         try:
             try:
-                spark = session(f"ottla {name}", cores=cores, memory=memory)
+                with _explained_by_spark("cannot start Spark"):
+                    spark = session(f"ottla {name}", cores=cores, memory=memory)
             except RuntimeError as no_java:
                 raise click.ClickException(str(no_java)) from None
             spark.sparkContext.setLogLevel("ERROR")
             try:
-                with explained(f"pipeline {name} failed"):
+                with _ended_by_ctrl_c(name, progress, spark), _explained_by_spark(f"pipeline {name} failed"):
                     result = pipeline.run(spark, config, progress)
             finally:
                 spark.stop()
         finally:
             progress.close()
     click.echo(f"{name}: {result}")
+
+
+@contextmanager
+def _explained_by_spark(doing: str) -> Iterator[None]:
+    """What Spark refuses in the block, such as an expression of the configuration, is one line, too."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped, unused-ignore]
+    from pyspark.errors import PySparkException
+
+    try:
+        with explained(doing):
+            yield
+    except (PySparkException, Py4JError) as problem:
+        lines = [line for line in str(problem).splitlines() if line.strip()]
+        raise click.ClickException(f"{doing}: {lines[0] if lines else type(problem).__name__}") from None
+
+
+@contextmanager
+def _ended_by_ctrl_c(name: str, progress: Progress, spark: SparkSession) -> Iterator[None]:
+    """Ctrl-C in the block ends the process at once, with what was done.
+
+    A KeyboardInterrupt in the middle of a call of the JVM leaves that connection out of step, and py4j and Spark write
+    tracebacks about it. Pipelines bear a kill at any time, so Spark's processes are killed: a JVM that ends by itself
+    while a stream runs writes pages of exceptions to the terminal.
+    """
+    gateway = spark.sparkContext._gateway  # type: ignore[attr-defined, unused-ignore]
+    java = getattr(gateway, "proc", None)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        progress.close()
+        done = f"{progress.records:,} {progress.unit} in {counted(progress.batches, 'batch', 'batches')}"
+        click.echo(f"{name}: interrupted after {done}; the same command goes on from there", err=True)
+        sys.stdout.flush()
+        if java is not None:
+            _kill(java.pid)
+        os._exit(INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _kill(pid: int) -> None:
+    """Kills a process and its descendants, which stand still meanwhile so that none says a word about the others."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                _kill(int(child))
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)

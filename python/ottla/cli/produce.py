@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._settings import at_most_one, pairs, unescaped
+from ottla.cli._settings import as_bytes, at_most_one, pairs, unescaped
+from ottla.kafka import ACKS
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -86,15 +87,15 @@ def command(
     if (ignore_partitions or ignore_timestamps) and not as_json:
         raise click.UsageError("only lines of JSON say a partition or a time: give --json, or leave --ignore-... out")
     at_most_one({"--partition": partition is not None, "--ignore-partitions": ignore_partitions})
-    own = tuple((name, value.encode()) for name, value in pairs(headers, "--header"))
-    separator, marker = (None if text is None else text.encode() for text in (key_separator, null_marker))
+    own = tuple((_header_name(name), as_bytes(value)) for name, value in pairs(headers, "--header"))
+    separator, marker = (None if text is None else as_bytes(text) for text in (key_separator, null_marker))
     parse = json_parser(own) if as_json else text_parser(separator, marker, own)
     options = Options(
         partition,
         keeps_partitions=as_json and not ignore_partitions and partition is None,
         keeps_timestamps=not ignore_timestamps,
         compression=compression,
-        acks=-1 if acks == "all" else int(acks),
+        acks=ACKS[acks],
     )
 
     async def work(cluster: Cluster) -> int:
@@ -104,3 +105,12 @@ def command(
     from ottla.cli._output import counted
 
     click.echo(f"produced {counted(count, 'record')} to {topic}", err=True)
+
+
+def _header_name(name: str) -> str:
+    """Raises click.BadParameter for what Kafka's headers cannot be called."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"the name {name!r} is not UTF-8", param_hint="--header") from None
+    return name

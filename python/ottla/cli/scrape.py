@@ -10,6 +10,7 @@ import click
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._interrupts import end_interrupted, until_interrupted
 from ottla.cli._output import counted
+from ottla.cli._settings import INT32_MAX, Finite
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("topic")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
-@click.option(
-    "-e", "--every", type=click.FloatRange(0.1), default=10.0, show_default=True, metavar="SECONDS", help="How often."
-)
+@click.option("-e", "--every", type=Finite(0.1), default=10.0, show_default=True, metavar="SECONDS", help="How often.")
 @click.option("-n", "--times", type=click.IntRange(1), metavar="N", help="End after so many times; never unless given.")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of a topic that is new."
+    "-p",
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    default=1,
+    show_default=True,
+    help="Of a topic that is new.",
 )
 @client_options
 def command(
@@ -36,7 +40,7 @@ def command(
     """
 
     for url in urls:
-        if not url.startswith(("http://", "https://")):
+        if not _is_address(url):
             raise click.BadParameter(f"{url!r} is no address of http:// or https://", param_hint="URL")
     count = 0
 
@@ -63,6 +67,23 @@ def command(
     if not count:
         raise click.ClickException(f"{done}: no address gave metrics")
     click.echo(done, err=True)
+
+
+def _is_address(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    try:
+        found = urlsplit(url)
+        _ = found.port
+    except ValueError:
+        return False
+    return (
+        found.scheme in ("http", "https")
+        and bool(found.hostname)
+        and url.isascii()
+        and url.isprintable()
+        and " " not in url
+    )
 
 
 def _say(url: str, problem: OSError) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._settings import assignments
+from ottla.cli._settings import assignments, check_zookeeper, not_empty, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--data-dir", metavar="D", help="Directory for the logs (log.dirs). Default: ./data")
+@click.option("--data-dir", metavar="D", callback=not_empty, help="Directory for the logs (log.dirs). Default: ./data")
 @click.option(
     "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free one. Default: 127.0.0.1:9092"
 )
 @click.option("--id", "broker_id", type=click.IntRange(0), metavar="N", help="Id of this broker (broker.id).")
 @click.option(
-    "--zookeeper", metavar="HOST:PORT/chroot", help="Join the cluster in this ZooKeeper. Default: be one alone."
+    "--zookeeper",
+    metavar="HOST:PORT/chroot",
+    callback=zookeeper_servers,
+    help="Join the cluster in this ZooKeeper. Default: be one alone.",
 )
 @click.option("--config", "file", type=click.Path(), metavar="FILE", help="A server.properties file, as for Kafka.")
 @click.option(
@@ -85,6 +88,11 @@ def command(
             host = config.listeners[0].host or "0.0.0.0"
             overrides["metrics.listener"] = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
             config = BrokerConfig.load(file, overrides)
+        if servers := config.get_str("zookeeper.connect"):
+            try:
+                check_zookeeper(servers)
+            except ValueError as error:
+                raise click.ClickException(f"cannot start the broker: zookeeper.connect: {error}") from None
     _log_to_stderr(log_level, config)
 
     _import_msgspec_quickly()

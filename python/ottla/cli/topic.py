@@ -1,4 +1,4 @@
-"""`ottla topic`: create, list, describe, alter and delete topics, of this broker or any other of Kafka's kind."""
+"""`ottla topic`: create, list, describe, alter, move and delete topics, of this broker or any other of Kafka's kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ottla.cli._ask import ask, is_terminal
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of
 from ottla.cli._output import columns, print_json, print_names
-from ottla.cli._settings import assignments
+from ottla.cli._settings import INT16_MAX, INT32_MAX, assignments
+from ottla.cli._topic_moves import elect, reassign
 
 if TYPE_CHECKING:
     from ottla.client.admin import Setting, Topic
@@ -21,13 +22,25 @@ SET_IN_TOPIC = 1  # DescribeConfigs' number for a value of the topic's own
 
 @click.group()
 def command() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter and delete topics, and move their replicas."""
+
+
+command.add_command(reassign)
+command.add_command(elect)
 
 
 @command.command()
 @click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="Default: num.partitions of the broker.")
-@click.option("-r", "--replicas", type=click.IntRange(1), metavar="N", help="Default: default.replication.factor.")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    metavar="N",
+    help="Default: num.partitions of the broker.",
+)
+@click.option(
+    "-r", "--replicas", type=click.IntRange(1, INT16_MAX), metavar="N", help="Default: default.replication.factor."
+)
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; may be repeated."
 )
@@ -147,7 +160,13 @@ def _as_text(topic: Topic, settings: dict[str, str | None]) -> str:
 
 @command.command()
 @click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(1), metavar="N", help="Raise the number of partitions to N.")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    metavar="N",
+    help="Raise the number of partitions to N.",
+)
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Give it a setting; may be repeated."
 )

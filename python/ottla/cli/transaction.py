@@ -11,11 +11,14 @@ import click
 
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._output import columns, print_json
-from ottla.cli._settings import at_most_one
+from ottla.cli._settings import INT16_MAX, INT32_MAX, INT64_MAX, at_most_one
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.transaction_admin import ProducerState, TransactionDescription, TransactionListing
+
+
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 
 
 @click.group()
@@ -24,10 +27,27 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only these, such as Ongoing; may be repeated.")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, metavar="ID", help="Only of these producers.")
 @click.option(
-    "--longer-than-ms", type=click.IntRange(0), metavar="MS", help="Only those that were begun longer ago than this."
+    "--state",
+    "states",
+    type=click.Choice(STATES),
+    multiple=True,
+    metavar="STATE",
+    help="Only these, such as Ongoing; may be repeated.",
+)
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    type=click.IntRange(0, INT64_MAX),
+    multiple=True,
+    metavar="ID",
+    help="Only of these producers.",
+)
+@click.option(
+    "--longer-than-ms",
+    type=click.IntRange(0, INT64_MAX),
+    metavar="MS",
+    help="Only those that were begun longer ago than this.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each, one a line.")
 @client_options
@@ -153,9 +173,13 @@ def find_hanging(
 @click.argument("topic")
 @click.argument("partition", type=click.IntRange(0))
 @click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where the transaction begins.")
-@click.option("--producer-id", type=int, metavar="ID", help="Its producer, instead of --start-offset.")
-@click.option("--producer-epoch", type=int, metavar="EPOCH", help="With --producer-id.")
-@click.option("--coordinator-epoch", type=int, metavar="EPOCH", help="With --producer-id. Default: -1")
+@click.option(
+    "--producer-id", type=click.IntRange(0, INT64_MAX), metavar="ID", help="Its producer, instead of --start-offset."
+)
+@click.option("--producer-epoch", type=click.IntRange(-1, INT16_MAX), metavar="EPOCH", help="With --producer-id.")
+@click.option(
+    "--coordinator-epoch", type=click.IntRange(-1, INT32_MAX), metavar="EPOCH", help="With --producer-id. Default: -1"
+)
 @client_options
 def abort(
     topic: str,

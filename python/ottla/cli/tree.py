@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._output import counted
-from ottla.cli._settings import at_most_one, on_command_line
+from ottla.cli._settings import at_most_one, not_empty, on_command_line, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.coordination.transfer import Moved
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 data_dir_option = click.option(
     "--data-dir",
     metavar="D",
+    callback=not_empty,
     default="./data",
     show_default=True,
     help="Data directory with the embedded tree, or the tree's file itself.",
@@ -33,7 +34,9 @@ def command() -> None:
 @command.command()
 @click.argument("path", default="/")
 @data_dir_option
-@click.option("--zookeeper", metavar="HOST:PORT/chroot", help="Look into this ZooKeeper instead.")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, help="Look into this ZooKeeper instead."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
 def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the nodes from PATH down. Works beside a running broker, and changes nothing."""
@@ -53,7 +56,13 @@ def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None
 
 @command.command()
 @data_dir_option
-@click.option("--zookeeper", metavar="HOST:PORT/chroot", required=True, help="Where to; the chroot is made if missing.")
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT/chroot",
+    callback=zookeeper_servers,
+    required=True,
+    help="Where to; the chroot is made if missing.",
+)
 @click.option("--replace", is_flag=True, help="Remove the cluster that is there before.")
 def export(data_dir: str, zookeeper: str, replace: bool) -> None:
     """Copy the embedded tree of a stopped broker into ZooKeeper.
@@ -77,7 +86,7 @@ def export(data_dir: str, zookeeper: str, replace: bool) -> None:
 
 @command.command(name="import")
 @data_dir_option
-@click.option("--zookeeper", metavar="HOST:PORT/chroot", required=True, help="Where from.")
+@click.option("--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, required=True, help="Where from.")
 @click.option("--replace", is_flag=True, help="Remove what the embedded tree holds before.")
 def import_(data_dir: str, zookeeper: str, replace: bool) -> None:
     """Copy the tree of a stopped cluster from ZooKeeper into a data directory.

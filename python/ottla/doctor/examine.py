@@ -13,7 +13,7 @@ import trio
 from ottla.client.cluster import Address
 from ottla.client.connection import Connection
 from ottla.client.security import Security
-from ottla.doctor import brokers, clock, groups, partitions, settings, transactions
+from ottla.doctor import brokers, clock, groups, migration, partitions, settings, throttles, transactions
 from ottla.doctor.brokers import Cluster
 from ottla.doctor.findings import Report
 from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
@@ -22,13 +22,16 @@ from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
 @dataclass(frozen=True, slots=True)
 class Options:
     """How long an answer may take, whether something may be written, from which lag on a group is late, and how the
-    connections are secured.
+    connections are secured. With `migrates`, whether Ottla's brokers can take the brokers' places; `zookeeper` is then
+    the brokers' zookeeper.connect, if the tree is to be looked at.
     """
 
     timeout_s: float = 5.0
     may_write: bool = False
     lag_max: int = 100_000
     security: Security | None = None
+    migrates: bool = False
+    zookeeper: str | None = None
 
 
 async def examine(host: str, port: int, options: Options | None = None) -> Report:
@@ -54,6 +57,10 @@ async def examine_all(bootstrap: Sequence[Address], options: Options | None = No
             if cluster is not None:
                 await _inside(report, cluster, options)
                 break
+    if options.migrates and options.zookeeper is not None:
+        await migration.check_tree(report, options.zookeeper, options.timeout_s)
+    elif options.migrates:
+        report.skipped(migration.TREE, "not looked at", "name the brokers' zookeeper.connect with --zookeeper")
     return report
 
 
@@ -61,9 +68,12 @@ async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
     checks: list[Any] = [
         partitions.check_directories,
         partitions.check_replicas,
+        partitions.check_absent,
+        partitions.check_leaders,
         settings.check_internal_topics,
         settings.check_settings,
         settings.check_topics,
+        throttles.check_throttles,
         transactions.check_open,
     ]
     for check in checks:
@@ -73,6 +83,9 @@ async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
         await groups.check_groups(report, cluster, options.lag_max)
     with _explained(report, "clock"):
         await clock.check_clock(report, cluster, may_write=options.may_write)
+    if options.migrates:
+        with _explained(report, migration.BROKERS):
+            await migration.check_brokers(report, cluster)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
-from ottla.doctor.offsets import Partition, offsets
-from ottla.kafka import EARLIEST, LATEST
+from ottla.doctor.offsets import offsets
+from ottla.kafka import EARLIEST, LATEST, TopicPartition
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
 
@@ -17,7 +17,7 @@ GROUPS_MAX = 500
 
 async def check_groups(report: Report, cluster: Cluster, lag_max: int) -> None:
     """Raises OSError, Refused."""
-    committed: dict[str, dict[Partition, int]] = {}
+    committed: dict[str, dict[TopicPartition, int]] = {}
     states: dict[str, str] = {}
     total = 0
     for broker in cluster.connections:
@@ -35,13 +35,13 @@ async def check_groups(report: Report, cluster: Cluster, lag_max: int) -> None:
     lags: defaultdict[str, int] = defaultdict(int)
     lost: list[str] = []
     for group, rows in committed.items():
-        for (topic, index), offset in rows.items():
-            end, start = ends.get((topic, index)), starts.get((topic, index))
+        for partition, offset in rows.items():
+            end, start = ends.get(partition), starts.get(partition)
             if end is None or start is None:
                 continue
             lags[group] += max(0, end - max(offset, start))
             if offset > end or offset < start:
-                lost.append(f"{group} in {topic}-{index} (at {offset}, of {start} to {end})")
+                lost.append(f"{group} in {partition} (at {offset}, of {start} to {end})")
     late = sorted((group for group, lag in lags.items() if lag > lag_max), key=lambda group: -lags[group])
     if late:
         shown = [f"{group} ({lags[group]:,}{', nobody reads' if states[group] == 'Empty' else ''})" for group in late]
@@ -63,10 +63,10 @@ async def check_groups(report: Report, cluster: Cluster, lag_max: int) -> None:
         report.skipped("groups", f"{total - len(committed)} of {total} were not looked at")
 
 
-async def _committed(cluster: Cluster, broker: int, group: str) -> dict[Partition, int]:
+async def _committed(cluster: Cluster, broker: int, group: str) -> dict[TopicPartition, int]:
     answer = await cluster.ask(broker, OFFSET_FETCH, OffsetFetchRequest(group_id=group, topics=None))
     return {
-        (topic.name, row.partition_index): row.committed_offset
+        TopicPartition(topic.name, row.partition_index): row.committed_offset
         for topic in answer.topics
         for row in topic.partitions
         if row.error_code == 0 and row.committed_offset >= 0

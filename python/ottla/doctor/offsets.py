@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from ottla.doctor.brokers import Cluster
-from ottla.kafka import READ_UNCOMMITTED
+from ottla.kafka import CONSUMER, NO_LEADER, READ_UNCOMMITTED, TopicPartition
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-
-Partition: TypeAlias = tuple[str, int]
 
 
 async def offsets(
-    cluster: Cluster, partitions: Iterable[Partition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
-) -> dict[Partition, int]:
+    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int, isolation_level: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, int]:
     """Of the partitions whose leaders can be asked. Raises OSError, Refused."""
     leaders = {
-        (topic.name, row.partition_index): row.leader_id
+        TopicPartition(topic.name, row.partition_index): row.leader_id
         for topic in cluster.metadata.topics
         for row in topic.partitions
     }
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for topic, index in partitions:
-        leader = leaders.get((topic, index), -1)
+    for partition in partitions:
+        leader = leaders.get(partition, NO_LEADER)
         if leader in cluster.connections:
-            by_leader[leader][topic].append(index)
-    found: dict[Partition, int] = {}
+            by_leader[leader][partition.topic].append(partition.partition)
+    found: dict[TopicPartition, int] = {}
     for leader, topics in by_leader.items():
         rows = [
             ListOffsetsTopic(
@@ -36,10 +33,10 @@ async def offsets(
             )
             for topic, indexes in topics.items()
         ]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=rows)
+        request = ListOffsetsRequest(replica_id=CONSUMER, isolation_level=isolation_level, topics=rows)
         answer = await cluster.ask(leader, LIST_OFFSETS, request)
         found |= {
-            (topic.name, row.partition_index): row.offset
+            TopicPartition(topic.name, row.partition_index): row.offset
             for topic in answer.topics
             for row in topic.partitions
             if row.error_code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
@@ -70,3 +72,58 @@ async def check_replicas(report: Report, cluster: Cluster) -> None:
         )
     if not offline and not behind:
         report.ok("partitions", f"all of {count} have a leader and all of their replicas")
+
+
+async def check_absent(report: Report, cluster: Cluster) -> None:
+    """Brokers that hold replicas by the assignments, and are not there. Nobody tells since when."""
+    there = {broker.node_id for broker in cluster.metadata.brokers}
+    missed = Counter(
+        broker
+        for topic in cluster.metadata.topics
+        for partition in topic.partitions
+        for broker in partition.replica_nodes
+        if broker not in there
+    )
+    if not missed:
+        report.ok("brokers", f"{len(there)} are there, and all that have replicas")
+        return
+    names = [f"{broker} ({count} partitions)" for broker, count in sorted(missed.items())]
+    report.warning(
+        "brokers",
+        f"brokers are to have replicas, and are not there: {some(names)}",
+        "start them again; one that does not come back can be replaced by another with its id, or its replicas moved "
+        "to others with kafka-reassign-partitions",
+    )
+
+
+#: Below so many partitions for each broker it is chance who leads.
+PARTITIONS_PER_BROKER_MIN = 3
+
+
+async def check_leaders(report: Report, cluster: Cluster) -> None:
+    """One broker that does the work of several: of what is not its share it leads at least half, too."""
+    brokers = len(cluster.metadata.brokers)
+    partitions = [partition for topic in cluster.metadata.topics for partition in topic.partitions]
+    led = Counter(partition.leader_id for partition in partitions if partition.leader_id >= 0)
+    if brokers < 2 or led.total() < brokers * PARTITIONS_PER_BROKER_MIN:
+        report.ok("leaders", "there is too little to spread among brokers")
+        return
+    broker, most = max(led.items(), key=lambda item: item[1])
+    if most < led.total() * (1 + 1 / brokers) / 2:
+        report.ok("leaders", f"no broker leads much more than others: {most} of {led.total()} partitions at most")
+        return
+    elsewhere = sum(
+        partition.leader_id == broker and partition.replica_nodes[0] != broker
+        for partition in partitions
+        if partition.replica_nodes
+    )
+    whole = "all" if most == led.total() else f"{most} of"
+    report.warning(
+        "leaders",
+        f"broker {broker} leads {whole} {led.total()} partitions, though there are {brokers} brokers",
+        f"{elsewhere} of them are to be led by others, who were away: `kafka-leader-election --election-type preferred "
+        "--all-topic-partitions`, or auto.leader.rebalance.enable=true"
+        if elsewhere * 2 > most
+        else "others have no replicas, or are never named first: make plans with kafka-reassign-partitions --generate, "
+        "and move partitions to them",
+    )

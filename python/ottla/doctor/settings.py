@@ -4,11 +4,11 @@ never come or mean little, offsets that are forgotten before the records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
-from ottla.kafka import BROKER, OFFSETS_TOPIC, TOPIC, TRANSACTIONS_TOPIC
+from ottla.kafka import BROKER_RESOURCE, OFFSETS_TOPIC, TOPIC_RESOURCE, TRANSACTIONS_TOPIC
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 
 #: Topics whose settings are asked for, so many at a time.
@@ -17,6 +17,7 @@ TOPICS_AT_ONCE = 200
 OF_BROKERS = (
     "auto.create.topics.enable",
     "default.replication.factor",
+    "inter.broker.protocol.version",
     "log.retention.hours",
     "log.retention.minutes",
     "log.retention.ms",
@@ -41,7 +42,7 @@ async def check_internal_topics(report: Report, cluster: Cluster) -> None:
     if not missing:
         report.ok("internal topics", "all are there")
         return
-    settings = await _broker(cluster, next(iter(cluster.connections)))
+    settings = await of_broker(cluster, next(iter(cluster.connections)), OF_BROKERS)
     fine = True
     for topic in missing:
         setting, users = INTERNAL[topic]
@@ -60,16 +61,31 @@ async def check_internal_topics(report: Report, cluster: Cluster) -> None:
 async def check_settings(report: Report, cluster: Cluster) -> None:
     """Raises OSError, Refused."""
     fine = True
+    protocols = {}
     for broker in cluster.connections:
-        settings = await _broker(cluster, broker)
-        for found, todo in _of_broker(settings, cluster.size):
+        settings = await of_broker(cluster, broker, OF_BROKERS)
+        protocols[broker] = protocol(settings)
+        for found, todo in _odd(settings, cluster.size):
             fine = False
             report.warning("settings", f"broker {broker}: {found}", todo)
+    if len(set(protocols.values())) > 1:
+        fine = False
+        report.warning(
+            "settings",
+            "brokers have other values of inter.broker.protocol.version than others: "
+            + some([f"{broker} has {version or 'none'}" for broker, version in protocols.items()]),
+            "if an upgrade is under way, finish it: give all of them the same, and restart them one by one",
+        )
     if fine:
         report.ok("settings", "none of the brokers' that are known for trouble")
 
 
-def _of_broker(settings: dict[str, str | None], brokers: int) -> Iterable[tuple[str, str]]:
+def protocol(settings: Mapping[str, str | None]) -> str:
+    """The release that `inter.broker.protocol.version` stands for: 2.7 of 2.7-IV2. Empty if it is not told."""
+    return ".".join((settings.get("inter.broker.protocol.version") or "").partition("-")[0].split(".")[:2])
+
+
+def _odd(settings: dict[str, str | None], brokers: int) -> Iterable[tuple[str, str]]:
     if settings.get("unclean.leader.election.enable") == "true":
         yield (
             "unclean.leader.election.enable=true: a replica that is behind may become leader, and acknowledged records "
@@ -118,19 +134,21 @@ async def check_topics(report: Report, cluster: Cluster) -> None:
     impossible: list[str] = []
     starved: list[str] = []
     weak: list[str] = []
+    rigid: list[str] = []
     unclean: list[str] = []
     names = list(replicas)
-    for start in range(0, len(names), TOPICS_AT_ONCE):
-        for name, settings in (await _topics(cluster, names[start : start + TOPICS_AT_ONCE])).items():
-            least = int(settings.get("min.insync.replicas") or 1)
-            if least > replicas[name]:
-                impossible.append(f"{name} ({least} of {replicas[name]})")
-            elif isr[name] < least:
-                starved.append(f"{name} ({isr[name]} of {least})")
-            elif least == 1 and replicas[name] >= 3:
-                weak.append(name)
-            if settings.get("unclean.leader.election.enable") == "true":
-                unclean.append(name)
+    async for name, settings in of_topics(cluster, names, OF_TOPICS):
+        least = int(settings.get("min.insync.replicas") or 1)
+        if least > replicas[name]:
+            impossible.append(f"{name} ({least} of {replicas[name]})")
+        elif isr[name] < least:
+            starved.append(f"{name} ({isr[name]} of {least})")
+        elif least == 1 and replicas[name] >= 3:
+            weak.append(name)
+        elif least == replicas[name] > 1:
+            rigid.append(f"{name} ({least})")
+        if settings.get("unclean.leader.election.enable") == "true":
+            unclean.append(name)
     if impossible:
         report.problem(
             "topics",
@@ -149,17 +167,24 @@ async def check_topics(report: Report, cluster: Cluster) -> None:
             f"min.insync.replicas=1 with three replicas or more: {some(weak)}",
             "acks=all may be answered when one broker has a record: set it to 2",
         )
+    if rigid:
+        report.warning(
+            "topics",
+            f"min.insync.replicas is the number of replicas: {some(rigid)}",
+            "the restart of one broker is enough to refuse writes with acks=all: set it one lower, or add a replica",
+        )
     if unclean:
         report.warning(
             "topics", f"unclean.leader.election.enable=true: {some(unclean)}", "acknowledged records may be lost there"
         )
-    if not (impossible or starved or weak or unclean):
+    if not (impossible or starved or weak or rigid or unclean):
         report.ok("topics", f"nothing odd in the settings of {len(names)}")
 
 
-async def _broker(cluster: Cluster, broker: int) -> dict[str, str | None]:
+async def of_broker(cluster: Cluster, broker: int, names: Sequence[str]) -> dict[str, str | None]:
+    """These settings of one broker, as it has them. Raises OSError, Refused."""
     resource = DescribeConfigsResource(
-        resource_type=BROKER, resource_name=str(broker), configuration_keys=list(OF_BROKERS)
+        resource_type=BROKER_RESOURCE, resource_name=str(broker), configuration_keys=list(names)
     )
     answer = await cluster.ask(broker, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]))
     (row,) = answer.results
@@ -168,12 +193,16 @@ async def _broker(cluster: Cluster, broker: int) -> dict[str, str | None]:
     return {each.name: each.value for each in row.configs}
 
 
-async def _topics(cluster: Cluster, names: list[str]) -> dict[str, dict[str, str | None]]:
-    resources = [
-        DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=list(OF_TOPICS))
-        for name in names
-    ]
-    answer = await cluster.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
-    # One that was deleted meanwhile is left out.
-    rows = [row for row in answer.results if row.error_code == 0]
-    return {row.resource_name: {each.name: each.value for each in row.configs} for row in rows}
+async def of_topics(
+    cluster: Cluster, topics: Sequence[str], names: Sequence[str]
+) -> AsyncIterator[tuple[str, dict[str, str | None]]]:
+    """These settings of each topic; one that was deleted meanwhile is left out. Raises OSError, Refused."""
+    for start in range(0, len(topics), TOPICS_AT_ONCE):
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names))
+            for topic in topics[start : start + TOPICS_AT_ONCE]
+        ]
+        answer = await cluster.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
+        for row in answer.results:
+            if row.error_code == 0:
+                yield row.resource_name, {each.name: each.value for each in row.configs}

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 from ottla.doctor.brokers import Cluster, Refused
 from ottla.doctor.findings import Report, some
-from ottla.doctor.offsets import Partition, offsets
-from ottla.kafka import LATEST, READ_COMMITTED
+from ottla.doctor.offsets import offsets
+from ottla.kafka import LATEST, READ_COMMITTED, TopicPartition
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 
 #: transaction.max.timeout.ms: no transaction of a producer that keeps to the rules is open for longer.
@@ -17,7 +17,9 @@ TIMEOUT_MAX_S = 15 * 60
 
 async def check_open(report: Report, cluster: Cluster) -> None:
     """Raises OSError, Refused."""
-    partitions = [(topic.name, row.partition_index) for topic in cluster.metadata.topics for row in topic.partitions]
+    partitions = [
+        TopicPartition(topic.name, row.partition_index) for topic in cluster.metadata.topics for row in topic.partitions
+    ]
     # The other order would take what is appended in between for open.
     ends = await offsets(cluster, partitions, LATEST)
     stable = await offsets(cluster, partitions, LATEST, READ_COMMITTED)
@@ -45,11 +47,12 @@ async def check_open(report: Report, cluster: Cluster) -> None:
         report.ok("transactions", f"{len(behind)} partitions have open ones, none of them for long")
 
 
-def _name(partition: Partition) -> str:
-    return f"{partition[0]}-{partition[1]}"
+def _name(partition: TopicPartition) -> str:
+    topic, number = partition
+    return f"{topic}-{number}"
 
 
-async def _hanging(cluster: Cluster, behind: list[Partition]) -> list[str] | None:
+async def _hanging(cluster: Cluster, behind: list[TopicPartition]) -> list[str] | None:
     """None if the brokers do not tell."""
     leaders = {
         (topic.name, row.partition_index): row.leader_id

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import Security, TopicPartition
-from ottla.kafka import INTERNAL_TOPICS as KAFKA_INTERNAL_TOPICS
+from ottla.kafka import INTERNAL_TOPICS
 from ottla.spark.given import SINK_TOPIC, choice, flag, lower, number, refuse_unknown, security
 from ottla.spark.limits import Limit, Use, parse_assignment, parse_limit
 
@@ -56,7 +56,8 @@ JAVA_ONLY = (
 )
 
 
-INTERNAL_TOPICS = KAFKA_INTERNAL_TOPICS | {SINK_TOPIC}
+#: Topics that a pattern never means.
+UNWANTED_TOPICS = INTERNAL_TOPICS | {SINK_TOPIC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Topics:
         if self.names is not None:
             return topic in self.names
         if self.pattern is not None:
-            return topic not in INTERNAL_TOPICS and re.fullmatch(self.pattern, topic) is not None
+            return topic not in UNWANTED_TOPICS and re.fullmatch(self.pattern, topic) is not None
         assert self.partitions is not None
         return any(partition.topic == topic for partition in self.partitions)
 

@@ -10,6 +10,7 @@ visible at once or nothing of it. Who resumes asks the table where it is, and so
 | `iceberg`  | Apache Iceberg, through `pyiceberg`                                 | the table's properties      |
 """
 
-from ottla.pipelines.tables.table import Conflict, DataFile, Position, Table, only_loader, open_table
+from ottla.pipelines.tables.opening import open_table
+from ottla.pipelines.tables.table import Conflict, DataFile, Position, Table, only_loader
 
 __all__ = ["Conflict", "DataFile", "Position", "Table", "only_loader", "open_table"]

@@ -70,29 +70,6 @@ class Table(Protocol):
         """
 
 
-def open_table(kind: Format, location: Path) -> Table:
-    """Opens a table, or makes one.
-
-    Raises:
-        PipelineError: the package for the format is not installed, or something else is at `location`.
-    """
-    location.mkdir(parents=True, exist_ok=True)
-    try:
-        if kind == "delta":
-            from ottla.pipelines.tables.delta import Delta
-
-            return Delta(location)
-        if kind == "iceberg":
-            from ottla.pipelines.tables.iceberg import Iceberg
-
-            return Iceberg(location)
-    except ModuleNotFoundError as missing:
-        raise PipelineError(f"format {kind!r} needs {missing.name}: pip install 'ottla[{kind}]'") from None
-    from ottla.pipelines.tables.manifest import Manifest
-
-    return Manifest(location)
-
-
 def uncommitted(location: Path, epoch: int) -> list[Path]:
     """Data files of batches after `epoch`, which a killed process has left."""
     found = []

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.client import Cluster, Security
+from ottla.kafka import ACKS, ACKS_ALL
 from ottla.spark.given import choice, flag, lower, number, refuse_unknown, security
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131_072, 23)}
 INT_MAX = 2**31 - 1
@@ -89,7 +89,7 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
             "it did not keep in order. Leave it out, or say delivery=at-least-once"
         )
     acks = ACKS[choice(options, "kafka.acks", ("all", "-1", "0", "1"))]
-    idempotent = acks == -1 and flag(options, "kafka.enable.idempotence", default=True)
+    idempotent = acks == ACKS_ALL and flag(options, "kafka.enable.idempotence", default=True)
     if exactly_once and not idempotent:
         raise ValueError(
             "delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true, which are the defaults"

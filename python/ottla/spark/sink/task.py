@@ -74,6 +74,7 @@ async def _write(
             async with Producer(
                 cluster,
                 acks=options.acks,
+                idempotent=False,  # the batches bring their sequences
                 memory_bytes=ROWS_AHEAD_BYTES,
                 delivery_timeout_ms=options.delivery_timeout_ms,
             ) as producer:
@@ -143,11 +144,12 @@ class _Sending:
         self.producer = producer
         self.partitions: set[TopicPartition] = set()
         self.records = 0
+        producer_id, producer_epoch = identity
         self._encoder = _core.RowEncoder(
             compression=options.compression,
             level=options.level,
-            producer_id=identity[0],
-            producer_epoch=identity[1],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
             transactional=transactional,
             batch_bytes=options.batch_bytes,
             record_bytes_max=options.request_bytes_max,

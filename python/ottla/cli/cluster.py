@@ -1,0 +1,205 @@
+"""`ottla cluster`: several brokers on this machine, and what any cluster does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import counted, print_json
+from ottla.cli._settings import Finite, assignments, at_most_one, not_empty, on_command_line, zookeeper_servers
+
+if TYPE_CHECKING:
+    from ottla.cli._status import Status
+    from ottla.client.cluster import Cluster
+
+DIRECTORY = "cluster"
+#: More are no cluster to try things out on one machine with.
+BROKERS_MAX = 30
+
+
+@click.group()
+def command() -> None:
+    """Start and stop a cluster on this machine, and see what any cluster does."""
+
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    default=DIRECTORY,
+    show_default=True,
+    metavar="D",
+    callback=not_empty,
+    help="Directory of the cluster: its data, logs, and which processes are its.",
+)
+
+
+@command.command()
+@click.argument("count", type=click.IntRange(1, BROKERS_MAX), metavar="[N]", required=False)
+@directory_option
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT/chroot",
+    callback=zookeeper_servers,
+    help="The cluster is in this ZooKeeper. Default: one is started, of the jars that PySpark brings.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Where broker 1 listens, on this machine only; others listen at the ports after it. Default: 9092",
+)
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of all brokers; may be repeated."
+)
+def start(
+    count: int | None, directory: str, zookeeper: str | None, port: int | None, settings: tuple[str, ...]
+) -> None:
+    """Start N brokers on this machine (3 unless given), and return when they are a cluster.
+
+    In a directory where there is a cluster already, what does not run of it is started, with its data; with a higher N
+    brokers join it. New topics get three replicas, of which one may be missing, as far as there are brokers for that.
+    """
+    from ottla.cli._errors import explained
+    from ottla.local_cluster import LocalClusterError, running
+
+    own = assignments(settings)
+    with explained("cannot start the cluster", LocalClusterError):
+        _check_settings(own)
+        cluster = running.start(
+            Path(directory), count=count, given_zookeeper=zookeeper, port=port, settings=own, say=click.echo
+        )
+    where = "" if directory == DIRECTORY else f" --dir {directory}"
+    click.echo(
+        f"{counted(len(cluster.brokers), 'broker')} at {cluster.bootstrap}, with data and logs in {directory}\n"
+        f"`ottla cluster status{where}` shows them, `ottla cluster stop{where}` ends them"
+    )
+
+
+def _check_settings(settings: dict[str, str]) -> None:
+    """Says what is wrong with them before anything is started. Raises ConfigError, click.BadParameter."""
+    from ottla.config.broker import BrokerConfig
+
+    ours = {
+        "broker.id": "brokers count from 1",
+        "listeners": "--port says where",
+        "log.dirs": "--dir says where",
+        "log.dir": "--dir says where",
+        "zookeeper.connect": "--zookeeper says where",
+    }
+    for name in settings:
+        if name in ours:
+            raise click.BadParameter(f"{name} differs from broker to broker: {ours[name]}", param_hint="--set")
+    BrokerConfig.load(None, {"zookeeper.connect": "127.0.0.1:2181", "broker.id": "1", **settings})
+
+
+@command.command()
+@click.argument("brokers", type=click.IntRange(1), nargs=-1, metavar="[ID]...")
+@directory_option
+@click.option("--kill", is_flag=True, help="Kill them (SIGKILL), to see what a cluster does then.")
+def stop(brokers: tuple[int, ...], directory: str, kill: bool) -> None:
+    """Stop brokers that `ottla cluster start` has started: those with an ID, or all and their ZooKeeper.
+
+    Others lead before a broker ends. Data are kept: `ottla cluster start` goes on with them.
+    """
+    from ottla.cli._errors import explained
+    from ottla.local_cluster import LocalClusterError, running
+
+    with explained("cannot stop the cluster", LocalClusterError):
+        running.stop(Path(directory), brokers, kill=kill, say=click.echo)
+
+
+@command.command()
+@click.option(
+    "--dir",
+    "directory",
+    metavar="D",
+    callback=not_empty,
+    help=f"The cluster that was started there. Default: the one in ./{DIRECTORY}, if --bootstrap is not given.",
+)
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=Finite(0.1),
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two looks of --watch.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object; with --watch one a line.")
+@client_options
+def status(directory: str | None, watch: bool, interval: float, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Show the brokers of a cluster, what is not in sync, and what moves. Apache Kafka's are shown too.
+
+    `preferred` are the partitions that a broker leads if all is well, `not in sync` its replicas that are not, `lag`
+    the records that the partitions' leaders have and it has not. While records come, a lag of a few is one of looking:
+    not all brokers are asked in the same moment.
+    """
+    at_most_one({"--dir": directory is not None, "--bootstrap": on_command_line("bootstrap")})
+    bootstrap = _bootstrap_of(directory) or bootstrap
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.cli._status import gather
+
+        if not watch:
+            _show(await gather(cluster), as_json=as_json)
+            return
+        await _watch(cluster, interval, as_json=as_json)
+
+    with_cluster("cannot see the cluster", bootstrap, timeout_ms, work)
+
+
+def _bootstrap_of(directory: str | None) -> str | None:
+    """Where the cluster of a directory is; None if none was named and there is none in the usual one, or the user has
+    said where to ask.
+    """
+    from ottla.cli._errors import explained
+    from ottla.local_cluster import LocalClusterError, state
+
+    with explained("cannot see the cluster", LocalClusterError):
+        if directory is not None:
+            return state.existing(Path(directory)).bootstrap
+        source = click.get_current_context().get_parameter_source("bootstrap")
+        found = state.load(Path(DIRECTORY)) if source is click.core.ParameterSource.DEFAULT else None
+        return None if found is None else found.bootstrap
+
+
+def _show(found: Status, *, as_json: bool) -> None:
+    from ottla.cli import _status
+
+    if as_json:
+        print_json(_status.as_json(found))
+    else:
+        click.echo(_status.as_text(found))
+
+
+async def _watch(cluster: Cluster, interval_s: float, *, as_json: bool) -> None:
+    """On a terminal each look replaces the last one; else they follow each other. A look that fails is told, and the
+    next may succeed.
+    """
+    import sys
+    from datetime import datetime
+
+    import trio
+
+    from ottla.cli._status import as_text, gather
+    from ottla.errors import KafkaError
+
+    on_terminal = sys.stdout.isatty() and not as_json
+    while True:
+        try:
+            found = await gather(cluster)
+        except (OSError, KafkaError) as error:
+            click.echo(f"nothing to be seen: {error}", err=True)
+        else:
+            if on_terminal:
+                click.clear()
+                click.echo(f"{datetime.now():%H:%M:%S}, every {interval_s:g} s; Ctrl-C ends")
+            if as_json:
+                _show(found, as_json=True)
+            else:
+                click.echo(as_text(found) + ("" if on_terminal else "\n"))
+            sys.stdout.flush()
+        await trio.sleep(interval_s)

@@ -1,0 +1,21 @@
+"""A cluster on this machine, to try things out: brokers as processes of their own, and a ZooKeeper where none is given.
+
+| module       | part                                                                                              |
+|--------------|---------------------------------------------------------------------------------------------------|
+| `state`      | the file that says what belongs to a cluster: ports, settings, and the processes that were started |
+| `processes`  | starting a process, knowing it again by its number and its start, ending it                       |
+| `zookeeper`  | a ZooKeeper of PySpark's jars                                                                      |
+| `running`    | start, stop, and what runs                                                                         |
+| `demo`       | `make cluster`: three brokers, one of which is killed                                              |
+
+Everything of a cluster is in one directory, in which it can be started again:
+
+    cluster.json            the state
+    broker-1/data           log.dirs of broker 1
+    broker-1/log.txt        what it said
+    zookeeper/              the same of a ZooKeeper of its own
+"""
+
+
+class LocalClusterError(Exception):
+    """It cannot be done; the message says why, and what to do."""
