@@ -6,7 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.logging_setup import HIDDEN, Bounded, Formatter, JsonFormatter, Repeated, Secrets, TextFormatter, always
+from ottla.logging_setup import (
+    HIDDEN,
+    SECRETS_MAX,
+    Bounded,
+    Formatter,
+    JsonFormatter,
+    Repeated,
+    Secrets,
+    TextFormatter,
+    always,
+)
 
 
 @pytest.fixture
@@ -188,3 +198,12 @@ def test_reasons_are_forgotten_before_they_fill_memory(lines: list[logging.LogRe
     for reason in (1, 2, 3, 1, 4, 1, 2):
         said.log(logging.ERROR, reason, "%d", reason)
     assert [line.getMessage() for line in lines] == ["1", "2", "3", "4", "2"]
+
+
+def test_of_secrets_that_were_changed_the_newest_are_known() -> None:
+    secrets = Secrets({"first one", "that stays"})
+    for number in range(2 * SECRETS_MAX):
+        secrets.hide({f"changed {number:05}", "that stays"})
+    newest = f"changed {2 * SECRETS_MAX - 1:05}"
+    assert secrets(f"first one, {newest}, that stays") == f"first one, {HIDDEN}, {HIDDEN}"
+    assert len(secrets._forms) == SECRETS_MAX

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benches.suite.frames import produce_frame
-from benches.suite.generators import ROOT, Load, build_load
+from benches.suite.generators import ROOT, Load, build_load, synchronous
 from benches.suite.proof import NotEqual, check_frames, check_values
 from benches.suite.servers import create_topic
 from tests.peers.ottla import Broker
@@ -51,6 +51,70 @@ def test_end_to_end_is_measured_with_each_kind_of_acknowledgement(load: Load, tm
     assert len(cases) == 4
     for row in cases.values():
         assert row["sent late, p99.9, µs"]["Ottla"][0] > 0 < row["p99.9, µs"]["Ottla"][0]
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_three_brokers_are_measured(load: Load, tmp_path: Path) -> None:
+    command = [sys.executable, "benches/cluster.py", "--quick", "--against", "none"]
+    done = subprocess.run([*command, "--load", str(load.binary), "--out", str(tmp_path)], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "cluster.json").read_text())
+    assert result["problems"] == []
+    assert len(result["rows"]) == 10
+    assert all(values["Ottla"][0] > 0 for row in result["rows"].values() for values in row.values())
+
+
+@pytest.mark.soak
+@pytest.mark.java
+@pytest.mark.zookeeper
+@pytest.mark.parametrize(
+    ("scenario", "cases"),
+    [
+        ("cluster-failover", 1),
+        ("cluster-catch-up", 1),
+        ("cluster-controller", 2),
+        ("reliability-cluster", 35),
+        ("reliability-cluster-killed", 6),
+    ],
+)
+def test_faults_and_sizes_of_a_cluster_are_measured(load: Load, tmp_path: Path, scenario: str, cases: int) -> None:
+    command = [sys.executable, "benches/cluster.py", "--quick", "--against", "none", "--only", scenario]
+    done = subprocess.run([*command, "--load", str(load.binary), "--out", str(tmp_path)], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / f"{scenario}.json").read_text())
+    assert result["problems"] == []
+    assert len(result["rows"]) == cases
+    assert all(values["Ottla"][0] >= 0 for row in result["rows"].values() for values in row.values())
+
+
+def test_a_record_is_sent_when_the_one_before_was_answered(load: Load, broker: Broker, tmp_path: Path) -> None:
+    create_topic(broker, "t", 3)
+    frames = [produce_frame(tmp_path, "t", 10, partition=index) for index in range(3)]
+    options = {"frames": [str(frame.path) for frame in frames], "addresses": [broker.bootstrap] * 3}
+    out = load(run="in_turn", **options, seconds=0.3, warm_up_s=0.1)
+    assert max(out["sent"]) - min(out["sent"]) <= 1
+    assert 0 < out["requests"] < sum(out["sent"])
+    assert out["latency"]["count"] == out["requests"]
+    assert out["failed"] == 0
+    check_frames(load, broker, "t", zip(frames, out["sent"], strict=True), 3)
+    wrong = produce_frame(tmp_path, "not-there", 10)
+    out = load(run="in_turn", frames=[str(wrong.path)], addresses=[broker.bootstrap], seconds=0.1)
+    assert out["failed"] == sum(out["sent"]) > 0
+
+
+def test_a_producer_that_waits_for_each_record_says_what_became_of_it(broker: Broker) -> None:
+    create_topic(broker, "t", 2)
+    settings = {"acks": "all", "message.timeout.ms": 20_000}
+    options = {"topic": "t", "partitions": 2, "record_bytes": 100, "settings": settings}
+    producer = synchronous(bootstrap=broker.bootstrap, **options)
+    broker.wait_until(lambda: all((broker.data / f"t-{index}").glob("*.log") for index in range(2)))
+    broker.wait_until(lambda: any(path.stat().st_size for path in broker.data.glob("t-1/*.log")))
+    out = producer.result()
+    assert [number for number, _ in out["acknowledged"]] == list(range(out["sent"]))
+    assert out["sent"] > 1
+    assert out["failed"] == []
 
 
 @pytest.mark.parametrize(

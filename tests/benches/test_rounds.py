@@ -1,23 +1,30 @@
 """Rounds and what is made of their figures, with brokers and measures of this file's own."""
 
 import itertools
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benches.suite import figures as f
-from benches.suite import report
+from benches.suite import plots, report
 from benches.suite.figures import Result
 from benches.suite.generators import Load
 from benches.suite.lives import Lives
 from benches.suite.plan import Part, is_measured, plan, rounds_that_fit
 from benches.suite.proof import NotEqual
 from benches.suite.runner import ONCE_S, Run, Scenario, Size, of_round, run_scenario
-from benches.suite.scenarios import SCENARIOS, latency
+from benches.suite.scenarios import SCENARIOS, controller, latency, reliability_cluster
 from benches.suite.servers import Kafka
 from benches.suite.targets import GOALS, Target, table
 from benches.suite.warmup import cost, is_still, warm_up
+from ottla._core import parse_response_header, request_frame
+from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR, LeaderAndIsrRequest
+from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaRequest
+from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest
+from ottla.wire.schema import Api
 
 
 class Named(Kafka):
@@ -195,3 +202,46 @@ def test_kafka_whose_acks_all_is_never_flushed_is_measured_once(
     assert latency.UNFLUSHED not in measured
     assert found[latency.UNFLUSHED] == found[latency.BY_DEFAULT] == {f.P50: 2.0}
     assert run.curves[latency.UNFLUSHED] == run.curves[latency.BY_DEFAULT]
+
+
+def test_the_articles_scenarios_have_its_numbers() -> None:
+    found = list(reliability_cluster.cases())
+    assert len({name for name, *_ in found}) == len(found) == 33
+    assert {(row[1], row[2]) for row in found if row[0].startswith("2:")} == {(1, 2), (1, 3), (1, 4)}
+    assert all(min_insync <= replicas for _, _, replicas, min_insync, _ in found)
+    placed = reliability_cluster.spread(12, 4)
+    assert all(sorted(replicas) == [1, 2, 3, 4] for replicas in placed)
+    assert sorted(replicas[0] for replicas in placed) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+
+
+def test_numbered_cases_have_a_picture_each(tmp_path: Path) -> None:
+    """They are no sweep over the number, and no figure of one is looked for in the other."""
+    result = Result("numbered", "", "")
+    result.add("Ottla", 1, {"1: one": {f.RECORDS: 1.0}, "1: two": {f.RECORDS: 100.0}, "2: other": {f.P50: 3.0}})
+    assert plots._groups(result) == {
+        f"1: {f.RECORDS}": {"one": {"Ottla": [1.0]}, "two": {"Ottla": [100.0]}},
+        f"2: {f.P50}": {"other": {"Ottla": [3.0]}},
+    }
+    plots.draw(result, tmp_path)
+    assert (tmp_path / "numbered.png").stat().st_size > 0
+    swept = Result("swept", "", "", rows={f"{number} B": {f.RECORDS: {"Ottla": [1.0]}} for number in (1, 2, 3)})
+    assert plots._groups(swept) == {}
+
+
+def test_made_up_brokers_agree_with_a_controller() -> None:
+    """In the words of the versions that a controller of protocol 2.7 speaks."""
+    asked: list[tuple[Api[Any, Any], int, object]] = [
+        (UPDATE_METADATA, 6, UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=[])),
+        (LEADER_AND_ISR, 4, LeaderAndIsrRequest(controller_id=1, controller_epoch=1, live_leaders=[])),
+        (STOP_REPLICA, 3, StopReplicaRequest(controller_id=1, controller_epoch=1)),
+    ]
+    with controller.made_up() as server, socket.create_connection(server.server_address[:2]) as connection:  # type: ignore[arg-type]
+        stream = connection.makefile("rb")
+        for number, (api, version, request) in enumerate(asked):
+            connection.sendall(request_frame(api.key, version, number, "test", api.encode_request(version, request)))
+            answer = stream.read(int.from_bytes(stream.read(4)))
+            correlation, start = parse_response_header(api.key, version, answer)
+            assert correlation == number
+            assert api.decode_response(version, answer, start).error_code == 0
+        stream.close()
+    assert server.bytes > 0

@@ -20,7 +20,12 @@ from ottla.errors import (
 from ottla.wire import k33_alter_configs as alter_configs
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR, LeaderAndIsrRequest
-from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest
+from ottla.wire.k06_update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+)
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
 from ottla.wire.k19_create_topics import (
@@ -325,6 +330,16 @@ def test_controllers_of_the_past_are_ignored(client: Client) -> None:
     stale = UpdateMetadataRequest(controller_id=77, controller_epoch=99, broker_epoch=0)
     assert client.call(UPDATE_METADATA, stale, 6).error_code == StaleBrokerEpoch.code
     assert msgspec.structs.asdict(metadata(client))["controller_id"] == before.controller_id
+
+
+def test_a_controller_that_was_never_elected_is_ignored(client: Client) -> None:
+    """The tree does not have its epoch. The true controller is heard as before."""
+    before = metadata(client)
+    brokers = [UpdateMetadataBroker(id=666, endpoints=[UpdateMetadataEndpoint(port=1, host="6.6.6.6", listener="X")])]
+    false = UpdateMetadataRequest(controller_id=666, controller_epoch=2**31 - 1, broker_epoch=-1, live_brokers=brokers)
+    assert client.call(UPDATE_METADATA, false, 6).error_code == StaleControllerEpoch.code
+    assert metadata(client).brokers == before.brokers
+    client.create("heard-by-the-true-controller")
 
 
 def test_everything_is_there_after_a_restart_and_after_a_crash(brokers: Brokers) -> None:

@@ -2,12 +2,29 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from ottla.client.errors import ConnectionLost
 from ottla.wire.headers import request_frame
+from ottla.wire.k03_metadata import METADATA, MetadataRequest
+from ottla.wire.k08_offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
+from ottla.wire.k43_elect_leaders import ELECT_LEADERS, ElectLeadersRequest
+from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
+from ottla.wire.schema import Api, Message
 from tests.peers.ottla import Broker, Brokers
+from tests.support.client import Client, batch
 from tests.support.client import connect as client_of
 from tests.support.hostile import Honest, closing, connect, send
 from tests.support.waiting import eventually
@@ -18,7 +35,8 @@ QUEUED_BYTES = 256 * MIB
 RSS_MAX = QUEUED_BYTES + QUEUED_BYTES // 4 + 64 * MIB
 CLIENTS = 50
 BROKER = 4
-NEVER_S = 1.0
+#: An honest client is served all along. How fast is for `make bench-hostile`: here other tests run beside.
+NEVER_S = 10.0
 
 
 @pytest.fixture
@@ -27,12 +45,12 @@ def broker(brokers: Brokers) -> Broker:
 
 
 @contextlib.contextmanager
-def honest_beside(broker: Broker) -> Iterator[Honest]:
+def honest_beside(broker: Broker, rss_max: int = RSS_MAX) -> Iterator[Honest]:
     with Honest(broker.port, broker.pid) as honest:
         yield honest
         eventually("the honest client was served", lambda: len(honest.waits_s) > 60 or honest.error)
     assert honest.longest_s < NEVER_S, sorted(honest.waits_s)[-5:]
-    assert honest.rss_max < RSS_MAX, honest.rss_max // MIB
+    assert honest.rss_max < rss_max, honest.rss_max // MIB
 
 
 def describe_configs(rows: int) -> bytes:
@@ -56,3 +74,72 @@ def test_answers_that_nobody_reads_stay_below_their_bound(broker: Broker, rows: 
                 )
                 assert client.call(DESCRIBE_CONFIGS, asked, 3).results[0].configs
             eventually("those who do not read are closed", lambda: "answers are not read" in broker.output(), 60)
+
+
+#: Requests of a few bytes that ask for all partitions of the cluster, or of the broker.
+OF_ALL: list[tuple[Api[Any, Any], int, Message]] = [
+    (METADATA, 9, MetadataRequest(topics=None)),
+    (DESCRIBE_LOG_DIRS, 1, DescribeLogDirsRequest(topics=None)),
+    (OFFSET_FETCH, 7, OffsetFetchRequest(group_id="wide", topics=None)),
+    (ELECT_LEADERS, 1, ElectLeadersRequest(topic_partitions=None, timeout_ms=1000)),
+    (
+        CREATE_TOPICS,
+        5,
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name=f"new-{row}", num_partitions=1, replication_factor=1) for row in range(250)],
+            validate_only=True,
+        ),
+    ),
+]
+
+
+def commit_to_wide(client: Client) -> None:
+    """Offsets of all partitions, with metadata that clients keep there."""
+    for start in range(0, 5_000, 500):
+        rows = [OffsetCommitRequestPartition(start + row, 1, committed_metadata="m" * 1_000) for row in range(500)]
+        asked = OffsetCommitRequest(group_id="wide", topics=[OffsetCommitRequestTopic("wide", rows)])
+        (topic,) = client.call(OFFSET_COMMIT, asked, 7).topics
+        assert {row.error_code for row in topic.partitions} == {0}
+
+
+@pytest.mark.parametrize(("api", "version", "asked"), OF_ALL, ids=lambda value: getattr(value, "name", ""))
+def test_rows_of_answers_that_many_ask_for_at_once_are_bounded(
+    brokers: Brokers, api: Api[Any, Any], version: int, asked: Message
+) -> None:
+    """Each answer's rows take ten times what the answer does."""
+    queued_bytes = 32 * MIB
+    broker = brokers(settings={"queued.max.request.bytes": queued_bytes, "socket.request.max.bytes": 8 * MIB})
+    with client_of(broker) as client:
+        client.create("wide", 5_000)
+        client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="wide"))
+        if api is OFFSET_FETCH:
+            commit_to_wide(client)
+    frame = request_frame(api.key, version, 1, "greedy", api.encode_request(version, asked))
+    with honest_beside(broker, queued_bytes + queued_bytes // 4 + 96 * MIB):
+        attackers = [connect(broker.port) for _ in range(200)]
+        with closing(attackers):
+            for one in attackers:
+                send(one, frame)
+            for one in attackers:
+                one.settimeout(60)
+                assert one.recv(4)
+
+
+def test_producers_are_described_as_often_as_there_is_room_for(brokers: Brokers) -> None:
+    """A few bytes could ask for gigabytes."""
+    broker = brokers(settings={"socket.request.max.bytes": 200_000})
+    with client_of(broker) as client:
+        client.create("t")
+        for producer_id in range(100):
+            client.produce("t", batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0))
+
+        def described(times: int) -> Any:
+            asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0] * times)])
+            return client.call(DESCRIBE_PRODUCERS, asked)
+
+        (topic,) = described(20).topics
+        assert [len(row.active_producers) for row in topic.partitions] == [100] * 20
+        with pytest.raises((ConnectionLost, OSError)):
+            described(100)
+    reason = "the answer would have more than socket.request.max.bytes"
+    eventually("a line about it", lambda: reason in broker.output())

@@ -1,5 +1,6 @@
 """Requests of two controllers that wait for each other: each is decided when its turn comes, from a fresh look."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import permutations
@@ -11,8 +12,18 @@ import trio
 
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
-from ottla.errors import FencedLeaderEpoch, StaleControllerEpoch
+from ottla.controller.registration import Registration
+from ottla.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    StorageError,
+)
+from ottla.replication.awaited import AWAITED_S, Awaited
 from ottla.replication.log_manager import LogManager
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrPartitionState,
@@ -25,11 +36,22 @@ from ottla.wire.k05_stop_replica import (
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from tests.support.client import Client
+from ottla.wire.k06_update_metadata import (
+    UPDATE_METADATA,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from tests.peers.processes import free_port
+from tests.support.client import Client, batch
 from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.trio
 BASE = 1_000_000
+#: A broker that is not there.
+OTHER = 7
 
 
 class Slow:
@@ -49,8 +71,15 @@ class Slow:
 
 
 @asynccontextmanager
-async def started(path: Path) -> AsyncIterator[Broker]:
-    async with Broker.start(BrokerConfig({"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0"})) as broker:
+async def started(*paths: Path) -> AsyncIterator[Broker]:
+    """A broker to which every controller was elected that says so."""
+    log_dirs = ",".join(map(str, paths))
+    async with Broker.start(BrokerConfig({"log.dirs": log_dirs, "listeners": "PLAINTEXT://127.0.0.1:0"})) as broker:
+
+        async def elected(controller_epoch: int) -> None:
+            broker.controller_epoch = max(broker.controller_epoch, controller_epoch)
+
+        broker.look_for_controller = elected  # type: ignore[method-assign]
         yield broker
 
 
@@ -58,6 +87,36 @@ async def ask(broker: Broker, api: Any, request: Any, version: int) -> Any:
     def run() -> Any:
         with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "controller") as client:
             return client.call(api, request, version)
+
+    return await trio.to_thread.run_sync(run)
+
+
+async def produced(broker: Broker, topic: str) -> int:
+    """The error code that a producer is answered with."""
+
+    def run() -> int:
+        with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "producer") as client:
+            ((row,),) = [each.partitions for each in client.produce(topic, batch(b"x"), acks=1).responses]
+            return int(row.error_code)
+
+    return await trio.to_thread.run_sync(run)
+
+
+def elsewhere(broker: Broker, controller_epoch: int, leader_epoch: int) -> LeaderAndIsrRequest:
+    """The other broker leads, and this one is out of the ISR."""
+    asked = leading(broker, controller_epoch, leader_epoch)
+    (state,) = asked.topic_states[0].partition_states
+    state.leader, state.replicas, state.isr = OTHER, [broker.id, OTHER], [OTHER]
+    return asked
+
+
+async def leaders(broker: Broker) -> list[int]:
+    """Who leads the partitions of "t", as a client is told."""
+
+    def run() -> list[int]:
+        with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "consumer") as client:
+            answer = client.call(METADATA, MetadataRequest([MetadataRequestTopic(name="t")]), 9)
+            return [row.leader_id for row in sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)]
 
     return await trio.to_thread.run_sync(run)
 
@@ -77,9 +136,11 @@ def leading(broker: Broker, controller_epoch: int, leader_epoch: int, topic: str
     )
 
 
-def stopping(broker: Broker, controller_epoch: int, leader_epoch: int) -> StopReplicaRequest:
-    state = StopReplicaPartitionState(leader_epoch=leader_epoch, delete_partition=True)
-    topics = [StopReplicaTopicState(topic_name="t", partition_states=[state])]
+def stopping(
+    broker: Broker, controller_epoch: int, leader_epoch: int, *, topic: str = "t", delete: bool = True
+) -> StopReplicaRequest:
+    state = StopReplicaPartitionState(leader_epoch=leader_epoch, delete_partition=delete)
+    topics = [StopReplicaTopicState(topic_name=topic, partition_states=[state])]
     return StopReplicaRequest(
         controller_id=broker.id, controller_epoch=BASE + controller_epoch, broker_epoch=-1, topic_states=topics
     )
@@ -118,6 +179,54 @@ async def test_a_leader_and_isr_of_the_controller_before_changes_nothing(
         assert partition.log.leader_epochs == [(6, 0)]
 
 
+async def test_a_request_for_the_former_life_is_not_taken_for_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registration of a process that was killed is there until its session ends, and the controller speaks to its
+    address, where another process listens already.
+    """
+    registers, asked, former_is_gone = trio.Event(), trio.Event(), trio.Event()
+    register, made = Registration.register, Registration.made
+
+    async def registered_later(registration: Registration, **options: Any) -> int:
+        registers.set()
+        await former_is_gone.wait()
+        return await register(registration, **options)
+
+    async def waits(registration: Registration) -> None:
+        asked.set()
+        await made(registration)
+
+    monkeypatch.setattr(Registration, "register", registered_later)
+    monkeypatch.setattr(Registration, "made", waits)
+    port = free_port()
+    config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+    answers = []
+    async with trio.open_nursery() as nursery:
+
+        async def serve() -> None:
+            async with Broker.start(config):
+                await trio.sleep_forever()
+
+        nursery.start_soon(serve)
+        await registers.wait()
+
+        def ask_stranger() -> Any:
+            request = LeaderAndIsrRequest(controller_id=OTHER, controller_epoch=1, broker_epoch=0)
+            with Client.connect("127.0.0.1", port, "controller") as client:
+                return client.call(LEADER_AND_ISR, request, 4)
+
+        async def ask_it() -> None:
+            answers.append(await trio.to_thread.run_sync(ask_stranger))
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(ask_it)
+        await asked.wait()
+        assert answers == []
+        former_is_gone.set()
+    assert [answer.error_code for answer in answers] == [StaleBrokerEpoch.code]
+
+
 async def test_a_repeated_leader_and_isr_of_the_same_controller_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,10 +246,10 @@ async def test_a_stop_replica_that_waited_deletes_nothing_newer(
         slow = Slow(monkeypatch)
         newer = (LEADER_AND_ISR, leading(broker, 3, 6), 4)
         old_controller = (STOP_REPLICA, stopping(broker, 2, 5), 3)
-        old_epoch = (STOP_REPLICA, stopping(broker, 3, 5), 3)
-        answers = await in_turn(broker, slow, [newer, old_controller, old_epoch])
-        assert [answer.error_code for answer in answers] == [0, StaleControllerEpoch.code, 0]
-        assert answers[2].partition_errors[0].error_code == FencedLeaderEpoch.code
+        fenced = [(STOP_REPLICA, stopping(broker, 3, epoch), 3) for epoch in (5, 6)]
+        answers = await in_turn(broker, slow, [newer, old_controller, *fenced])
+        assert [answer.error_code for answer in answers] == [0, StaleControllerEpoch.code, 0, 0]
+        assert [answer.partition_errors[0].error_code for answer in answers[2:]] == [FencedLeaderEpoch.code] * 2
         assert broker.replicas.partitions["t", 0].is_leader
         assert (tmp_path / "t-0").is_dir()
 
@@ -162,3 +271,110 @@ async def test_in_every_order_the_newest_word_holds(tmp_path: Path, monkeypatch:
             assert epochs == sorted(epochs), order
             assert (tmp_path / str(number) / "t-0").is_dir(), order
         monkeypatch.undo()
+
+
+async def test_a_client_that_is_refused_learns_at_once_who_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UpdateMetadata comes later; nothing else may change before."""
+    async with started(tmp_path) as broker:
+        await ask(broker, LEADER_AND_ISR, leading(broker, 1, 5), 4)
+        states = [
+            UpdateMetadataPartitionState(
+                partition_index=index, leader=broker.id, leader_epoch=5, isr=[broker.id], replicas=[broker.id]
+            )
+            for index in range(2)
+        ]
+        alive = [
+            UpdateMetadataBroker(number, endpoints=[UpdateMetadataEndpoint(9, "127.0.0.1", "PLAINTEXT")])
+            for number in (broker.id, OTHER)
+        ]
+        told = UpdateMetadataRequest(
+            broker.id, BASE + 1, topic_states=[UpdateMetadataTopicState("t", states)], live_brokers=alive
+        )
+        await ask(broker, UPDATE_METADATA, told, 6)
+        assert await leaders(broker) == [broker.id, broker.id]
+        slow = Slow(monkeypatch)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, broker, LEADER_AND_ISR, elsewhere(broker, 2, 6), 4)
+            await comes_true("the change of roles", lambda: slow.waiting == 1)
+            assert await produced(broker, "t") == NotLeaderOrFollower.code
+            assert await leaders(broker) == [OTHER, broker.id]
+            slow.go.set()
+        # All else is as it was.
+        known = broker.metadata.topics["t"][0]
+        assert (known.leader_epoch, known.isr, known.replicas) == (6, (OTHER,), (broker.id, OTHER))
+        assert broker.metadata.brokers.keys() == {broker.id, OTHER}
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+async def test_who_hands_over_does_not_follow_its_heir(tmp_path: Path, is_leaving: bool) -> None:
+    """It would be in sync again, and be waited for when it is gone."""
+    async with started(tmp_path) as broker:
+        await ask(broker, LEADER_AND_ISR, leading(broker, 1, 5), 4)
+        broker.replicas.is_leaving = is_leaving
+        await ask(broker, LEADER_AND_ISR, elsewhere(broker, 2, 6), 4)
+        assert not broker.replicas.partitions["t", 0].is_leader
+        assert broker.following.has(("t", 0)) is not is_leaving
+
+
+async def test_a_follower_can_ask_at_once_for_what_is_led_since_a_moment_ago(tmp_path: Path) -> None:
+    """Its Fetch waits for something new in another partition, and would do so for a minute."""
+
+    def led(topic: str, controller_epoch: int) -> LeaderAndIsrRequest:
+        asked = leading(broker, controller_epoch, 5, topic)
+        (state,) = asked.topic_states[0].partition_states
+        state.replicas = state.isr = [broker.id, OTHER]
+        return asked
+
+    def fetched() -> float:
+        row = FetchPartition(current_leader_epoch=5)
+        asked = FetchRequest(
+            replica_id=OTHER, max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[row])]
+        )
+        began = time.monotonic()
+        with Client.connect("127.0.0.1", broker.addresses.listening[0].port, "follower") as client:
+            answer = client.call(FETCH, asked, 12)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        return time.monotonic() - began
+
+    now = 100.0
+    waited = []
+    async with started(tmp_path) as broker:
+        broker.replicas.awaited = Awaited(lambda: now)
+        await ask(broker, LEADER_AND_ISR, led("t", 1), 4)
+        now += AWAITED_S
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def wait() -> None:
+                waited.append(await trio.to_thread.run_sync(fetched))
+
+            await comes_true("the Fetch waits", lambda: broker.deadlines.purgatories()["Fetch"] == 1)
+            await ask(broker, LEADER_AND_ISR, led("other", 2), 4)
+        waited.append(await trio.to_thread.run_sync(fetched))
+    assert max(waited) < 30
+
+
+@pytest.mark.parametrize("delete", [False, True])
+async def test_who_cannot_be_used_stays_so_when_it_is_stopped(tmp_path: Path, delete: bool) -> None:
+    """Its log is in a directory that failed. Clients and controllers are told so until the broker's next start."""
+    async with started(tmp_path / "a", tmp_path / "b") as broker:
+        for topic in ("t", "other"):
+            await ask(broker, LEADER_AND_ISR, leading(broker, 1, 1, topic), 4)
+        directory = broker.logs.directory_of("t", 0)
+        assert directory is not None
+        assert directory is not broker.logs.directory_of("other", 0)
+        for key in broker.logs.take_offline(directory, "the test says so"):
+            broker.replicas.mark_offline(*key)
+        await broker.logs.directories.close_failed(directory)
+        for epoch in (2, 3):
+            answer = await ask(broker, STOP_REPLICA, stopping(broker, 1, epoch, delete=delete), 3)
+            assert [row.error_code for row in answer.partition_errors] == [StorageError.code]
+            assert await produced(broker, "t") == StorageError.code
+        answer = await ask(broker, LEADER_AND_ISR, leading(broker, 1, 4), 4)
+        assert [row.error_code for row in answer.partition_errors] == [StorageError.code]
+        assert (directory.path / "t-0").is_dir()
+        assert await produced(broker, "other") == 0
+        answer = await ask(broker, STOP_REPLICA, stopping(broker, 1, 2, topic="other", delete=delete), 3)
+        assert [row.error_code for row in answer.partition_errors] == [0]

@@ -26,7 +26,7 @@ FETCH_FILES = ("broker/api/k01_fetch.py", "broker/fetch/*.py")
 #: nothing about who may do what, but how a Produce that passed goes on.
 PRODUCE_ASKS = {
     "acks": "acks is 0 or 1; or all, where nothing but the append is waited for",
-    "ALL": "acks is 0 or 1; or all, where nothing but the append is waited for",
+    "ACKS_ALL": "acks is 0 or 1; or all, where nothing but the append is waited for",
     "api_version": "version is 3 or later",
     "BATCHES_SINCE": "version is 3 or later",
     "asked": "one partition",
@@ -46,13 +46,38 @@ PRODUCE_ASKS = {
     "errors": "outside of transactions (transactional id, transactional batch)",
     "get": "outside of transactions (transactional id, transactional batch)",
     "index": "outside of transactions (transactional id, transactional batch)",
-    "words": "outside of transactions (transactional id, transactional batch)",
     "is_plain": None,
     "lease": None,
     "info": None,
     "waiting": None,
     "appended": None,
     "appends": None,
+}
+
+#: What `k00_produce.handle` calls. A check may stand in a call that raises, without a condition around it: a new name
+#: here needs a row of the table like a new condition.
+PRODUCE_CALLS = {
+    "produce": "version is 3 or later",
+    "get": "partition is known, this broker leads it, its directory is in use",
+    "leader_error": "partition is known, this broker leads it, its directory is in use",
+    "error_where_absent": "partition is known, this broker leads it, its directory is in use",
+    "verify": "outside of transactions (transactional id, transactional batch)",
+    "append": "length, checksum, every field of every record, one batch, no control batch",
+    "grant": "no quotas",
+    "ProduceRow": None,
+    "_Waiting": None,
+    "_answer": None,
+    "_error": None,
+    "_refused": None,
+    "append_later": None,
+    "appended": None,
+    "appended_in_turn": None,
+    "at_end": None,
+    "enumerate": None,
+    "len": None,
+    "partial": None,
+    "setdefault": None,
+    "token": None,
 }
 
 #: The errors that files which serve a Fetch know, and the row that they belong to. None: no check of theirs.
@@ -103,6 +128,13 @@ def asked(function: Callable[..., Any]) -> set[str]:
     return names
 
 
+def called(function: Callable[..., Any]) -> set[str]:
+    """The names of all that a function calls."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {part.attr if isinstance(part, ast.Attribute) else part.id for part in functions}
+
+
 def test_every_check_has_a_place() -> None:
     for check, places in rows().items():
         assert places <= PLACES, check
@@ -120,6 +152,12 @@ def test_what_produce_asks_is_in_the_table() -> None:
                 "everyone may write",
                 "format 2; zstd from version 7 on",
             )
+
+
+def test_what_produce_calls_is_in_the_table() -> None:
+    assert called(k00_produce.handle) == set(PRODUCE_CALLS)
+    table = {check for request, check in rows() if request == "Produce"}
+    assert {check for check in PRODUCE_CALLS.values() if check is not None} <= table
 
 
 def test_errors_of_a_fetch_are_in_the_table() -> None:

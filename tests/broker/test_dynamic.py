@@ -2,11 +2,15 @@
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trio
 
+from ottla.broker.broker import Broker as InProcess
 from ottla.config import BrokerConfig
 from ottla.config.dynamic import changed, usable
+from ottla.replication.following import Following
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterConfigsRequest
@@ -55,6 +59,23 @@ def test_defaults_of_topics_reach_their_logs_and_partitions(client: Client, shar
 
     assert alter(client, "min.insync.replicas", "2") == (0, None)
     eventually("too few replicas", lambda: produced(client, "plain", 0) == 19)
+
+
+@pytest.mark.trio
+async def test_the_number_of_fetchers_reaches_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they do then is in tests/replication/test_following.py."""
+    told = trio.Event()
+    monkeypatch.setattr(Following, "fetchers_changed", lambda self: told.set())
+
+    def change(port: int) -> None:
+        with Client.connect("127.0.0.1", port, "test") as client:
+            assert alter(client, "num.replica.fetchers", "2") == (0, None)
+
+    config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    async with InProcess.start(config) as broker:
+        await trio.to_thread.run_sync(change, broker.addresses.listening[0].port)
+        with trio.fail_after(30):
+            await told.wait()
 
 
 def test_limits_of_connections(client: Client, shared_broker: Broker) -> None:

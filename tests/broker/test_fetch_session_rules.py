@@ -34,7 +34,7 @@ class Cache(FetchSessions):
         super().__init__(slots, lambda: next(ids))
 
     def begin(self, size: int, now_ms: int = 0, *, follower: bool = False) -> int | None:
-        session = self.create(size, follower, now_ms)
+        session = self.create(size, 2 if follower else None, now_ms)
         if session is None:
             return None
         for index in range(size):
@@ -148,7 +148,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
 
 
 def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition) -> None:
-    session = FetchSession(1, False, 0, 0)
+    session = FetchSession(1, None, 0, 0)
     session.add(CachedPartition(asked(0)))
     session.add(CachedPartition(asked(1)))
     assert [*session.live] == [("t", 0), ("t", 1)]
@@ -160,7 +160,7 @@ def test_a_resting_partition_is_live_again_when_it_moves_on(partition: Partition
 
 
 def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: Partition) -> None:
-    session = FetchSession(1, False, 0, 0)
+    session = FetchSession(1, None, 0, 0)
     session.add(CachedPartition(asked(0)))
     session.rests(session.entries["t", 0], partition)
     session.update([asked(0, 5)])
@@ -170,7 +170,7 @@ def test_what_is_asked_again_is_watched_once_more_and_then_no_longer(partition: 
 
 
 def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None:
-    session = FetchSession(1, False, 0, 0)
+    session = FetchSession(1, None, 0, 0)
     for forget in (lambda: session.drop([("t", 0)]), session.close):
         session.add(CachedPartition(asked(0)))
         session.rests(session.entries["t", 0], partition)
@@ -181,7 +181,7 @@ def test_what_is_forgotten_is_not_watched_any_more(partition: Partition) -> None
 
 
 def test_a_partition_that_was_made_anew_is_watched_in_place_of_the_old_one(partition: Partition) -> None:
-    session = FetchSession(1, False, 0, 0)
+    session = FetchSession(1, None, 0, 0)
     entry = CachedPartition(asked(0))
     session.add(entry)
     again = Partition("t", 0, 1, partition.log)

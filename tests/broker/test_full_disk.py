@@ -10,10 +10,8 @@ from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableReplicaAssignme
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.support.client import Client, batch, connect, values
-from tests.support.directories import described, fill, metadata
+from tests.support.directories import STORAGE_ERROR, described, fill, metadata
 from tests.support.waiting import eventually
-
-STORAGE_ERROR = 56
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.support.client import Client, batch, values
 from tests.support.directories import fill
 from tests.support.leased import started
 
-pytestmark = pytest.mark.trio
+pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
 
 VALUE = b"x" * 10_000
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def run(program: str, *arguments: str) -> None:
     subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=60)
@@ -55,6 +57,29 @@ assert gc.get_freeze_count() > 1.5 * began
     )
 
 
+def test_rows_of_a_large_request_are_not_looked_at_again() -> None:
+    run(
+        BEGIN
+        + """
+from ottla.broker import garbage
+lost = things(3000)
+gc.collect()
+lost = weakref.ref(lost[0])
+garbage.hold()
+rows = things(2 * began)
+gc.collect()
+gc.collect()
+assert lost() is not None
+del rows
+garbage.let_go()
+more = things(3000)
+gc.collect()
+gc.collect()
+assert lost() is None
+"""
+    )
+
+
 PARTITIONS = """
 import gc, sys, trio
 from ottla.broker.broker import Broker
@@ -85,3 +110,24 @@ trio.run(main)
 
 def test_a_partition_is_one_object_for_the_collector(tmp_path: Path) -> None:
     run(PARTITIONS, str(tmp_path / "data"))
+
+
+LARGE_REQUEST = """
+import gc, sys, trio
+from ottla.broker import pace
+from ottla.broker.garbage import Freezer
+
+pace.SLICE_S, pace.LOOKS_MAX = 0, 0
+if sys.argv[1] == "owner":
+    Freezer().start()
+before = gc.get_freeze_count()
+rows = [[] for _ in range(1000)]
+trio.run(pace.Pace().turn)
+frozen = gc.get_freeze_count() - before
+assert frozen > 1000 if sys.argv[1] == "owner" else frozen == before == 0, frozen
+"""
+
+
+@pytest.mark.parametrize("who", ["owner", "guest"])
+def test_the_collector_is_left_alone_in_a_process_of_somebody_else(who: str) -> None:
+    run(LARGE_REQUEST, who)

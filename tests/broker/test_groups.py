@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import (
-    ConcurrentTransactions,
     CoordinatorLoadInProgress,
     FencedInstanceId,
     GroupIdNotFound,
@@ -61,6 +60,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support import group_client
 from tests.support.client import Client, batch, connect
 from tests.support.group_client import SUBSCRIPTION, Member
+from tests.support.transactions import again
 from tests.support.waiting import eventually
 
 #: What a restarted coordinator says until it has read its partition.
@@ -282,6 +282,17 @@ def test_commits_that_cannot_be(group_broker: Broker, group: str) -> None:
     assert alone.committed("t") == (2, 0)
 
 
+def test_who_was_not_given_partitions_yet_commits_nothing(group_broker: Broker, group: str) -> None:
+    """Between joining and the leader's sync nobody knows whose the partitions are."""
+    member = Member.connect(group_broker, group)
+    assert member.join() == 0
+    assert member.commit("t", 5) == RebalanceInProgress.code
+    assert member.committed("t") == (-1, 0)
+    assert member.sync({member.id: b"all"}).error_code == 0
+    assert member.commit("t", 6) == 0
+    assert member.committed("t") == (6, 0)
+
+
 def test_commits_that_come_together_are_answered_in_turn(group_broker: Broker, group: str) -> None:
     alone = Member.connect(group_broker, group)
     for offset in range(50):
@@ -345,8 +356,8 @@ def test_offsets_of_a_transaction_need_one(group_broker: Broker, group: str, adm
     member = Member.connect(group_broker, group)
     found = admin.call(FIND_COORDINATOR, FindCoordinatorRequest("transactional", 1))
     assert found.error_code == 0
-    while (begun := admin.call(INIT_PRODUCER_ID, InitProducerIdRequest("transactional", 60_000))).error_code:
-        assert begun.error_code in (CoordinatorLoadInProgress.code, NotCoordinator.code)
+    begun = again(lambda: admin.call(INIT_PRODUCER_ID, InitProducerIdRequest("transactional", 60_000)))
+    assert begun.error_code == 0
 
     def commit(offset: int) -> int:
         row = TxnOffsetCommitRequestPartition(0, offset)
@@ -366,8 +377,7 @@ def test_offsets_of_a_transaction_need_one(group_broker: Broker, group: str, adm
 
     def add() -> None:
         request = AddOffsetsToTxnRequest("transactional", begun.producer_id, begun.producer_epoch, group)
-        while error := admin.call(ADD_OFFSETS_TO_TXN, request).error_code:
-            assert error == ConcurrentTransactions.code
+        assert again(lambda: admin.call(ADD_OFFSETS_TO_TXN, request)).error_code == 0
 
     assert commit(5) == InvalidTxnState.code
     add()
@@ -443,8 +453,12 @@ def test_compaction_leaves_the_last_word(brokers: Brokers, group: str) -> None:
     for offset in range(900):
         assert member.commit("t", offset, partition=offset % 3) == 0
     (folder,) = broker.data.glob("__consumer_offsets-*")
-    while sum(file.stat().st_size for file in folder.glob("*.log")) > 60_000:
+
+    def is_compacted() -> bool:
         assert member.heartbeat() == 0
+        return sum(file.stat().st_size for file in folder.glob("*.log")) <= 60_000
+
+    eventually("the compaction", is_compacted)
     broker.kill()
     broker = brokers.restart(broker, settings=settings)
     with connect(broker) as member.client:

@@ -177,7 +177,7 @@ async def test_the_end_of_a_turn_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     async with started(tmp_path) as here:
-        here.broker.server.served = raises_once(error, here.broker.turn.end)
+        here.broker.server._served = raises_once(error, here.broker.turn.end)
         await here.is_served()
         with trio.fail_after(20):
             assert (await here.talk(produce(-1))).responses[0].partitions[0].error_code == 0
@@ -277,7 +277,12 @@ async def test_one_partition_at_the_end_of_a_turn(
                 answer = await here.talk(lambda client: client.produce("other", batch(b"x"), acks=1))
                 await here.talk(produce(1))
         assert answer.responses[0].partitions[0].error_code == 0
-    assert here.mistakes() == ["the end of a turn for t-0 failed; others are served on"]
+    # While the disk is slow the append runs on a thread, and its turn's end is a completion.
+    (mistake,) = here.mistakes()
+    assert mistake in (
+        "the end of a turn for t-0 failed; others are served on",
+        "the callback of a completion failed; others are served on",
+    )
 
 
 async def test_interrupts_are_no_mistakes() -> None:

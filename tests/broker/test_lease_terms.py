@@ -28,7 +28,7 @@ from tests.support.moves import move
 from tests.support.settings import alter
 from tests.support.waiting import comes_true
 
-pytestmark = pytest.mark.trio
+pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
 
 
 async def leased(one: One, topic: str) -> Partition:

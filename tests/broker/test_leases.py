@@ -22,6 +22,7 @@ from ottla.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownLeaderEpoch,
 )
+from ottla.metrics.families import TIMES
 from ottla.replication.partition import Partition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -31,7 +32,7 @@ from tests.support.message_sets import message_set
 from tests.support.settings import alter
 from tests.support.waiting import comes_true
 
-pytestmark = pytest.mark.trio
+pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
 
 
 async def test_plain_produces_come_to_python_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +91,7 @@ async def waited_for(
     async with started(path, monkeypatch, **settings) as one:
         partition = await one.create("awaited")
         await one.talk(lambda client: produce(client, "awaited", b"a"))
+        await one.writes_quickly()
         with trio.fail_after(15):
             async with trio.open_nursery() as nursery:
                 yield one, partition, Waiting(one, partition, nursery)
@@ -439,12 +441,11 @@ async def test_measured_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
         hub.measure(one.broker.logs.directories.traffic)
         await one.create("measured")
         await one.talk(lambda client: [produce(client, "measured", b"v") for _ in range(5)])
-        rows = {row[0]: row for row in hub.measured()}
-        key, versions, times, sizes, _, errors = rows[0]
-        assert (key, versions) == (0, [(8, 5)])
-        assert [count for count, _ in times] == [5] * len(times)
-        assert sizes[0] == 5
-        assert errors == [(0, 5)]
+        api = next(api for api in hub.measured() if api.key == 0)
+        assert api.versions == [(8, 5)]
+        assert [getattr(api, part).count for part in TIMES] == [5] * len(TIMES)
+        assert api.size_bytes.count == 5
+        assert api.errors == [(0, 5)]
 
 
 async def test_plain_fetches_need_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -508,7 +509,7 @@ async def test_fetches_are_measured_all_the_same(tmp_path: Path, monkeypatch: py
         await one.create("measured")
         await one.talk(lambda client: produce(client, "measured", b"v"))
         assert await one.needed(lambda client: [client.fetch("measured") for _ in range(5)]) == 0
-        row = next(row for row in hub.measured() if row[0] == 1)
-        assert row[1] == [(11, 5)]
-        assert [count for count, _ in row[2]] == [5] * len(row[2])
-        assert row[5] == [(0, 10)]
+        api = next(api for api in hub.measured() if api.key == 1)
+        assert api.versions == [(11, 5)]
+        assert [getattr(api, part).count for part in TIMES] == [5] * len(TIMES)
+        assert api.errors == [(0, 10)]

@@ -36,6 +36,8 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 PARTITIONS = 2
 BURST_MAX = 8
+#: What brokers do by themselves, each in its own time, would make their answers differ.
+SETTINGS = {"log.retention.ms": -1, "log.cleaner.enable": "false"}
 
 
 class Producer:
@@ -219,7 +221,7 @@ def compare(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, seconds: float) -
     found: list[Broker] = []
     for value in ("on", "off"):
         monkeypatch.setenv(SWITCH, value)
-        broker = brokers(broker_id=1, port=None)
+        broker = brokers(broker_id=1, settings=SETTINGS)
         environment = Path(f"/proc/{broker.pid}/environ").read_bytes().split(b"\0")
         assert f"{SWITCH}={value}".encode() in environment
         with connect(broker) as client:

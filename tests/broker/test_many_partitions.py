@@ -7,8 +7,10 @@ from typing import Any, cast
 import pytest
 import trio
 
+from ottla._core import FetchRow
 from ottla.broker.fetch.context import Context
 from ottla.broker.fetch.pieces import PIECE, over
+from ottla.broker.fetch.read import Reading
 from ottla.client.errors import ConnectionLost
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
@@ -83,17 +85,78 @@ async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
 
     broker = SimpleNamespace(in_background=in_background, quotas=None)
     context = cast("Context", SimpleNamespace(broker=broker, request=None))
-    over(context, 2 * PIECE + 5, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
+    over(context, 7 * PIECE + 5, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
     assert not seen, "many are never served at once"
     await others()
-    pieces = [range(PIECE), range(PIECE, 2 * PIECE), range(2 * PIECE, 2 * PIECE + 5)]
+    pieces = [*(range(start * PIECE, (start + 1) * PIECE) for start in range(7)), range(7 * PIECE, 7 * PIECE + 5)]
     assert [one for one in seen if one != "others"] == [*pieces, "end"]
-    # trio runs every task once before one runs again, in any order.
+    # trio runs every task once before one runs again, in any order: others may run twice before the first piece.
     for turns, piece in enumerate(pieces):
         assert seen[: seen.index(piece)].count("others") >= turns
     seen.clear()
     over(context, PIECE, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
     assert seen == [range(PIECE), "end"], "few are served at once"
+
+
+@pytest.mark.trio
+async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(nursery: trio.Nursery) -> None:
+    """What a follower had under the older one is not noted."""
+    noted: list[int] = []
+
+    def led(index: int) -> SimpleNamespace:
+        def followed(*_: object) -> bool:
+            noted.append(index)
+            return True
+
+        return SimpleNamespace(
+            leader_epoch=1,
+            leader_error=lambda *_: 0,
+            compression_type="producer",
+            log=SimpleNamespace(end_offset=5),
+            followed=followed,
+        )
+
+    partitions = {("t", index): led(index) for index in range(WIDE)}
+    asked = [
+        SimpleNamespace(key=key, leader_epoch=1, last_fetched_epoch=-1, offset=5, log_start_offset=0, bytes_max=1)
+        for key in partitions
+    ]
+
+    def in_background(handle: Any, request: object) -> None:
+        nursery.start_soon(handle, broker, request)
+
+    broker = SimpleNamespace(
+        in_background=in_background,
+        quotas=None,
+        replicas=SimpleNamespace(partitions=partitions),
+        metadata=None,
+        server=SimpleNamespace(token=lambda: 1),
+    )
+    context = SimpleNamespace(
+        broker=broker,
+        request=None,
+        version=11,
+        bytes_max=1,
+        is_follower=True,
+        rack="",
+        reads_followers=False,
+        throttles=None,
+        fetch=SimpleNamespace(replica_id=7, read=lambda *_: FetchRow(0)),
+    )
+    done = trio.Event()
+    Reading(cast("Context", context), cast("Any", asked), lambda _: done.set()).start()
+    await done.wait()
+    assert noted == list(range(WIDE))
+
+    noted.clear()
+    done = trio.Event()
+    reading = Reading(cast("Context", context), cast("Any", asked), lambda _: done.set())
+    reading.start()
+    while not reading._followed:
+        await trio.lowlevel.checkpoint()
+    partitions["t", 3].leader_epoch = 2
+    await done.wait()
+    assert noted == [index for index in range(WIDE) if index != 3]
 
 
 def test_others_are_answered_meanwhile(client: Client, shared_broker: Broker, topic: str) -> None:
@@ -161,3 +224,12 @@ def test_a_session_of_many_names_what_is_new(client: Client, shared_broker: Brok
     session = {"session_id": first.session_id, "session_epoch": 2}
     again = client.call(FETCH, request(topic, rows(range(WIDE), offset=0), **session), 11)
     assert told(again) == [(PIECE, 0, len(batch(b"x")))], "all are named, one has news"
+
+
+def test_a_broker_without_the_partition_gets_no_records_of_it(client: Client, topic: str) -> None:
+    """As in Kafka: a broker that was just taken off a partition may not have heard of it yet."""
+    client.produce(topic, batch(b"x"))
+    asked = FetchRequest(replica_id=7, max_wait_ms=0, topics=[FetchTopic(topic=topic, partitions=rows([0]))])
+    answer: FetchResponse = client.call(FETCH, asked, 11)
+    (row,) = answer.responses[0].partition_responses
+    assert (row.error_code, row.high_watermark, row.record_set or b"") == (0, 1, b"")

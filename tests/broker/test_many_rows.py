@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from ottla import _core
+from ottla.broker.admin import SETTINGS_MAX
+from ottla.broker.api.k32_describe_configs import REMEMBERED_MAX
 from ottla.client.errors import ConnectionLost
-from ottla.errors import InvalidRequest, UnknownTopicOrPartition
+from ottla.controller.admin import NEW_PARTITIONS_MAX
+from ottla.controller.orders import REPLICAS_MAX
+from ottla.errors import InvalidReplicaAssignment, InvalidRequest, UnknownTopicOrPartition
 from ottla.replication.internal_topic import partition_for
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic
@@ -24,6 +28,7 @@ from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, Offset
 from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -35,6 +40,19 @@ from ottla.wire.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from ottla.wire.k37_create_partitions import (
+    CREATE_PARTITIONS,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from ottla.wire.k44_incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.k44_incremental_alter_configs import AlterableConfig as IncrementalConfig
+from ottla.wire.k44_incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from ottla.wire.k47_offset_delete import (
     OFFSET_DELETE,
     OffsetDeleteRequest,
@@ -53,7 +71,7 @@ from tests.support.waiting import eventually
 
 #: What an honest client may wait at most. The machine of a test runs others beside it; a loop that belongs to one
 #: request for so long would be a fault by far.
-PATIENCE_S = 1.0
+PATIENCE_S = 10.0
 
 
 class Honest(threading.Thread):
@@ -213,6 +231,36 @@ def test_more_rows_than_a_cluster_has_are_no_message(client: Client, shared_brok
         with connect(shared_broker) as other, pytest.raises((ConnectionLost, OSError)):
             call(other)
     assert client.produce("t", batch(b"x")).responses[0].partitions[0].error_code == 0
+
+
+def test_more_than_there_can_be_of_one_resource_is_refused(client: Client, shared_broker: Broker) -> None:
+    topics = [CreatePartitionsTopic("t", 2, [CreatePartitionsAssignment([0])] * (NEW_PARTITIONS_MAX + 1))]
+    (grown,) = client.call(CREATE_PARTITIONS, CreatePartitionsRequest(topics=topics, timeout_ms=1000), 1).results
+    assert (grown.error_code, "are more than" in grown.error_message) == (InvalidReplicaAssignment.code, True)
+    one = [CreatableReplicaAssignment(number, [0]) for number in range(NEW_PARTITIONS_MAX + 1)]
+    wide = [CreatableReplicaAssignment(0, list(range(REPLICAS_MAX + 1)))]
+    settings = [CreatableTopicConfig(name="retention.ms", value="1")] * (SETTINGS_MAX + 1)
+    rows = [
+        CreatableTopic("many-assignments", -1, -1, one),
+        CreatableTopic("many-replicas", -1, -1, wide),
+        CreatableTopic("many-settings", 1, 1, configs=settings),
+    ]
+    refused = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=rows, timeout_ms=1000), 4).topics
+    assert [row.error_code for row in refused] == [*[InvalidReplicaAssignment.code] * 2, InvalidRequest.code]
+    assert all("more than" in (row.error_message or "") for row in refused)
+    replaced = AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", "1")] * (SETTINGS_MAX + 1))
+    (row,) = client.call(ALTER_CONFIGS, AlterConfigsRequest(resources=[replaced]), 1).responses
+    assert (row.error_code, "are more than" in row.error_message) == (InvalidRequest.code, True)
+    altered = IncrementalResource(2, "t", [IncrementalConfig(str(number)) for number in range(SETTINGS_MAX + 1)])
+    (row,) = client.call(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[altered]), 1).responses
+    assert (row.error_code, "are more than" in row.error_message) == (InvalidRequest.code, True)
+
+
+def test_a_topic_is_described_by_any_number_of_names(client: Client, shared_broker: Broker) -> None:
+    names = ["retention.ms", *(f"no.{number}" for number in range(REMEMBERED_MAX))]
+    asked = [DescribeConfigsResource(2, "t", names), DescribeConfigsResource(2, "t", names[:1])] * 2
+    results = client.call(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=asked), 3).results
+    assert [[config.name for config in result.configs] for result in results] == [["retention.ms"]] * 4
 
 
 @pytest.mark.parametrize("key", ["", "group", "a" * 32_000, "snow\u2603", "\U0001f600 pair", "\ud83d lone"])

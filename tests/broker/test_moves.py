@@ -35,14 +35,17 @@ def test_replicas_move_back_and_forth_under_load(brokers: Brokers, tmp_path: Pat
 
     with connect(broker) as client:
         client.create("t", 1)
-        thread = threading.Thread(target=produce)
+        thread = threading.Thread(target=produce, daemon=True)
         thread.start()
-        for path in (b, a, b):
-            eventually("some load", lambda: client.fetch("t").responses[0].partition_responses[0].high_watermark > 0)
-            assert move(client, "t", 0, path) == 0
-            eventually("the move", lambda path=path: places(client, "t") == {(0, False): str(path)})  # type: ignore[misc]
-        stop.set()
-        thread.join()
+        try:
+            for path in (b, a, b):
+                eventually("load", lambda: client.fetch("t").responses[0].partition_responses[0].high_watermark > 0)
+                assert move(client, "t", 0, path) == 0
+                eventually("the move", lambda path=path: places(client, "t") == {(0, False): str(path)})  # type: ignore[misc]
+        finally:
+            stop.set()
+        thread.join(60)
+        assert not thread.is_alive()
         assert problems == []
         assert not list(a.glob("t-0"))
         assert len(list(a.glob("t-0.*-delete"))) == 2

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from ottla._core import LogConfig, LogDirectory
+from ottla.broker.pace import PARTITIONS_MAX
 from ottla.client.errors import ConnectionLost
+from ottla.controller.orders import REPLICAS_MAX
 from ottla.errors import InvalidTopic, StorageError
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k04_leader_and_isr import (
@@ -22,6 +24,8 @@ from ottla.wire.k05_stop_replica import (
 )
 from ottla.wire.k06_update_metadata import (
     UPDATE_METADATA,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -32,7 +36,8 @@ from tests.support.client import Client, batch, connect, values
 from tests.support.waiting import eventually
 
 BAD = ["sub/evil", "../evil", "/tmp/evil", "x" * 5_000, "", ".", "..", "a b", "a\nb", "a\0b", "snow\u2603"]
-EPOCH = 2**31 - 1
+#: Of the first controller of a new cluster.
+EPOCH = 1
 
 
 def lead(client: Client, broker: Broker, *partitions: tuple[str, int]) -> dict[tuple[str, int], int]:
@@ -69,7 +74,7 @@ def test_no_partition_of_such_a_name_is_made(brokers: Brokers) -> None:
     with connect(broker) as client:
         client.create("honest")
         before = tree(broker.data)
-        rows = [*((name, 0) for name in BAD), ("ok", -1), ("honest-0/x", 0), ("good", 0)]
+        rows = [*((name, 0) for name in BAD), ("ok", -1), ("ok", PARTITIONS_MAX), ("honest-0/x", 0), ("good", 0)]
         errors = lead(client, broker, *rows)
         assert errors.pop(("good", 0)) == 0
         assert set(errors.values()) == {InvalidTopic.code}
@@ -118,6 +123,45 @@ def test_none_is_told_to_clients(brokers: Brokers) -> None:
         assert client.call(UPDATE_METADATA, request, 6).error_code == 0
         told = client.call(METADATA, MetadataRequest(topics=None), 8).topics
         assert {topic.name for topic in told} - {topic.name for topic in known} == {"invented"}
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_each_version_tells_clients_who_is_there(brokers: Brokers, version: int) -> None:
+    """Before version 5 each state names its topic, before 3 a listener is called as its protocol, 0 knows one each."""
+    broker = brokers()
+    with connect(broker) as client:
+        states = [
+            UpdateMetadataPartitionState(
+                topic_name=name if version < 5 else "", controller_epoch=EPOCH, leader=7, isr=[7], replicas=[7, 8]
+            )
+            for name in ("invented", "a b")
+        ]
+        topics = [
+            UpdateMetadataTopicState(topic_name=name, partition_states=[state])
+            for name, state in zip(("invented", "a b"), states, strict=True)
+        ]
+        listener = "PLAINTEXT" if version >= 3 else ""
+        request = UpdateMetadataRequest(
+            controller_id=7,
+            controller_epoch=EPOCH,
+            ungrouped_partition_states=states if version < 5 else [],
+            topic_states=topics if version >= 5 else [],
+            live_brokers=[
+                UpdateMetadataBroker(id=number, v0_host=f"host-{number}", v0_port=number)
+                if version == 0
+                else UpdateMetadataBroker(
+                    id=number, endpoints=[UpdateMetadataEndpoint(number, f"host-{number}", listener)], rack="r"
+                )
+                for number in (7, 8)
+            ],
+        )
+        assert client.call(UPDATE_METADATA, request, version).error_code == 0
+        told = client.call(METADATA, MetadataRequest(topics=None), 8)
+        assert {(row.node_id, row.host, row.port) for row in told.brokers} == {(7, "host-7", 7), (8, "host-8", 8)}
+        assert {row.rack for row in told.brokers} == {"r" if version >= 2 else ""}
+        assert told.controller_id == 7
+        (topic,) = [topic for topic in told.topics if topic.name in ("invented", "a b")]
+        assert [(row.partition_index, row.leader_id, row.replica_nodes) for row in topic.partitions] == [(0, 7, [7, 8])]
 
 
 def test_controllers_are_heard_where_brokers_are(brokers: Brokers) -> None:
@@ -180,7 +224,7 @@ def test_the_log_directory_refuses_them_too(tmp_path: Path, topic: str, partitio
         lambda: directory.create(topic, [partition], config),
         lambda: directory.create_future(topic, partition, config),
         lambda: directory.load(topic, partition, config),
-        lambda: directory.begin_epochs(topic, [(partition, 1)]),
+        lambda: directory.begin_epochs([(topic, partition, 1)]),
         lambda: directory.delete(topic, partition),
     ):
         with pytest.raises(InvalidTopic, match="there can be no partition"):
@@ -209,3 +253,21 @@ def test_a_name_that_is_too_long_with_its_number_fails_alone(brokers: Brokers) -
         errors = lead(client, broker, (topic, 100_000), (topic, 99_999))
         assert errors == {(topic, 100_000): InvalidTopic.code, (topic, 99_999): 0}
         assert client.produce(topic, batch(b"v"), partition=99_999).responses[0].partitions[0].error_code == 0
+
+
+def test_a_partition_has_so_many_replicas(brokers: Brokers) -> None:
+    broker = brokers()
+    many = [broker.id] * (REPLICAS_MAX + 1)
+    state = UpdateMetadataPartitionState(partition_index=0, controller_epoch=EPOCH, replicas=many)
+    topics = [UpdateMetadataTopicState(topic_name="t", partition_states=[state])]
+    told = UpdateMetadataRequest(controller_id=broker.id, controller_epoch=EPOCH, broker_epoch=-1, topic_states=topics)
+    with connect(broker) as client, pytest.raises((ConnectionLost, OSError)):
+        client.call(UPDATE_METADATA, told, 6)
+    led = LeaderAndIsrPartitionState(partition_index=0, controller_epoch=EPOCH, replicas=many)
+    topics_led = [LeaderAndIsrTopicState(topic_name="t", partition_states=[led])]
+    ordered = LeaderAndIsrRequest(
+        controller_id=broker.id, controller_epoch=EPOCH, broker_epoch=-1, topic_states=topics_led
+    )
+    with connect(broker) as client, pytest.raises((ConnectionLost, OSError)):
+        client.call(LEADER_AND_ISR, ordered, 4)
+    assert "replicas of one partition are more than" in broker.output_tail()

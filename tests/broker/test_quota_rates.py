@@ -97,14 +97,14 @@ def test_the_most_specific_quota_holds(entity: Entity, group: tuple[str, str]) -
         Entity(ABSENT, "c"),
         Entity(ABSENT, DEFAULT),
     ]
-    limits = Limits(7.0)
+    limits = Limits(99.0)
     for value, row in enumerate(rows):
         if value >= rows.index(entity):
             limits.set(row, value)
     assert limits.find("u", "c") == (group, rows.index(entity))
     for row in rows:
         limits.set(row, None)
-    assert limits.find("u", "c") == (("", "c"), 7.0)
+    assert limits.find("u", "c") == (("", "c"), 99.0)
 
 
 def test_names_are_no_defaults() -> None:

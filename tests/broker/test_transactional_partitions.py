@@ -110,10 +110,10 @@ def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(
 ) -> None:
     assert producers(client, "open") == (0, [(5, 2, 0, -1, 0)])
     answers: list[FetchResponse] = []
-    parked = connect(committed[0])
 
     def consume() -> None:
-        answers.append(parked.fetch("open", max_wait_ms=20_000, min_bytes=1, isolation_level=COMMITTED))
+        with connect(committed[0]) as parked:
+            answers.append(parked.fetch("open", max_wait_ms=20_000, min_bytes=1, isolation_level=COMMITTED))
 
     assert values(client.fetch("open")) == [b"undecided"]
     assert values(client.fetch("open", isolation_level=COMMITTED)) == []
@@ -121,7 +121,6 @@ def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(
     consumer.start()
     assert mark(client, "open", (5, 2), commit=True, epoch=4) == 0
     consumer.join(10)
-    parked.close()
     assert values(answers[0]) == [b"undecided"]
     assert answers[0].responses[0].partition_responses[0].aborted_transactions == []
     assert producers(client, "open") == (0, [(5, 2, 0, 4, -1)])

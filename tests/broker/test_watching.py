@@ -30,15 +30,11 @@ from ottla.wire.k08_offset_commit import (
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 from tests.coordination.proxy import LossyProxy
+from tests.metrics.scraped import Scraped, get, is_there, scrape
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.peers.skips import require
 from tests.support.client import Client, batch, connect
-
-try:
-    from prometheus_client.parser import text_string_to_metric_families
-except ImportError:
-    text_string_to_metric_families = None
 
 PARTS = ("total", "requestqueue", "local", "remote", "responsequeue", "responsesend")
 SETTINGS = {"offsets.topic.num.partitions": 2}
@@ -46,44 +42,8 @@ SETTINGS = {"offsets.topic.num.partitions": 2}
 
 @pytest.fixture(autouse=True, scope="module")
 def metrics_extra() -> None:
-    if text_string_to_metric_families is None:
+    if not is_there:
         require("clients", "the packages of the extra `metrics` are not installed")
-
-
-class Scraped:
-    """One scrape: values by name and labels, types by name."""
-
-    def __init__(self, text: str) -> None:
-        self.types: dict[str, str] = {}
-        self.values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                self.types[sample.name] = family.type
-                key = (sample.name, frozenset(sample.labels.items()))
-                assert key not in self.values, f"twice: {key}"
-                self.values[key] = sample.value
-
-    def __call__(self, name: str, **labels: object) -> float | None:
-        return self.values.get((name, frozenset((label, str(value)) for label, value in labels.items())))
-
-    def sum(self, name: str) -> float:
-        return sum(value for (sample, _), value in self.values.items() if sample == name)
-
-
-def get(port: int, page: str) -> tuple[int, str]:
-    """Status and body."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def scrape(port: int) -> Scraped:
-    status, text = get(port, "metrics")
-    assert status == 200
-    return Scraped(text)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from ottla.cli.main import main
+from tests.cluster.stand import Cluster
 from tests.peers.apache import Apache
 from tests.peers.ottla import Brokers
 
@@ -58,3 +59,15 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     else:
         with Apache(folder) as apache:
             yield apache.broker("2.7.2", zookeeper=apache.zookeeper(), settings=settings).bootstrap
+
+
+@pytest.fixture(
+    scope="module",
+    params=["ottla", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("kafka", "kafka-3.9.2"))],
+)
+def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers for all tests of a file, which see to it that they are as they were. Leaders stay where they are
+    put.
+    """
+    with Cluster(tmp_path_factory.mktemp("three"), (request.param,) * 3, namespaces=False) as cluster:
+        yield cluster

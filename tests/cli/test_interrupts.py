@@ -174,3 +174,18 @@ def test_a_question_that_is_answered_no_says_so(broker: Broker) -> None:
         shown.type("y\n")
         assert shown.ended() == 0
     assert "deleted topic kept" in shown.shown
+
+
+def test_while_the_command_is_loaded(tmp_path: Path) -> None:
+    """The interrupt comes in the middle of an import, where a KeyboardInterrupt would show Python's own files."""
+    script = Path(sys.executable).with_name("ottla")
+    if not script.exists():
+        pytest.skip("the command is not installed beside this Python")
+    # The command's first import of another package.
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([script, "topic", "list"], capture_output=True, text=True, env=environment, timeout=TIMEOUT_S)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+    # A program that takes the package for its own ends has its own ideas of Ctrl-C.
+    code = "import signal, ottla.cli; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -42,7 +42,7 @@ def test_an_unknown_command_names_the_nearest(ottla: Ottla) -> None:
     ("arguments", "message"),
     [
         (("topic", "create"), "Missing argument 'NAME'"),
-        (("topic", "create", "a", "-p", "0"), "0 is not in the range x>=1"),
+        (("topic", "create", "a", "-p", "0"), "0 is not in the range 1<=x<=2147483647"),
         (("topic", "create", "a", "-s", "x"), "'x' is not NAME=VALUE"),
         (("topic", "alter", "a"), "nothing to change"),
         (("topic", "list", "-b", "nowhere:x"), "--bootstrap"),

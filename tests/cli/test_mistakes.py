@@ -33,6 +33,12 @@ from .conftest import Ottla
         (("tree", "dump", "--data-dir", "d", "--zookeeper", "h:1"), "--data-dir and --zookeeper contradict"),
         (("bench", "produce", "--topic", "t", "--num-records", "1", "--record-size", "5", "--payload-file", __file__),
          "--record-size and --payload-file contradict"),
+        (("log", "import", "--format", "0.7", __file__, "--topic", "t", "--data-dir", "/", "-b", "h:1"),
+         "--data-dir and --bootstrap contradict"),
+        (("generate", "-f", "x", "--partitions", "5"), "--file and --partitions contradict"),
+        (("generate", "-f", "x", "-z", "lz4"), "--file and --compression contradict"),
+        (("generate", "-f", "x", "-b", "h:1"), "--file and --bootstrap contradict"),
+        (("generate", "-f", "x", "--answers", "./x"), "--file and --answers are both x"),
     ],
 )  # fmt: skip
 def test_contradictions(ottla: Ottla, arguments: tuple[str, ...], said: str) -> None:
@@ -109,6 +115,21 @@ def test_resets_say_what_is_missing(ottla: Ottla, broker: Broker) -> None:
     ottla("topic", "create", "other", *at)
     shifted = ottla("group", "reset", "new", "-t", "other", "--shift-by", "2", *at, code=1).err
     assert "group 'new' has no offsets in other to shift from" in shifted
+
+
+def test_offsets_that_a_group_does_not_have_are_not_deleted(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("topic", "create", "orders", *at)
+    ottla("group", "reset", "readers", "-t", "orders", "--to-latest", *at)
+    error = ottla("group", "delete", "readers", "-t", "ordes", *at, code=1).err
+    assert "cannot delete offsets of group 'readers': it has none in 'ordes'; did you mean orders?" in error
+    assert "deleted 1 offset of group readers" in ottla("group", "delete", "readers", "-t", "orders", *at).out
+
+
+def test_a_state_that_no_transaction_has_is_an_error(ottla: Ottla, broker: Broker) -> None:
+    error = ottla("transaction", "list", "--state", "Onging", "-b", broker.bootstrap, code=2).err
+    assert "'Onging' is not one of 'Empty', 'Ongoing'" in error
+    assert ottla("transaction", "list", "--state", "Ongoing", "-b", broker.bootstrap).out == ""
 
 
 def test_internal_topics_of_ours_are_not_among_users_topics(ottla: Ottla, broker: Broker) -> None:

@@ -71,3 +71,48 @@ def test_what_is_not_there_is_said_before_spark_starts(
     assert "Spark needs Java 17" in said
     folder = f'[source]\npath = "{tmp_path / "nowhere"}"\ntopics = ["t"]\n' + target.replace("parket", "parquet")
     assert "source.path: there is no folder" in run("warehouse_load", folder)
+
+
+def test_what_is_written_to_is_asked_before_spark_starts_too(ottla: Ottla, tmp_path: Path, bootstrap: str) -> None:
+    ottla("topic", "create", "there", "-b", bootstrap)
+    source = f'[source]\nbootstrap = "{bootstrap}"\ntopics = ["there"]\n'
+    stream = f'[stream]\ncheckpoint = "{tmp_path / "checkpoint"}"\n'
+    gone = 'bootstrap = "127.0.0.1:1"\n'
+
+    def run(name: str, text: str) -> str:
+        file = tmp_path / "pipeline.toml"
+        file.write_text(text)
+        return ottla("pipeline", "run", name, "-c", str(file), code=1).err
+
+    mirror = 'source_name = "east"\ntarget_name = "west"\n' + source + stream
+    assert "target.bootstrap: cannot reach 127.0.0.1:1" in run("mirror_transform", f"{mirror}[target]\n{gone}")
+    rates = f'table = "t"\n{source}{stream}[rates]\n{gone}topic = "rates"\n'
+    assert "rates.bootstrap: cannot reach 127.0.0.1:1" in run("relevance_counts", rates)
+    audit = f'table = "t"\n{source}[tallies]\nbootstrap = "{bootstrap}"\ntopics = ["their"]\n'
+    assert f"tallies.topics: there is no topic 'their' at {bootstrap}" in run("audit", audit)
+    audit = audit.replace("their", "there") + f'[warehouse]\nlocation = "{tmp_path / "none"}"\n'
+    assert "warehouse.location: there is no table" in run("audit", audit)
+
+
+@pytest.mark.parametrize(
+    ("table", "option", "said"),
+    [
+        ("source", "startingOfsets", "unknown option 'startingofsets'; did you mean 'startingOffsets'?"),
+        ("source", "kafka.securty.protocol", "Kafka option unknown setting 'securty.protocol'; did you mean"),
+        ("target", "delivry", "unknown option 'delivry'; did you mean 'delivery'?"),
+        ("target", "kafka.ssl.trustore.location", "did you mean 'ssl.truststore.location'?"),
+    ],
+)
+def test_options_for_spark_are_looked_at_before_it_starts(
+    ottla: Ottla, tmp_path: Path, bootstrap: str, table: str, option: str, said: str
+) -> None:
+    ottla("topic", "create", "there", "--if-not-exists", "-b", bootstrap)
+    file = tmp_path / "mirror.toml"
+    file.write_text(
+        f'source_name = "east"\ntarget_name = "west"\nrename = "copy-{{topic}}"\n'
+        f'[source]\nbootstrap = "{bootstrap}"\ntopics = ["there"]\n[target]\nbootstrap = "{bootstrap}"\n'
+        f'[stream]\ncheckpoint = "{tmp_path / "checkpoint"}"\n[{table}.options]\n"{option}" = "x"\n'
+    )
+    error = ottla("pipeline", "run", "mirror_transform", "-c", str(file), code=1).err
+    assert f"{table}.options: " in error
+    assert said in error

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from ottla.cli._hints import hints
+from tests.peers.ottla import Brokers
 from tests.peers.skips import module
+from tests.support.client import batch, connect
+from tests.support.waiting import eventually
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\n")
 
@@ -53,6 +56,27 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signa
         assert out == ""  # the one line was all there is
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert "broker.id=7" in (tmp_path / "data" / "meta.properties").read_text()
+
+
+@pytest.mark.zookeeper
+def test_a_second_signal_ends_the_wait_for_others(brokers: Brokers, zookeeper: str) -> None:
+    """The controller stands still, so that it gives what this broker leads to nobody."""
+    controller = brokers(broker_id=2, zookeeper=zookeeper)
+    broker = brokers(broker_id=1, zookeeper=zookeeper)
+    with connect(controller) as client:
+        client.create_on("t", {0: [1, 2]})
+    with connect(broker) as client:
+        eventually("it leads", lambda: client.produce("t", batch(b"v")).responses[0].partitions[0].error_code == 0)
+    controller.process.send_signal(signal.SIGSTOP)
+    try:
+        broker.process.send_signal(signal.SIGTERM)
+        eventually("it is told", lambda: "ottla: stopping" in broker.output_tail())
+        assert broker.running
+        assert broker.stop() == 0
+    finally:
+        controller.process.send_signal(signal.SIGCONT)
+    assert "nobody else was waited for any longer" in broker.output_tail()
+    assert (broker.data / ".kafka_cleanshutdown").exists()
 
 
 def test_a_file_of_settings_and_what_wins(tmp_path: Path, free_port: int) -> None:

@@ -24,6 +24,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from ottla.kafka import ACKS_ALL
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker
@@ -110,15 +111,18 @@ def test_what_is_produced_is_consumed(server: Kafka | Broker, codec: str, acks: 
     async def main() -> None:
         async with Cluster(server.bootstrap) as cluster:
             await Admin(cluster).create_topic(topic, partitions=3, replicas=1)
-            async with Producer(cluster, acks=acks, compression=codec, batch_bytes=5000) as producer:
+            async with Producer(
+                cluster, acks=acks, idempotent=acks == ACKS_ALL, compression=codec, batch_bytes=5000
+            ) as producer:
                 for key, value, headers, timestamp_ms in sent:
                     await producer.send(topic, value, key=key, headers=headers, timestamp_ms=timestamp_ms)
             assert producer.acknowledged == len(sent)
             consumer = Consumer(cluster, partition_bytes=20_000)
             await consumer.assign({TopicPartition(topic, number): EARLIEST for number in range(3)})
             got: list[Record] = []
-            while len(got) < len(sent):
-                got += await consumer.poll()
+            with trio.fail_after(60):
+                while len(got) < len(sent):
+                    got += await consumer.poll()
             assert sorted((each[3], each[:3]) for each in sent) == sorted(
                 (each.timestamp_ms, (each.key, each.value, each.headers)) for each in got
             )
@@ -164,8 +168,9 @@ def test_aborted_transactions_are_not_seen(apache_kafka: Kafka) -> None:
             await consumer.assign({TopicPartition("transactions", 0): EARLIEST})
             ends = await consumer.ends()
             got: list[Record] = []
-            while consumer.positions != ends:
-                got += await consumer.poll()
+            with trio.fail_after(60):
+                while consumer.positions != ends:
+                    got += await consumer.poll()
             return [record.value for record in got]
 
     async def create() -> None:

@@ -10,8 +10,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.matrix import KAFKAS
 from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
+from tests.support.waiting import eventually
 
 TOPIC = "orders"
+#: A group rebalances, and Kafka starts, on a machine that does other things.
+PATIENCE_S = 60.0
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 FORMATTERS = {
     "2.7.2": "kafka.coordinator.group.GroupMetadataManager$",
@@ -56,10 +59,14 @@ def read(broker: Broker | Kafka, group: str, count: int) -> list[int]:
     own = consumer(broker, group)
     own.subscribe([TOPIC])
     seen: list[int] = []
-    while len(seen) < count:
+
+    def has_read() -> bool:
         for message in own.consume(count - len(seen), 0.1):
             assert message.error() is None, message.error()
             seen.append(int(message.value() or b""))
+        return len(seen) == count
+
+    eventually(f"{count} records", has_read, PATIENCE_S, lambda: seen)
     own.commit(asynchronous=False)
     own.close()
     return sorted(seen)
@@ -89,8 +96,12 @@ def test_kafkas_tool_lists_describes_resets_and_deletes(shared: Broker, version:
     assert re.search(r"\bEmpty\b\s+0", state), state
     member = consumer(shared, group, **{"client.id": "reader"})
     member.subscribe([TOPIC])
-    while len(member.assignment()) < 3:
+
+    def is_assigned() -> bool:
         member.poll(0.05)
+        return len(member.assignment()) == 3
+
+    eventually("an assignment", is_assigned, PATIENCE_S)
     members = groups_tool(version, shared, "--describe", "--group", group, "--members", "--verbose")
     assert re.search(r"\breader-\S+ +/127.0.0.1 +reader +3 .*\b0,1,2\b", members), members
     member.close()
@@ -155,10 +166,13 @@ def test_members_outlive_their_coordinator(brokers: Brokers) -> None:
     seen: list[int] = []
 
     def read_all(count: int) -> None:
-        while len(seen) < count:
+        def has_read() -> bool:
             for message in member.consume(count - len(seen), 0.1):
                 if message.error() is None:
                     seen.append(int(message.value() or b""))
+            return len(seen) >= count
+
+        eventually(f"{count} records", has_read, PATIENCE_S, lambda: seen)
         member.commit(asynchronous=False)
 
     read_all(30)

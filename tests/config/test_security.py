@@ -110,7 +110,7 @@ def test_every_setting_of_security_has_a_verdict() -> None:
     names = [setting.name for section in sections for setting in SECTIONS[section]]
     names += [name for name in BROKER_SETTINGS if name.startswith("zookeeper.ssl.")]
     names += [name for name in BROKER_SETTINGS if name.endswith((".class", ".class.name")) or "polic" in name]
-    others = {"log.cleanup.policy", "replica.selector.class"}
+    others = {"log.cleanup.policy"}
     for name in set(names) - others:
         verdicts = [name in REFUSED, inert_because(name) is not None, name in EFFECTIVE and name not in REFUSED]
         assert verdicts.count(True) == 1, (name, verdicts)

@@ -60,6 +60,9 @@ def test_what_is_no_value_says_what_is_needed(type: Type, text: str, needed: str
         ("no", OneOf(("a", "b")), "n=no: it must be one of a, b"),
         (["a", "c"], OneOf(("a", "b")), "n=a,c: it must be one of a, b"),
         (["1:x"], Throttled(), "PARTITION:BROKER"),
+        (["*", "1:1"], Throttled(), "PARTITION:BROKER"),
+        (["none"], Throttled(), "PARTITION:BROKER"),
+        (["1:" + 5000 * "1"], Throttled(), "PARTITION:BROKER"),
         ("2.8", VERSIONS, "such as 2.7-IV2"),
     ],
 )
@@ -68,7 +71,7 @@ def test_a_value_out_of_range_says_the_range(value: object, valid: object, messa
         check("n", value, valid)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [["*"], ["0:1", "12:30"], []])
+@pytest.mark.parametrize("value", [["*"], ["0:1", "12:30"], ["0:1", ""], []])
 def test_throttled_replicas(value: list[str]) -> None:
     check("n", value, Throttled())
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -26,10 +27,12 @@ class TestCluster:
         self.nursery = nursery
         self.trees: dict[int, EmbeddedTree] = {}
         self.admin: EmbeddedTree
+        self.brokers: dict[int, FakeBroker] = {}
+        self.controllers: dict[int, Controller] = {}
         self._scopes: dict[int, trio.CancelScope] = {}
 
-    async def broker(self, broker_id: int, rack: str | None = None) -> FakeBroker:
-        broker = FakeBroker(broker_id, rack)
+    async def broker(self, broker_id: int, rack: str | None = None, ottla: str | None = None) -> FakeBroker:
+        broker = self.brokers[broker_id] = FakeBroker(broker_id, rack, ottla)
         await self.nursery.start(broker.serve)
         self.trees[broker_id] = await self.store.session()
         await broker.register(self.trees[broker_id])
@@ -50,13 +53,17 @@ class TestCluster:
             await trio.testing.wait_all_tasks_blocked()
         await self.trees.pop(broker.id).aclose()
 
-    def controller(self, broker: FakeBroker) -> Controller:
-        controller = Controller(self.trees[broker.id], broker.id)
-        self.nursery.start_soon(self._run, controller, broker.id)
+    def controller(self, broker: FakeBroker, **options: Any) -> Controller:
+        controller = Controller(self.trees[broker.id], broker.id, registration=broker.registration, **options)
+        self.controllers[broker.id] = controller
+        self.nursery.start_soon(self._run, controller, broker.id, "session_s" in options)
         return controller
 
-    async def _run(self, controller: Controller, broker_id: int) -> None:
-        with trio.CancelScope() as self._scopes[broker_id]:
+    async def _run(self, controller: Controller, broker_id: int, watches: bool) -> None:
+        async with trio.open_nursery() as nursery:
+            self._scopes[broker_id] = nursery.cancel_scope
+            if watches:
+                nursery.start_soon(controller.watch_neighbours)
             await controller.run()
 
 

@@ -32,38 +32,49 @@ class Recorded(NamedTuple):
 class FakeBroker:
     """Answers the controller's three requests with success, or as `errors` says: (topic, partition) to error code."""
 
-    def __init__(self, broker_id: int, rack: str | None = None) -> None:
+    def __init__(self, broker_id: int, rack: str | None = None, ottla: str | None = None) -> None:
         self.id = broker_id
         self.rack = rack
+        self.ottla = ottla
+        #: As a broker registers whose machine lost its power.
+        self.is_unclean = False
         self.port = 0
         self.received: list[Recorded] = []
         self.errors: dict[tuple[str, int], int] = {}
         self.registration: Registration | None = None
         self.silent = False
+        #: Connections that are there, and on which nothing was said.
+        self.quiet = 0
         self._changed = trio.Event()
+        self._scope = trio.CancelScope()
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = listeners[0].socket.getsockname()[1]
         task_status.started()
-        await trio.serve_listeners(self._connection, listeners)
+        with self._scope:
+            await trio.serve_listeners(self._connection, listeners)
+
+    def die(self) -> None:
+        """Its machine closes its connections, and refuses others. Its session lives on."""
+        self._scope.cancel()
 
     async def register(self, tree: Tree) -> int:
         self.registration = Registration(tree, self.id, self.describe)
         return await self.registration.register(wait_ms=1000)
 
     def describe(self) -> BrokerRegistration:
-        return BrokerRegistration((Endpoint("PLAINTEXT", "127.0.0.1", self.port),), self.rack, timestamp_ms=1)
+        here = Endpoint("PLAINTEXT", "127.0.0.1", self.port)
+        return BrokerRegistration((here,), self.rack, timestamp_ms=1, ottla=self.ottla, is_unclean=self.is_unclean)
 
     async def _connection(self, stream: trio.SocketStream) -> None:
+        self.quiet += 1
+        try:
+            data = await _received(stream)
+        finally:
+            self.quiet -= 1
         buffer = b""
-        while True:
-            try:
-                data = await stream.receive_some(65536)
-            except trio.BrokenResourceError:
-                return
-            if not data:
-                return
+        while data:
             buffer += data
             while len(buffer) >= 4 and len(buffer) >= 4 + (size := struct.unpack_from(">i", buffer)[0]):
                 frame, buffer = buffer[4 : 4 + size], buffer[4 + size :]
@@ -72,6 +83,7 @@ class FakeBroker:
                     await stream.aclose()
                     return
                 await self._answer(stream, frame)
+            data = await _received(stream)
 
     async def _answer(self, stream: trio.SocketStream, frame: bytes) -> None:
         key, version, correlation_id, client_id, message = decode(frame)
@@ -159,3 +171,11 @@ def decode(frame: bytes) -> tuple[int, int, int, str | None, Any]:
     start = 10 + max(size, 0) + 1
     assert _core.request_header_version(key, version) == 2
     return key, version, correlation_id, client_id, APIS[key].decode_request(version, frame, start)
+
+
+async def _received(stream: trio.SocketStream) -> bytes:
+    """Some bytes; none when the connection has ended."""
+    try:
+        return bytes(await stream.receive_some(65536))
+    except trio.BrokenResourceError:
+        return b""

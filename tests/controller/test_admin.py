@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ from pytest_trio import trio_fixture
 
 from ottla.controller import (
     NewTopic,
+    admin,
     broker_racks,
     create_partitions,
     create_topic,
@@ -23,6 +25,7 @@ from ottla.controller import (
     set_topic_config,
     watch_config_changes,
 )
+from ottla.controller.admin import Creation
 from ottla.controller.store import FencedTree
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
@@ -35,6 +38,7 @@ from ottla.errors import (
     InvalidReplicationFactor,
     InvalidTopic,
     KafkaError,
+    PolicyViolation,
     ReassignmentInProgress,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -102,17 +106,44 @@ async def test_what_is_refused(
     tree: Tree, topic: NewTopic, error: type[KafkaError], message: str, validate_only: bool
 ) -> None:
     await create_topics(tree, [NewTopic("taken"), NewTopic("tak_en")])
-    result = (await create_topics(tree, [topic], validate_only=validate_only))[topic.name]
-    assert type(result) is error
-    assert message in str(result)
+    with pytest.raises(error) as refused:
+        await (Creation(tree).check if validate_only else Creation(tree).create)(topic)
+    assert type(refused.value) is error
+    assert message in str(refused.value)
     assert await tree.children(znodes.TOPICS) == ["tak_en", "taken"]
 
 
-async def test_validate_only_writes_nothing(tree: Tree) -> None:
-    result = await create_topics(tree, [NewTopic("a", 2, 3)], validate_only=True)
-    assert isinstance(result["a"], dict)
+async def test_a_check_writes_nothing(tree: Tree) -> None:
+    assert len(await Creation(tree).check(NewTopic("a", 2, 3))) == 2
     assert await tree.children(znodes.TOPICS) == []
     assert await tree.children(znodes.CONFIG_TOPICS) == []
+
+
+async def test_a_request_for_many_topics_reads_what_is_there_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own topics are among those that a later one collides with."""
+    read: list[str] = []
+    children = tree.children
+
+    async def noted(path: str, *arguments: Any) -> list[str]:
+        read.append(path)
+        return await children(path, *arguments)
+
+    monkeypatch.setattr(tree, "children", noted)
+    results = await create_topics(tree, [NewTopic("a_b"), *(NewTopic(f"n.{i}") for i in range(20)), NewTopic("a.b")])
+    refused = results.pop("a.b")
+    assert isinstance(refused, InvalidTopic)
+    assert "collides with existing topics: a_b" in str(refused)
+    assert all(isinstance(result, dict) for result in results.values())
+    assert sorted(read) == [znodes.BROKER_IDS, znodes.TOPICS]
+
+
+async def test_all_topics_of_a_request_together_have_no_more_partitions_than_a_cluster(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "REQUEST_PARTITIONS_MAX", 7)
+    results = await create_topics(tree, [NewTopic("a", 4), NewTopic("b", 4), NewTopic("c", 3), NewTopic("d")])
+    assert [name for name, result in results.items() if isinstance(result, PolicyViolation)] == ["b", "d"]
+    assert "number of partitions per request: 8, not at most 7." in str(results["b"])
 
 
 async def test_settings_left_behind_by_an_older_topic_are_replaced(tree: Tree) -> None:
@@ -221,6 +252,7 @@ async def test_partitions_are_added_where_kafka_would_add_them(tree: Tree) -> No
         (4, [(1, 2)], InvalidReplicaAssignment, "Increasing the number of partitions by 2 but 1 assignments provided."),
         (3, [(1,)], InvalidReplicaAssignment, "2 replicas"),
         (3, [(1, 1)], InvalidReplicaAssignment, "2 replicas"),
+        (3, [(*range(100_000),)], InvalidReplicaAssignment, "2 replicas, not 100000."),
     ],
 )
 async def test_what_is_refused_when_adding(
@@ -301,18 +333,70 @@ async def test_a_change_is_not_lost_with_the_session(tree: Tree) -> None:
     assert heard == ["1", "1"]
 
 
-async def test_old_changes_are_removed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    await set_config(tree, "brokers", "1", {"x": "z"})
-    now = znodes.now_ms()
-    monkeypatch.setattr(znodes, "now_ms", lambda: now + 16 * 60 * 1000)
+HOUR_NS = 3600 * 10**9
 
-    async def ignore(_: str, __: str) -> None:
-        pass
+
+async def test_old_changes_are_removed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once there is a newer one. It is the tree's clock that counts, not the one of the broker that looks."""
+    now_ns = time.time_ns()
+
+    async def look() -> list[str]:
+        async def ignore(_: str, __: str) -> None:
+            pass
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(watch_config_changes, tree, ignore)
+            nursery.cancel_scope.cancel()
+        return sorted(await tree.children(znodes.CONFIG_CHANGES))
+
+    for entity in "12":
+        await set_config(tree, "brokers", entity, {"x": "z"})
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns + HOUR_NS)
+    assert len(await look()) == 2
+    await set_config(tree, "brokers", "3", {"x": "z"})
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+    (left,) = await look()
+    change = await tree.get(f"{znodes.CONFIG_CHANGES}/{left}")
+    assert znodes.decode_config_change("", change.data) == "brokers/3"
+
+
+async def test_a_change_among_many_costs_few_looks(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before it are not read again, though they are kept for a while."""
+    for number in range(100):
+        await set_config(tree, "clients", f"client-{number}", {"x": "z"})
+    looks: list[str] = []
+    get, get_many, exists = EmbeddedTree.get, EmbeddedTree.get_many, EmbeddedTree.exists
+    heard = {name: trio.Event() for name in ("one", "another")}
+
+    async def counted_get(tree: EmbeddedTree, path: str, *rest: Any) -> Any:
+        looks.append(path)
+        return await get(tree, path, *rest)
+
+    async def counted_get_many(tree: EmbeddedTree, paths: Sequence[str]) -> Any:
+        looks.extend(paths)
+        return await get_many(tree, paths)
+
+    async def counted_exists(tree: EmbeddedTree, path: str, *rest: Any) -> Any:
+        looks.append(path)
+        return await exists(tree, path, *rest)
+
+    async def on_change(_: str, name: str) -> None:
+        if name in heard:
+            heard[name].set()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_config_changes, tree, ignore)
+        await nursery.start(watch_config_changes, tree, on_change)
+        monkeypatch.setattr(EmbeddedTree, "get", counted_get)
+        monkeypatch.setattr(EmbeddedTree, "exists", counted_exists)
+        monkeypatch.setattr(EmbeddedTree, "get_many", counted_get_many)
+        for name, event in heard.items():
+            await set_config(tree, "clients", name, {"x": "z"})
+            with trio.fail_after(10):
+                await event.wait()
         nursery.cancel_scope.cancel()
-    assert await tree.children(znodes.CONFIG_CHANGES) == []
+    # Each of them, and whether the oldest is old.
+    seen = {path for path in looks if path.startswith(znodes.CONFIG_CHANGES)}
+    assert seen == {f"{znodes.CONFIG_CHANGE_PREFIX}{number:010}" for number in (0, 100, 101)}
 
 
 async def test_settings_of_topics_that_are_not_there(tree: Tree) -> None:

@@ -9,6 +9,7 @@ import trio.testing
 from ottla.controller import NewTopic, create_partitions, create_topic, delete_topics
 from ottla.controller.admin import set_topic_config
 from ottla.coordination import znodes
+from ottla.coordination.tree import SessionExpired
 from ottla.coordination.znodes import PartitionState
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
@@ -40,6 +41,29 @@ async def test_a_cluster_of_one_creates_a_topic(cluster: TestCluster) -> None:
     assert [(leader.broker_id, leader.port) for leader in request.live_leaders] == [(0, broker.port)]
     assert [recorded.client_id for recorded in broker.received] == ["0"] * len(broker.received)
     assert {(recorded.api.key, recorded.version) for recorded in broker.received} == {(4, 4), (6, 6)}
+
+
+async def test_a_replica_is_new_until_its_broker_was_told_of_it(cluster: TestCluster) -> None:
+    """Only a new one may make its log while a log directory is offline: another's may be there."""
+    one, two = await cluster.broker(1), await cluster.broker(2)
+    cluster.controller(one)
+    await one.until(lambda: one.live_brokers() == [1, 2])
+    await cluster.kill(two)
+    await one.until(lambda: one.live_brokers() == [1])
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (1, 2)}))
+    await one.until(lambda: 0 in one.roles("t"))
+    assert one.roles("t")[0].is_new
+    for is_new in (True, False):
+        two.received.clear()
+        await cluster.restart_dead(two)
+        await two.until(lambda: 0 in two.roles("t"))
+        assert two.roles("t")[0].is_new is is_new
+        await cluster.kill(two)
+        await one.until(lambda: one.live_brokers() == [1])
+    await cluster.restart_dead(two)
+    await two.until(lambda: two.live_brokers() == [1, 2])
+    await delete_topics(cluster.admin, ["t"])
+    await two.until(lambda: 0 in two.stopped("t"))
 
 
 async def test_partitions_are_added(cluster: TestCluster) -> None:
@@ -167,7 +191,7 @@ async def test_no_leader_is_left_and_the_last_in_sync_replica_may_lead_again(clu
 @pytest.mark.parametrize("unclean", [False, True])
 async def test_unclean_election_only_where_the_topic_allows_it(cluster: TestCluster, unclean: bool) -> None:
     one, two = await cluster.broker(1), await cluster.broker(2)
-    cluster.controller(one)
+    controller = cluster.controller(one)
     config = {"unclean.leader.election.enable": "true"} if unclean else {}
     await create_topic(cluster.admin, NewTopic("t", assignment={0: (2, 1)}, config=config))
     await one.until(lambda: len(one.metadata("t")) == 1)
@@ -180,6 +204,7 @@ async def test_unclean_election_only_where_the_topic_allows_it(cluster: TestClus
     await one.until(lambda: one.metadata("t")[0].leader == (1 if unclean else -1))
     expected = PartitionState(1, 1, (1,), 1) if unclean else PartitionState(-1, 1, (2,), 1)
     assert await state_of(cluster.admin, "t") == expected
+    assert controller.unclean_elections_total == unclean
 
 
 @pytest.mark.parametrize("of_topic", [False, True])
@@ -193,6 +218,7 @@ async def test_allowing_unclean_elections_elects_where_nobody_leads(cluster: Tes
     await one.until(lambda: one.metadata("t")[0].isr == [2])
     await cluster.kill(two)
     await one.until(lambda: one.metadata("t")[0].leader == -1)
+    assert controller.unclean_elections_total == 0
     if of_topic:
         await set_topic_config(cluster.admin, "t", {"unclean.leader.election.enable": "true"})
         controller.allow_unclean_elections_of("t")
@@ -200,6 +226,7 @@ async def test_allowing_unclean_elections_elects_where_nobody_leads(cluster: Tes
         controller.allow_unclean_elections(False)
         controller.allow_unclean_elections(True)
     await one.until(lambda: one.metadata("t")[0].leader == 1)
+    assert controller.unclean_elections_total == 1
 
 
 async def test_an_isr_change_that_was_not_told_is_not_overwritten(cluster: TestCluster) -> None:
@@ -263,7 +290,6 @@ async def test_an_expired_session_ends_the_term_and_begins_another(cluster: Test
     broker = await cluster.broker(0)
     controller = cluster.controller(broker)
     assert broker.registration is not None
-    cluster.nursery.start_soon(broker.registration.run)
     await create_topic(cluster.admin, NewTopic("t", 1, 1))
     await broker.until(lambda: len(broker.metadata("t")) == 1)
     epoch = broker.registration.epoch
@@ -271,8 +297,47 @@ async def test_an_expired_session_ends_the_term_and_begins_another(cluster: Test
     await broker.until(lambda: any(message.controller_epoch == 2 for message in broker.of(LEADER_AND_ISR)))
     assert controller.epoch == 2
     assert broker.registration.epoch > epoch
+    assert await state_of(cluster.admin, "t") == PartitionState(0, 0, (0,), 1), "it never was dead to itself"
     await create_topic(cluster.admin, NewTopic("u", 1, 1))
     await broker.until(lambda: len(broker.metadata("u")) == 1)
+
+
+async def test_who_is_not_the_controller_registers_again_too(cluster: TestCluster) -> None:
+    one, two = await cluster.broker(1), await cluster.broker(2)
+    cluster.controller(one)
+    await one.until(lambda: one.live_brokers() == [1, 2])
+    cluster.controller(two)
+    assert two.registration is not None
+    epoch = two.registration.epoch
+    two.received.clear()
+    await cluster.trees[2].expire()
+    await two.until(lambda: two.live_brokers() == [1, 2])
+    assert two.registration.epoch > epoch
+
+
+async def test_a_session_that_ends_while_the_broker_registers_is_followed_by_another(cluster: TestCluster) -> None:
+    one, two = await cluster.broker(1), await cluster.broker(2)
+    cluster.controller(one)
+    controller = cluster.controller(two)
+    await one.until(lambda: one.live_brokers() == [1, 2])
+    tree, registration = cluster.trees[2], two.registration
+    assert registration is not None
+    register, times = registration.register, 0
+
+    async def unlucky() -> int:
+        nonlocal times
+        times += 1
+        if times == 1:
+            await tree.expire()
+            raise SessionExpired
+        return await register()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration, "register", unlucky)
+        two.received.clear()
+        await tree.expire()
+        await two.until(lambda: two.live_brokers() == [1, 2])
+    assert (times, registration.is_current, controller.active_id) == (2, True, 1)
 
 
 async def test_a_zombie_controller_writes_nothing(cluster: TestCluster) -> None:
@@ -302,6 +367,35 @@ async def test_a_broker_that_does_not_answer_holds_up_nobody(cluster: TestCluste
     await two.until(lambda: all(len(two.metadata(f"t{number}")) == 1 for number in range(3)))
     told = [message.topic_states[0].topic_name for message in two.of(LEADER_AND_ISR)]
     assert told == ["t0", "t1", "t2"]
+
+
+async def test_a_controller_knows_when_all_were_told(cluster: TestCluster) -> None:
+    one, two = await cluster.broker(1), await cluster.broker(2)
+    controller = cluster.controller(one)
+    await two.until(lambda: two.live_brokers() == [1, 2])
+    two.silent = True
+    await create_topic(cluster.admin, NewTopic("t", 1, 2))
+    await one.until(lambda: len(one.metadata("t")) == 1)
+    told: list[bool] = []
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def wait() -> None:
+            await controller.all_told()
+            told.append(bool(two.metadata("t")))
+
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert told == []
+        two.speak()
+    assert told == [True]
+    # Who is gone is not waited for.
+    two.silent = True
+    await create_topic(cluster.admin, NewTopic("u", 1, 2))
+    await one.until(lambda: len(one.metadata("u")) == 1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.all_told)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        await cluster.kill(two)
 
 
 async def test_a_failed_log_directory_moves_the_leader(cluster: TestCluster) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller import check_name, collisions
+from ottla.controller import CollidingNames, check_name
 from ottla.errors import InvalidTopic
 
 
@@ -18,6 +18,6 @@ def test_names_that_are_not(name: str) -> None:
 
 
 def test_a_dot_and_an_underscore_collide() -> None:
-    assert collisions("a.b", ["a_b", "a.c", "a.b"]) == ["a_b"]
-    assert collisions("a_b_c", ["a.b_c", "a_b.c", "ab.c"]) == ["a.b_c", "a_b.c"]
-    assert collisions("ab", ["a.b", "a_b"]) == []
+    assert CollidingNames(["a_b", "a.c", "a.b"]).colliding_with("a.b") == ["a_b"]
+    assert CollidingNames(["a.b_c", "a_b.c", "ab.c"]).colliding_with("a_b_c") == ["a.b_c", "a_b.c"]
+    assert CollidingNames(["a.b", "a_b"]).colliding_with("ab") == []

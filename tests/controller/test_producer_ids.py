@@ -52,6 +52,21 @@ async def test_blocks_go_on_after_those_of_kafka(tmp_path: Path) -> None:
             await ProducerIds(tree, 1).next()
 
 
+@pytest.mark.trio
+async def test_a_block_that_nobody_understands_is_not_guessed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is told so, and the log names the node once; "try again later" would keep it waiting for ever."""
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
+        await tree.create(znodes.PRODUCER_ID_BLOCK, b"nonsense")
+        ids = ProducerIds(tree, 1)
+        for _ in range(3):
+            with pytest.raises(UnknownServerError, match=znodes.PRODUCER_ID_BLOCK):
+                await ids.next()
+        (said,) = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert znodes.PRODUCER_ID_BLOCK in said.getMessage()
+        await tree.set(znodes.PRODUCER_ID_BLOCK, b"")
+        assert await ids.next() == 0
+
+
 SCRIPT = """
 import os, sys, trio
 from ottla.controller import ProducerIds, prepare

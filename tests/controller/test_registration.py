@@ -27,6 +27,7 @@ from ottla.controller import (
 )
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
+from ottla.coordination.tree import Stat, Watch
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.controller.fakes import FakeBroker
@@ -65,11 +66,24 @@ async def test_the_epoch_is_the_czxid(store: EmbeddedStore) -> None:
 
 @pytest.mark.trio
 async def test_a_second_process_with_the_same_id_is_refused(store: EmbeddedStore) -> None:
+    """It is told which node is in the way and whose it is; the first one notices nothing."""
     one, two = await store.session(), await store.session()
     await registration(one).register()
-    with pytest.raises(AlreadyRegistered, match="another process is broker 1"):
+    before = await one.get(znodes.broker_path(1))
+    with pytest.raises(AlreadyRegistered) as refused:
         await registration(two).register(wait_ms=50)
+    told = f"/brokers/ids/1: another process is broker 1: PLAINTEXT://h:1 in session 0x{one.session_id:x}. Stop it"
+    assert str(refused.value).startswith(told)
+    assert await one.get(znodes.broker_path(1)) == before
     await registration(two, 2).register()
+
+
+@pytest.mark.trio
+async def test_who_is_in_the_way_may_say_nothing_of_itself(store: EmbeddedStore) -> None:
+    one, two = await store.session(), await store.session()
+    await one.create(znodes.broker_path(1), b"no json")
+    with pytest.raises(AlreadyRegistered, match="another process is broker 1: session 0x0"):
+        await registration(two).register(wait_ms=50)
 
 
 @pytest.mark.trio
@@ -92,11 +106,43 @@ async def test_a_new_session_registers_again(store: EmbeddedStore) -> None:
     registered = Registration(tree, 1, lambda: HERE, on_epoch=lambda _: changed.set())
     first = await registered.register()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(registered.run)
+        nursery.start_soon(Controller(tree, 1, registration=registered).run)
         changed = trio.Event()
         await tree.expire()
         with trio.fail_after(10):
             await changed.wait()
+        nursery.cancel_scope.cancel()
+    assert registered.epoch > first
+    assert (await other.get(znodes.broker_path(1))).stat.czxid == registered.epoch
+
+
+@pytest.mark.trio
+async def test_a_session_that_ends_during_the_election_registers_again(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two calls of an election no call is there to fail: the later ones are made in the new session."""
+    tree, other = await store.session(), await store.session()
+    changed = trio.Event()
+    registered = Registration(tree, 1, lambda: HERE, on_epoch=lambda _: changed.set())
+    first = await registered.register()
+    changed = trio.Event()
+    exists, ended = tree.exists, False
+
+    async def exists_and_expire(path: str, watch: Watch | None = None) -> Stat | None:
+        nonlocal ended
+        stat = await exists(path, watch)
+        if path == znodes.CONTROLLER and not ended:
+            ended = True
+            await tree.expire()
+        return stat
+
+    monkeypatch.setattr(tree, "exists", exists_and_expire)
+    controller = Controller(tree, 1, registration=registered)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.run)
+        with trio.fail_after(10):
+            await changed.wait()
+        assert not controller.is_active
         nursery.cancel_scope.cancel()
     assert registered.epoch > first
     assert (await other.get(znodes.broker_path(1))).stat.czxid == registered.epoch
@@ -182,8 +228,7 @@ async def test_a_session_that_the_server_ended(zookeeper: str) -> None:
         await nursery.start(broker.serve)
         first = await broker.register(tree)
         assert broker.registration is not None
-        nursery.start_soon(broker.registration.run)
-        controller = Controller(tree, 1)
+        controller = Controller(tree, 1, registration=broker.registration)
         nursery.start_soon(controller.run)
         await create_topic(tree, NewTopic("t", 2, 1))
         await broker.until(lambda: len(broker.metadata("t")) == 2)

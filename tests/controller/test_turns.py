@@ -5,15 +5,16 @@ machine's.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 import pytest
 import trio
+import trio.testing
 
 from ottla.controller import NewTopic, create_topic
-from ottla.controller.turns import PARTITIONS_PER_TURN, in_turns, pieces
+from ottla.controller.turns import PARTITIONS_PER_TURN, PIECES_AT_ONCE, in_turns, overlapping, pieces
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from tests.controller.conftest import TestCluster
 
@@ -95,3 +96,32 @@ async def test_others_have_their_turn_in_between() -> None:
     assert seen == list(range(MANY + 1))
     assert [each for piece in pieces(seen) for each in piece] == seen
     assert max(map(len, pieces(seen))) == PARTITIONS_PER_TURN
+
+
+async def test_pieces_overlap_and_an_error_is_raised_as_it_is() -> None:
+    begun: list[int] = []
+    may_end = trio.Event()
+
+    async def work(piece: Sequence[int]) -> int:
+        begun.append(piece[0])
+        await may_end.wait()
+        if piece[0] == 2 * PARTITIONS_PER_TURN:
+            raise ZeroDivisionError
+        return len(piece)
+
+    async def run() -> None:
+        results.append(await overlapping(work, range(2 * PARTITIONS_PER_TURN + few)))
+
+    results: list[list[int]] = []
+    few = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == [0, PARTITIONS_PER_TURN]
+        assert len(begun) == PIECES_AT_ONCE
+        may_end.set()
+    assert results == [[PARTITIONS_PER_TURN] * 2]
+    assert await overlapping(work, []) == []
+    few = 1
+    with pytest.raises(ZeroDivisionError):
+        await run()

@@ -1,10 +1,13 @@
-"""A TCP relay in front of a server that can lose what the server says: the way to an unknown outcome."""
+"""A TCP relay in front of a server that can lose what the server says, the way to an unknown outcome, or be slow."""
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import threading
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self
@@ -14,13 +17,18 @@ class LossyProxy:
     """Relays to `target`. While `deaf`, what the server answers is thrown away; `cut` ends all connections, and
     deafness.
 
-    `refuse` makes it unreachable until it is false again. Runs in a thread, because kazoo's connection does.
+    `refuse` makes it unreachable until it is false again. With `delay_ms`, what either side says arrives so much later,
+    also the end of its connection. Runs in a thread, because kazoo's connection does.
     """
+
+    #: For a server that is cut off: its connection attempts would hold up all others.
+    CONNECT_S = 3.0
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
         self.deaf = False
         self.refuse = False
+        self.delay_ms = 0.0
         self.lost_bytes = 0
         self.lost = threading.Event()
         self.times_lost = 0
@@ -36,6 +44,7 @@ class LossyProxy:
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._peers: dict[socket.socket, tuple[socket.socket, bool]] = {}
+        self._late: deque[tuple[float, socket.socket, bytes]] = deque()  # when, to whom, what; nothing is its end
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
 
@@ -72,7 +81,8 @@ class LossyProxy:
 
     def _run(self) -> None:
         while not self._stop:
-            for key, _ in self._selector.select():
+            wait_s = max(0.0, self._late[0][0] - time.monotonic()) if self._late else None
+            for key, _ in self._selector.select(wait_s):
                 sock = key.fileobj
                 assert isinstance(sock, socket.socket)
                 if sock is self._listener:
@@ -81,6 +91,8 @@ class LossyProxy:
                     self._woken.recv(100)
                 elif sock in self._peers:
                     self._relay(sock)
+            while self._late and self._late[0][0] <= time.monotonic():
+                self._pass(*self._late.popleft()[1:])
             if self._cut or self._stop:
                 self._cut = False
                 for sock in list(self._peers):
@@ -93,10 +105,11 @@ class LossyProxy:
             client.close()
             return
         try:
-            server = socket.create_connection(self.target)
+            server = socket.create_connection(self.target, self.CONNECT_S)
         except OSError:  # between its death and its next start
             client.close()
             return
+        server.settimeout(None)
         for sock, peer, from_server in ((client, server, False), (server, client, True)):
             self._peers[sock] = (peer, from_server)
             self._selector.register(sock, selectors.EVENT_READ)
@@ -106,24 +119,48 @@ class LossyProxy:
         try:
             data = sock.recv(65536)
             if not data:
-                raise ConnectionError
-            if from_server and self._left == 0:
+                if not self._late and not self.delay_ms:
+                    raise ConnectionError
+                self._selector.unregister(sock)
+                self._delay(peer, b"")
+            elif from_server and self._left == 0:
                 self._left = next(self._budgets, -1)
                 self.times_lost += 1
                 raise ConnectionError
-            if from_server and self._left > 0:
-                self._left -= 1
-            if from_server and self.deaf:
-                self.lost_bytes += len(data)
-                self.lost.set()
             else:
-                peer.sendall(data)
+                self._forward(peer, data, from_server)
         except OSError:
             self._close(sock)
+
+    def _forward(self, peer: socket.socket, data: bytes, from_server: bool) -> None:
+        if from_server and self._left > 0:
+            self._left -= 1
+        if from_server and self.deaf:
+            self.lost_bytes += len(data)
+            self.lost.set()
+        elif self.delay_ms or self._late:
+            self._delay(peer, data)
+        else:
+            peer.sendall(data)
+
+    def _delay(self, peer: socket.socket, data: bytes) -> None:
+        self._late.append((time.monotonic() + self.delay_ms / 1000, peer, data))
+
+    def _pass(self, peer: socket.socket, data: bytes) -> None:
+        """What was late. Its connection may be gone by now."""
+        if peer not in self._peers:
+            return
+        try:
+            peer.sendall(data)
+            if not data:
+                raise ConnectionError
+        except OSError:
+            self._close(peer)
 
     def _close(self, sock: socket.socket) -> None:
         pair = self._peers.pop(sock, None)
         if pair is not None:
-            self._selector.unregister(sock)
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(sock)
             sock.close()
             self._close(pair[0])

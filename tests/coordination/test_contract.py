@@ -63,6 +63,13 @@ async def test_create_get_set_delete(tree: Tree) -> None:
     assert await tree.exists("/a") is None
 
 
+async def test_what_others_wrote_is_read_after_a_sync(trees: Trees) -> None:
+    ours, theirs = await trees.open(), await trees.open()
+    await theirs.create("/a", b"written")
+    await ours.sync()
+    assert (await ours.get("/a")).data == b"written"
+
+
 async def test_errors_say_what_is_wrong(tree: Tree) -> None:
     await tree.create("/a")
     await tree.create("/a/b")
@@ -108,6 +115,24 @@ async def test_get_many_marks_what_is_missing(tree: Tree) -> None:
     nodes = await tree.get_many(["/a", "/b", "/c"])
     assert [node and node.data for node in nodes] == [b"1", None, b"3"]
     assert await tree.get_many([]) == []
+
+
+async def test_get_many_watches_each_that_is_there(trees: Trees) -> None:
+    tree, other = await trees.open(), await trees.open()
+    for path in ("/a", "/c", "/d"):
+        await tree.create(path, path.encode())
+    paths = ["/a", "/b", "/c", "/d"]
+    heard = [Events() for _ in paths]
+    nodes = await tree.get_many(paths, heard)
+    assert [node and node.data for node in nodes] == [b"/a", None, b"/c", b"/d"]
+    await other.create("/b")
+    await other.set("/a", b"2")
+    await other.delete("/c")
+    await other.set("/a", b"3")
+    assert await heard[0].next() == WatchEvent(EventKind.CHANGED, "/a")
+    assert await heard[2].next() == WatchEvent(EventKind.DELETED, "/c")
+    assert [each.none() for each in heard] == [True] * 4
+    assert await tree.get_many([], []) == []
 
 
 async def test_children_are_names_in_order(tree: Tree) -> None:

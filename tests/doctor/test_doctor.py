@@ -22,17 +22,25 @@ from ottla.doctor import brokers as doctor_brokers
 from ottla.doctor.brokers import Cluster
 from ottla.doctor.examine import Options, examine
 from ottla.doctor.findings import Finding, Level, Report
-from ottla.doctor.partitions import check_replicas
+from ottla.doctor.partitions import check_absent, check_leaders, check_replicas
+from ottla.doctor.settings import protocol
 from ottla.wire.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.k45_alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import free_port
-from tests.support.client import batch, connect
+from tests.peers.processes import Server, free_port
+from tests.support.client import Client, batch, connect
+from tests.support.waiting import eventually
 
 QUICK = Options(timeout_s=5.0)
 
@@ -74,9 +82,12 @@ CHECKS = [
     "controller",
     "disk",
     "partitions",
+    "brokers",
+    "leaders",
     "internal topics",
     "settings",
     "topics",
+    "throttles",
     "transactions",
     "groups",
     "clock",
@@ -343,6 +354,129 @@ def test_partitions_that_are_behind_or_lost() -> None:
     assert (behind.level, behind.found.endswith(": t-1")) == (Level.WARNING, True)
 
 
+# --- a cluster that is out of balance, or lacks a broker ---
+
+
+def partition(leader: int, *replicas: int) -> MetadataResponsePartition:
+    """In sync are all."""
+    return MetadataResponsePartition(leader_id=leader, replica_nodes=list(replicas), isr_nodes=list(replicas))
+
+
+def with_brokers(brokers: int, partitions: list[MetadataResponsePartition]) -> Cluster:
+    for index, each in enumerate(partitions):
+        each.partition_index = index
+    rows = [MetadataResponseBroker(node_id=broker) for broker in range(1, brokers + 1)]
+    topic = MetadataResponseTopic(name="t", partitions=partitions)
+    return Cluster(MetadataResponse(brokers=rows, topics=[topic]), {}, 1.0)
+
+
+def led_by(*leaders: int, first: int | None = None) -> list[MetadataResponsePartition]:
+    """One partition for each of these leaders, of three replicas; `first` is named first for all."""
+    return [partition(leader, first or leader, *({1, 2, 3} - {first or leader})) for leader in leaders]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "partitions", "found", "todo"),
+    [
+        (3, led_by(*[1] * 9, first=2), "leads all 9 partitions", "preferred"),
+        (3, led_by(*[1] * 9), "leads all 9 partitions", "--generate"),
+        (3, led_by(*[2] * 7, 1, 3), "broker 2 leads 7 of 9 partitions", "--generate"),
+        (2, [partition(1, 1) for _ in range(6)], "leads all 6 partitions", "move partitions"),
+    ],
+)
+def test_a_broker_that_leads_nearly_everything(
+    brokers: int, partitions: list[MetadataResponsePartition], found: str, todo: str
+) -> None:
+    report = Report("")
+    trio.run(check_leaders, report, with_brokers(brokers, partitions))
+    warned = only(report, "leaders", Level.WARNING)
+    assert found in warned.found
+    assert todo in warned.todo
+
+
+@pytest.mark.parametrize(
+    ("brokers", "partitions"),
+    [
+        (3, led_by(1, 1, 1, 1, 1, 2, 2, 3, 3)),
+        # Of few it is chance.
+        (3, led_by(*[1] * 8)),
+        (1, [partition(1, 1) for _ in range(60)]),
+        # Nobody leads them, which is another matter.
+        (3, led_by(*[-1] * 60)),
+        (2, []),
+    ],
+)
+def test_leaders_that_are_spread(brokers: int, partitions: list[MetadataResponsePartition]) -> None:
+    report = Report("")
+    trio.run(check_leaders, report, with_brokers(brokers, partitions))
+    assert [finding.level for finding in report.findings] == [Level.OK]
+
+
+def test_brokers_that_are_gone() -> None:
+    report = Report("")
+    trio.run(check_absent, report, with_brokers(2, [*led_by(1, 2), partition(2, 2, 7)]))
+    assert "3 (2 partitions), 7 (1 partitions)" in only(report, "brokers", Level.WARNING).found
+
+
+@pytest.mark.parametrize(
+    ("told", "release"), [("2.7-IV2", "2.7"), ("2.7", "2.7"), ("0.10.2-IV0", "0.10"), (None, ""), ("3.9-IV0", "3.9")]
+)
+def test_versions_of_the_protocol_between_brokers(told: str | None, release: str) -> None:
+    assert protocol({"inter.broker.protocol.version": told}) == release
+
+
+@pytest.mark.zookeeper
+def test_a_cluster_of_two(zookeeper: str, brokers: Brokers) -> None:
+    older = {**OF_TWO, "inter.broker.protocol.version": "2.6"}
+    first = brokers(zookeeper=zookeeper, broker_id=1, settings=OF_TWO)
+    second = brokers(zookeeper=zookeeper, broker_id=2, settings=older)
+    two_are_examined(first.port, second, "1 has 2.7, 2 has 2.6")
+
+
+OF_TWO = {"offsets.topic.replication.factor": 2, "transaction.state.log.replication.factor": 2}
+
+
+def two_are_examined(port: int, second: Server, protocols: str | None) -> None:
+    """The first broker, with this port, leads all, a throttle is left, no replica may be missed, and the protocols
+    differ as it says; then the second is gone.
+    """
+
+    def trouble_with(check: str) -> list[Finding]:
+        return [finding for finding in trouble(look(port, options)) if finding.check == check]
+
+    options = Options(timeout_s=20)
+    eventually("they are a cluster", lambda: len(of(look(port, options), "broker 2")) == 1, 60)
+    with Client.connect("127.0.0.1", port, "test") as client:
+        client.create_on("lopsided", {index: [1, 2] for index in range(6)})
+        client.alter_topic("lopsided", {"min.insync.replicas": "2"})
+        client.alter_topic("lopsided", {"leader.replication.throttled.replicas": "0:1,1:1"})
+        client.alter_broker("1", {"leader.replication.throttled.rate": "1000"})
+    # Brokers hear of a change after its answer.
+    eventually("both are known", lambda: trouble_with("throttles") and trouble_with("leaders"))
+    report = look(port, options)
+    assert "broker 1 leads all 6 partitions" in only(report, "leaders", Level.WARNING).found
+    throttled = only(report, "throttles", Level.WARNING)
+    assert "no partition is moving" in throttled.found
+    assert "topics lopsided; brokers 1 (leader.replication.throttled.rate=1000)" in throttled.found
+    assert "min.insync.replicas is the number of replicas: lopsided (2)" in only(report, "topics", Level.WARNING).found
+    if protocols is None:
+        assert trouble_with("settings") == []
+    else:
+        assert protocols in only(report, "settings", Level.WARNING).found
+    second.kill()
+    eventually("it is missed", lambda: trouble_with("brokers"), 60)
+    assert "2 (6 partitions)" in only(look(port, options), "brokers", Level.WARNING).found
+    # Now something is to move, and cannot.
+    eventually("the first is the controller", lambda: not trouble_with("controller"), 60)
+    move = ReassignableTopic(name="lopsided", partitions=[ReassignablePartition(partition_index=0, replicas=[2])])
+    with Client.connect("127.0.0.1", port, "test") as client:
+        answer = client.call(ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(topics=[move]))
+        assert answer.error_code == 0
+    eventually(
+        "the move is told of", lambda: "moving under a throttle" in of(look(port, options), "throttles")[0].found
+    )
+
+
 # --- brokers that are set up badly ---
 
 
@@ -440,3 +574,12 @@ def test_apache_kafka_and_its_listener_with_logins(kafka: Apache, zookeeper: str
     login = only(look(sasl, Options(timeout_s=20)), "protocol", Level.PROBLEM)
     assert "by PLAIN" in login.found
     assert "sasl.mechanism" in login.todo
+
+
+@pytest.mark.java
+@pytest.mark.zookeeper
+def test_apache_kafka_in_a_cluster_of_two(kafka: Apache, zookeeper: str, brokers: Brokers) -> None:
+    port = free_port()
+    kafka.broker("2.7.2", zookeeper=zookeeper, port=port, broker_id=1, settings=OF_TWO)
+    second = brokers(zookeeper=zookeeper, broker_id=2, settings=OF_TWO)
+    two_are_examined(port, second, None)

@@ -7,7 +7,11 @@ INTERNAL = "tests/replication/test_internal_topic.py"
 LEASES = "tests/broker/test_leases.py"
 TERMS = "tests/broker/test_lease_terms.py"
 DELAYS = "tests/faults/broker/test_delays.py"
+ACKS_ALL = "tests/broker/test_acks_all.py"
 KILLS = "tests/faults/broker/test_kills.py"
+ADMIN = "tests/controller/test_admin.py"
+PACE = "tests/broker/test_pace.py"
+NEAREST = "tests/broker/test_nearest_replica.py"
 
 MUTANTS = (
     Mutant(
@@ -20,20 +24,55 @@ MUTANTS = (
     Mutant(
         "broker.ack-before-the-disk",
         "python/ottla/replication/partition.py",
-        "return self.flush_on_acks_all and self.state is not None and len(self.state.replicas) == 1",
+        "return self.flush_on_acks_all and self.state is not None and self.maximal_isr_size == 1",
         "return False",
         pytest=(f"{PARTITION}::test_acks_all_on_one_replica_waits_for_the_disk",),
     ),
     Mutant(
         "broker.ack-though-the-write-failed",
-        "python/ottla/replication/turn.py",
-        "            if lost:\n",
-        "            if False:\n",
+        "python/ottla/broker/api/k00_produce.py",
+        "    if not lost:\n",
+        "    if True:\n",
         pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
     ),
     Mutant(
+        "broker.flush-is-not-begun-again",
+        "python/ottla/replication/replicas.py",
+        "            partition.flush_again = True\n",
+        "",
+        pytest=(f"{ACKS_ALL}::test_what_comes_behind_two_flushes_is_flushed_too",),
+    ),
+    Mutant(
+        "broker.acks-all-without-a-deadline",
+        "python/ottla/broker/api/k00_produce.py",
+        "            self._broker.deadlines.add(self._timeout_ms, self)\n",
+        "            pass\n",
+        pytest=(f"{ACKS_ALL}::test_a_produce_that_others_do_not_confirm_times_out",),
+    ),
+    Mutant(
+        "broker.acks-all-though-replicas-were-lost",
+        "python/ottla/replication/partition.py",
+        "return 0 if is_enough else NotEnoughReplicasAfterAppend.code",
+        "return 0",
+        pytest=(ACKS_ALL,),
+    ),
+    Mutant(
+        "broker.marker-is-answered-before-it-is-safe",
+        "python/ottla/broker/api/k27_write_txn_markers.py",
+        "start, done, timeout_ms)",
+        "start, done, timeout_ms, is_safe_at_once=True)",
+        pytest=(ACKS_ALL,),
+    ),
+    Mutant(
+        "broker.marker-without-a-deadline",
+        "python/ottla/replication/safe_append.py",
+        "            self._deadlines.add(timeout_ms, append)\n",
+        "            pass\n",
+        pytest=(f"{ACKS_ALL}::test_the_end_of_a_transaction_that_others_do_not_confirm_times_out",),
+    ),
+    Mutant(
         "broker.commit-answered-at-local-append",
-        "python/ottla/replication/internal_topic.py",
+        "python/ottla/replication/safe_append.py",
         "        if self._is_safe_at_once:\n",
         "        if True:\n",
         pytest=(
@@ -65,7 +104,7 @@ MUTANTS = (
     Mutant(
         "broker.stop-cuts-off-who-waits",
         "python/ottla/broker/broker.py",
-        "                self.metadata.stop()\n",
+        "            self.metadata.stop()\n",
         "",
         pytest=("tests/broker/test_stopping.py",),
     ),
@@ -144,21 +183,29 @@ MUTANTS = (
     Mutant(
         "broker.lease-forgets-who-waits-in-the-hub",
         "python/ottla/replication/partition.py",
-        "                self.lease.advanced()\n",
+        "            self.lease.advanced()\n",
         "",
         pytest=(f"{LEASES}::test_records_that_python_appends_wake_them_too",),
     ),
     Mutant(
         "broker.lease-answers-what-was-lost",
         "rust/direct/produce.rs",
-        ".map_or(0, |(.., code)| *code)",
-        ".map_or(0, |_| 0)",
+        "lost.map_or(0, |error| error.code())",
+        "lost.map_or(0, |_| 0)",
+        cargo=("direct::tests::threads::every_thread_hears_of_what_was_lost",),
         pytest=("tests/broker/test_turns.py::test_what_cannot_be_written_is_not_acknowledged",),
+    ),
+    Mutant(
+        "broker.lease-answers-what-another-thread-appended",
+        "rust/direct/mod.rs",
+        ".position(|(thread, _)| *thread == me)",
+        ".position(|_| true)",
+        cargo=("direct::tests::threads::the_end_of_a_turn_answers_nothing_of_another_threads",),
     ),
     Mutant(
         "broker.lease-for-acks-all",
         "rust/direct/produce.rs",
-        "request.acks == ALL && !terms.acknowledges_all",
+        "request.acks == ACKS_ALL && !terms.acknowledges_all",
         "request.acks > 1",
         cargo=("direct::tests::acks_all_is_served_where_nothing_else_is_waited_for",),
     ),
@@ -193,8 +240,8 @@ MUTANTS = (
     Mutant(
         "broker.lease-moves-the-high-watermark-of-others",
         "rust/direct/produce.rs",
-        "        lease.terms.is_alone && !self.flush_due",
-        "        !self.flush_due",
+        "        lease.terms.is_alone && is_usual",
+        "        is_usual",
         cargo=("direct::tests::the_end_of_a_turn_is_told_to_those_who_watch",),
     ),
     Mutant(
@@ -319,14 +366,14 @@ MUTANTS = (
     Mutant(
         "broker.fetch-misses-what-comes-while-it-registers",
         "python/ottla/broker/fetch/wait.py",
-        "                    if is_behind(row, partition):\n                        self.moved(partition, one)\n",
-        "",
+        "if context.is_behind(one, row, partition):",
+        "if False:",
         pytest=("tests/broker/test_many_partitions.py",),
     ),
     Mutant(
         "broker.fetch-of-many-partitions-holds-up-others",
         "python/ottla/broker/fetch/pieces.py",
-        "            await trio.lowlevel.checkpoint()\n",
+        "            await give_way()\n",
         "",
         pytest=("tests/broker/test_many_partitions.py::test_others_run_between_pieces",),
     ),
@@ -344,19 +391,56 @@ MUTANTS = (
         cargo=("net::tests::who_has_more_to_send_goes_on_after_the_others",),
     ),
     Mutant(
+        "broker.what-a-handler-made-goes-at-once",
+        "python/ottla/broker/pace.py",
+        "    def __del__(self) -> None:\n        free_soon(self._lists)\n",
+        "",
+        pytest=(f"{PACE}::test_what_a_handler_has_made_goes_piece_by_piece_however_it_ends",),
+    ),
+    Mutant(
+        "broker.what-others-have-is-freed-too",
+        "python/ottla/broker/pace.py",
+        "        if getrefcount(rows) > ALONE:\n            continue\n",
+        "",
+        pytest=(f"{PACE}::test_what_somebody_else_has_of_it_stays", PACE),
+    ),
+    Mutant(
+        "broker.long-lists-in-short-ones-go-at-once",
+        "python/ottla/broker/pace.py",
+        "                    found += _long_lists(row)\n",
+        "                    pass\n",
+        pytest=(f"{PACE}::test_a_long_list_goes_piece_by_piece_however_deep_it_is",),
+    ),
+    Mutant(
+        "broker.all-topics-are-read-for-each",
+        "python/ottla/controller/admin.py",
+        "                self._names = names\n",
+        "",
+        pytest=(f"{ADMIN}::test_a_request_for_many_topics_reads_what_is_there_once",),
+    ),
+    Mutant(
+        "broker.a-request-for-any-number-of-partitions",
+        "python/ottla/controller/admin.py",
+        "        if self.made + more > REQUEST_PARTITIONS_MAX:\n",
+        "        if False:\n",
+        pytest=(
+            f"{ADMIN}::test_all_topics_of_a_request_together_have_no_more_partitions_than_a_cluster",
+            "tests/broker/test_new_partitions.py",
+        ),
+    ),
+    Mutant(
+        "broker.an-election-outlives-its-session",
+        "python/ottla/controller/controller.py",
+        "elif self._registration is not None and not self._registration.is_current:\n",
+        "elif False:\n",
+        pytest=("tests/controller/test_registration.py::test_a_session_that_ends_during_the_election_registers_again",),
+    ),
+    Mutant(
         "broker.partitions-without-end",
         "python/ottla/controller/admin.py",
         "    if new_partitions > NEW_PARTITIONS_MAX:\n",
         "    if False:\n",
         pytest=("tests/faults/broker/test_found.py::test_partitions_without_end",),
-    ),
-    Mutant(
-        "broker.stable-offset-ignores-open-transactions-under-kills",
-        "python/ottla/replication/partition.py",
-        "        return self.log.last_stable_offset\n",
-        "        return self.log.high_watermark\n",
-        pytest=(f"{KILLS}::test_nothing_is_lost_or_twice",),
-        env=("OTTLA_FAULT_SECONDS=15",),
     ),
     Mutant(
         "broker.coordinator-loads-all-but-the-last-batch-under-kills",
@@ -394,5 +478,100 @@ MUTANTS = (
         "            if log.end_offset == other.end_offset and (is_left_over or goes_on):\n",
         "            if False:\n",
         pytest=("tests/replication/test_moves.py::test_records_that_were_deleted_in_the_new_one_alone_stay_deleted",),
+    ),
+    Mutant(
+        "broker.who-cannot-be-used-is-forgotten-when-it-is-stopped",
+        "python/ottla/broker/api/k05_stop_replica.py",
+        "    if broker.replicas.is_offline(topic, index):\n",
+        "    if False:\n",
+        pytest=("tests/broker/test_control_requests.py::test_who_cannot_be_used_stays_so_when_it_is_stopped",),
+    ),
+    Mutant(
+        "broker.lease-serves-racks",
+        "rust/direct/fetch.rs",
+        "            && (request.rack_id.is_empty() || self.serves_racks);\n",
+        ";\n",
+        cargo=(
+            "direct::tests::fetches_that_are_not_plain_are_handed_on",
+            "direct::tests::a_rack_is_nothing_to_a_broker_that_chooses_no_replica",
+        ),
+        pytest=(f"{NEAREST}::test_a_consumer_is_sent_to_the_follower_in_its_rack",),
+    ),
+    Mutant(
+        "broker.lease-serves-racks-in-spite-of-a-selector",
+        "python/ottla/broker/broker.py",
+        "serves_racks=not self.chooses_replicas)",
+        "serves_racks=True)",
+        pytest=(f"{NEAREST}::test_a_consumer_is_sent_to_the_follower_in_its_rack",),
+    ),
+    Mutant(
+        "broker.consumers-go-to-who-is-not-in-sync",
+        "python/ottla/replication/selection.py",
+        "        if broker in in_sync.isr and one.has(offset)",
+        "        if one.has(offset)",
+        pytest=("tests/replication/test_selection.py::test_nobody_who_is_not_in_sync",),
+    ),
+    Mutant(
+        "broker.consumers-go-to-who-does-not-have-the-offset",
+        "python/ottla/replication/in_sync.py",
+        "self.start_offset <= offset <= self.end_offset\n",
+        "self.start_offset <= offset\n",
+        pytest=("tests/replication/test_selection.py::test_only_a_follower_that_has_the_offset",),
+    ),
+    Mutant(
+        "broker.who-is-sent-elsewhere-waits-first",
+        "python/ottla/broker/fetch/read.py",
+        "                rows.append(_without_records(partition, replica))\n                result.is_due = True\n",
+        "                rows.append(_without_records(partition, replica))\n",
+        pytest=(f"{NEAREST}::test_a_consumer_is_sent_to_the_follower_in_its_rack",),
+    ),
+    Mutant(
+        "broker.a-session-forgets-where-to-read",
+        "rust/py/net/fetch_row.rs",
+        " || self.preferred_read_replica >= 0",
+        "",
+        pytest=(f"{NEAREST}::test_a_session_is_told_as_often_as_it_asks",),
+    ),
+    Mutant(
+        "broker.follower-serves-those-who-cannot-know",
+        "python/ottla/broker/fetch/context.py",
+        "self.version >= RACK_SINCE and fetch.replica_id < 0",
+        "fetch.replica_id < 0",
+        pytest=(f"{NEAREST}::test_a_follower_serves_consumers_up_to_its_high_watermark",),
+    ),
+    Mutant(
+        "broker.nobody-listens-to-a-fetcher",
+        "python/ottla/replication/partition.py",
+        "            self._listen(self)\n",
+        "",
+        pytest=(f"{NEAREST}::test_who_waits_at_a_follower_is_woken_when_its_high_watermark_moves",),
+    ),
+    Mutant(
+        "broker.a-fetcher-is-listened-to-once",
+        "python/ottla/replication/partition.py",
+        "        # Before they look: what moves afterwards is heard of again.\n        self._hear()\n",
+        "",
+        pytest=(f"{NEAREST}::test_who_waits_for_much_waits_on",),
+    ),
+    Mutant(
+        "broker.what-moves-before-a-fetcher-is-listened-to-is-missed",
+        "python/ottla/broker/fetch/incremental.py",
+        "    if partition.is_following and context.is_behind(",
+        "    if False and context.is_behind(",
+        pytest=(f"{NEAREST}::test_a_session_at_a_follower_is_told_what_moved_between_its_requests",),
+    ),
+    Mutant(
+        "broker.who-becomes-a-follower-does-not-listen",
+        "python/ottla/replication/partition.py",
+        "            self._hear()\n            self._fail_waiting()\n",
+        "            self._fail_waiting()\n",
+        pytest=(f"{NEAREST}::test_who_waits_at_a_leader_may_go_on_at_the_follower_that_it_becomes",),
+    ),
+    Mutant(
+        "broker.a-wait-at-a-follower-outlives-its-leader-epoch",
+        "python/ottla/broker/fetch/wait.py",
+        "        if not partition.leader_error(asked.leader_epoch, self._context.reads_followers):\n",
+        "        if partition.is_leader or partition.is_following:\n",
+        pytest=(f"{NEAREST}::test_a_change_of_roles_ends_a_wait",),
     ),
 )

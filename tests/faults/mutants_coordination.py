@@ -1,9 +1,19 @@
-"""What a client of the tree promises about reading many nodes by one request."""
+"""What a client of the tree promises about reading many nodes, and a controller about ISRs, brokers that stop and the
+order of what it does.
+"""
 
 from tests.faults.mutants import Mutant
 
 _PIECES = "tests/coordination/test_multi_read.py::test_pieces_fit_a_request"
 _OLD_SERVER = "tests/coordination/test_multi_read.py::test_to_ask_an_old_server_costs_no_request"
+_ISR = "tests/controller/test_isr.py"
+_SHUTDOWN = "tests/controller/test_shutdown.py"
+_EVENTS = "tests/controller/test_events.py"
+_LOOK = "tests/controller/test_look_again.py"
+_LEAVING = "tests/broker/test_leaving.py"
+_CONTROLLER = "python/ottla/controller/"
+_PRESENCE, _PRESENCE_TEST = "python/ottla/peers/presence.py", "tests/net/test_presence.py"
+_EARLY = "tests/controller/test_early_removal.py"
 
 MUTANTS = (
     Mutant(
@@ -54,5 +64,321 @@ MUTANTS = (
         "elif is_lost and request.kind is not _Kind.WRITE and self._took_back(request):",
         "elif is_lost and request.kind is _Kind.READ and self._took_back(request):",
         pytest=("tests/coordination/test_multi_read.py::test_a_lost_connection_loses_no_node",),
+    ),
+    Mutant(
+        "controller.isr-of-an-old-leader",
+        _CONTROLLER + "decisions.py",
+        "    if change.leader_epoch != state.leader_epoch:\n",
+        "    if False:\n",
+        pytest=(_ISR + "::test_what_a_leader_may_not_change",),
+    ),
+    Mutant(
+        "controller.isr-of-who-does-not-lead",
+        _CONTROLLER + "decisions.py",
+        "    if leader != state.leader or leader not in isr",
+        "    if leader not in isr",
+        pytest=(_ISR + "::test_what_a_leader_may_not_change",),
+    ),
+    Mutant(
+        "controller.isr-of-any-version",
+        _CONTROLLER + "isr.py",
+        "    if change.version < 0:  # to the tree it would mean any version\n        return InvalidUpdateVersion()\n",
+        "",
+        pytest=(_ISR + "::test_what_a_leader_may_not_change",),
+    ),
+    Mutant(
+        "controller.isr-with-the-controllers-version",
+        _CONTROLLER + "isr.py",
+        "        wanted[name] = outcome, change.version\n",
+        "        known = term.cluster.get(name)\n        wanted[name] = outcome, known.version if known else 0\n",
+        pytest=(_ISR + "::test_what_a_leader_may_not_change",),
+    ),
+    Mutant(
+        "controller.isr-asked-for-again-is-written-again",
+        _CONTROLLER + "decisions.py",
+        "    if isr == set(state.isr):\n        return state\n",
+        "",
+        pytest=(_ISR + "::test_what_is_asked_for_again_is_answered_with_what_holds",),
+    ),
+    Mutant(
+        "controller.isr-of-a-former-life",
+        _CONTROLLER + "isr.py",
+        "    if await term.broker_epoch(leader, leader_broker_epoch) != leader_broker_epoch:\n",
+        "    if await term.broker_epoch(leader, leader_broker_epoch) is None:\n",
+        pytest=(_ISR + "::test_the_leader_is_who_it_says",),
+    ),
+    Mutant(
+        "controller.isr-without-a-look-at-registrations",
+        _CONTROLLER + "isr.py",
+        "    strangers = await term.strangers({broker for brokers in joining.values() for broker in brokers})\n",
+        "    strangers: set[int] = set()\n",
+        pytest=(_ISR + "::test_registrations_are_looked_at_anew",),
+    ),
+    Mutant(
+        "controller.isr-with-a-restarted-broker",
+        _CONTROLLER + "controller.py",
+        "            if known is None or node is None or node.stat.czxid != known.epoch:\n",
+        "            if known is None or node is None:\n",
+        pytest=(_ISR + "::test_registrations_are_looked_at_anew",),
+    ),
+    Mutant(
+        "controller.isr-that-waits-for-the-dead",
+        _CONTROLLER + "isr.py",
+        "    await _begin_anew(term, orphaned)\n",
+        "",
+        pytest=(_ISR + "::test_a_replica_of_a_broker_that_is_gone_does_not_join",),
+    ),
+    Mutant(
+        "controller.isr-that-nobody-hears-of",
+        _CONTROLLER + "isr.py",
+        "    await term.tell_metadata([name async",
+        "    list([name async",
+        pytest=(_ISR + "::test_an_isr_shrinks_and_grows_in_one_leader_epoch",),
+    ),
+    Mutant(
+        "controller.isr-that-ends-no-move",
+        _CONTROLLER + "isr.py",
+        "    term.isr_grew(name for name in joining if name in written.done)\n",
+        "",
+        pytest=(_ISR + "::test_a_move_ends_when_the_isr_has_grown",),
+    ),
+    Mutant(
+        "controller.leaders-wait-behind-administrators",
+        _CONTROLLER + "events.py",
+        '"urgent order": 2,',
+        '"urgent order": 3,',
+        pytest=(
+            _EVENTS,
+            _ISR + "::test_leaders_are_heard_before_what_can_wait",
+        ),
+    ),
+    Mutant(
+        "controller.lost-watches-are-events-each",
+        _CONTROLLER + "controller.py",
+        "self._events.put(LOOK_AGAIN if happened.kind is EventKind.LOST else event)",
+        "self._events.put(event)",
+        pytest=(_LOOK + "::test_a_change_of_connection_is_one_event",),
+    ),
+    Mutant(
+        "controller.lost-connections-starve-the-rest",
+        _CONTROLLER + "events.py",
+        "    LOOK_AGAIN[0]: 0,\n",
+        "    LOOK_AGAIN[0]: 0,\n    LOOK_AT_REST[0]: 0,\n",
+        pytest=(_EVENTS,),
+    ),
+    Mutant(
+        "controller.changes-of-topics-while-away-are-missed",
+        _CONTROLLER + "controller.py",
+        "        await self._on_topics(again=True)\n",
+        "        await self._on_topics()\n",
+        pytest=(_LOOK + "::test_a_change_of_connection_is_one_event",),
+    ),
+    Mutant(
+        "controller.topics-are-read-and-not-watched",
+        _CONTROLLER + "controller.py",
+        'get_many(paths, [self._watch(("topic", topic)) for topic in piece])',
+        "get_many(paths)",
+        pytest=(_LOOK + "::test_topics_are_read_together",),
+    ),
+    Mutant(
+        "controller.broker-that-shuts-down-may-lead",
+        _CONTROLLER + "model.py",
+        "if broker in live and broker not in leaving and name not in failed.get(broker, ())",
+        "if broker in live and name not in failed.get(broker, ())",
+        pytest=(_SHUTDOWN,),
+    ),
+    Mutant(
+        "controller.broker-that-shuts-down-loses-its-partitions",
+        _CONTROLLER + "decisions.py",
+        "    if not in_sync and _leads_until_it_stops(state, leaving):\n",
+        "    if False:\n",
+        pytest=(
+            "tests/controller/test_decisions.py",
+            _SHUTDOWN,
+        ),
+    ),
+    Mutant(
+        "controller.broker-that-shuts-down-is-replaced-uncleanly",
+        _CONTROLLER + "decisions.py",
+        "    if state is None or not online or _leads_until_it_stops(state, leaving):\n",
+        "    if state is None or not online:\n",
+        pytest=("tests/controller/test_decisions.py",),
+    ),
+    Mutant(
+        "controller.broker-that-shuts-down-follows-on",
+        _CONTROLLER + "shutdown.py",
+        "            batch.stop(name, [broker], NO_EPOCH)\n",
+        "            pass\n",
+        pytest=(_SHUTDOWN + "::test_leaders_move_and_followers_leave_the_isr",),
+    ),
+    Mutant(
+        "controller.broker-that-led-hears-of-no-leader",
+        _CONTROLLER + "shutdown.py",
+        "also=[broker] if name in led else ()",
+        "also=()",
+        pytest=(_SHUTDOWN + "::test_leaders_move_and_followers_leave_the_isr",),
+    ),
+    Mutant(
+        "controller.broker-that-came-back-is-shut-down",
+        _CONTROLLER + "controller.py",
+        "            self.cluster.leaving.discard(broker)\n",
+        "",
+        pytest=(_SHUTDOWN + "::test_a_broker_that_comes_back_is_one_as_any",),
+    ),
+    Mutant(
+        "controller.single-replicas-are-waited-for",
+        _CONTROLLER + "shutdown.py",
+        "partition.state is None or len(partition.replicas) == 1 or term",
+        "partition.state is None or term",
+        pytest=(_SHUTDOWN + "::test_what_nobody_else_can_lead_remains",),
+    ),
+    Mutant(
+        "controller.replica-is-new-for-ever",
+        _CONTROLLER + "controller.py",
+        "        untold.difference_update(brokers)\n",
+        "",
+        pytest=("tests/controller/test_controller.py::test_a_replica_is_new_until_its_broker_was_told_of_it",),
+    ),
+    Mutant(
+        "controller.replica-is-never-new",
+        _CONTROLLER + "controller.py",
+        "if broker in untold], is_new=True)",
+        "if broker in untold])",
+        pytest=("tests/controller/test_controller.py::test_a_replica_is_new_until_its_broker_was_told_of_it",),
+    ),
+    Mutant(
+        "controller.broker-stops-before-others-lead",
+        "python/ottla/broker/broker.py",
+        "            await leaving.hand_over(self)\n",
+        "            leaving.hand_over\n",
+        pytest=(_LEAVING,),
+    ),
+    Mutant(
+        "controller.between-brokers-heard-everywhere",
+        "python/ottla/broker/between.py",
+        "    if request.listener in broker.config.listeners_between_brokers:\n",
+        "    if True:\n",
+        pytest=("tests/broker/test_between_brokers.py::test_they_are_heard_on_listeners_for_brokers_only",),
+    ),
+    Mutant(
+        "controller.rules-of-the-tree-are-overlooked",
+        "python/ottla/broker/identity.py",
+        "            await _refuse_rules(tree)\n",
+        "            pass\n",
+        pytest=("tests/broker/test_guarded_tree.py",),
+    ),
+    Mutant(
+        "controller.new-session-is-not-registered",
+        _CONTROLLER + "controller.py",
+        "                if not await self._is_registered():\n                    continue\n",
+        "",
+        pytest=("tests/controller/test_controller.py::test_who_is_not_the_controller_registers_again_too",),
+    ),
+    Mutant(
+        "controller.broker-that-stops-waits-for-a-controller-that-is-gone",
+        "python/ottla/broker/leaving.py",
+        "lambda: broker.metadata.controller_id != former",
+        "lambda: False",
+        pytest=(_LEAVING + "::test_it_asks_again_at_once_if_there_is_another_controller",),
+    ),
+    Mutant(
+        "controller.broker-that-stops-does-not-hear-who-leads",
+        "python/ottla/broker/leaving.py",
+        "            await broker.metadata.wait_until(lambda: not _leads_with_others(broker))\n",
+        "            pass\n",
+        pytest=(_LEAVING + "::test_it_waits_until_it_has_heard_who_leads",),
+    ),
+    Mutant(
+        "coordination.a-state-that-is-no-state-ends-the-term",
+        "python/ottla/controller/store.py",
+        "        except MalformedNode as error:\n",
+        "        except ZeroDivisionError as error:\n",
+        pytest=("tests/controller/test_hostile_tree.py::test_states_that_nobody_understands",),
+    ),
+    Mutant(
+        "coordination.unreadable-settings-allow-an-unclean-election",
+        "python/ottla/controller/controller.py",
+        '"an unclean election", error)\n                continue\n',
+        '"an unclean election", error)\n                config, _ = {}, allowed.add(topic)\n',
+        pytest=(
+            "tests/controller/test_hostile_tree.py::test_settings_that_nobody_understands_allow_no_unclean_election",
+        ),
+    ),
+    Mutant(
+        "coordination.unreadable-settings-delete-records",
+        "python/ottla/broker/settings.py",
+        "        self.topics.setdefault(topic, UNKNOWN_TOPIC_SETTINGS)\n",
+        "        self.topics.setdefault(topic, {})\n",
+        pytest=("tests/broker/test_hostile_tree.py::test_a_broker_starts_and_serves_the_rest",),
+    ),
+    Mutant(
+        "coordination.a-broker-named-twice-counts-twice",
+        "python/ottla/coordination/znodes.py",
+        " or len(set(in_sync)) < len(in_sync)):\n",
+        "):\n",
+        pytest=("tests/controller/test_hostile_tree.py::test_states_that_nobody_understands",),
+    ),
+    Mutant(
+        "controller.unclean-elections-are-not-counted",
+        _CONTROLLER + "decisions.py",
+        "later.leader not in (NO_LEADER, *partition.state.isr)",
+        "later.leader not in (NO_LEADER, *later.isr)",
+        pytest=("tests/controller/test_controller.py::test_unclean_election_only_where_the_topic_allows_it",),
+    ),
+    Mutant(
+        "coordination.a-refusal-alone-proves-an-end",
+        _PRESENCE,
+        "if was_closed and await _is_refused(host, port):",
+        "if await _is_refused(host, port):",
+        pytest=(f"{_PRESENCE_TEST}::test_a_refusal_without_a_connection_before_proves_nothing",),
+    ),
+    Mutant(
+        "coordination.one-refusal-proves-an-end",
+        _PRESENCE,
+        "if was_closed and await _is_refused(host, port):",
+        "if was_closed:",
+        pytest=(f"{_PRESENCE_TEST}::test_one_that_is_back_at_once_is_not_gone",),
+    ),
+    Mutant(
+        "coordination.silence-proves-an-end",
+        _PRESENCE,
+        "return error.errno == errno.ECONNRESET",
+        "return True",
+        pytest=(f"{_PRESENCE_TEST}::test_silence_proves_nothing",),
+    ),
+    Mutant(
+        "coordination.kafkas-brokers-are-removed-early",
+        "python/ottla/controller/neighbours.py",
+        "if registration.ottla is not None:",
+        "if True:",
+        pytest=(f"{_EARLY}::test_sessions_of_kafkas_brokers_are_waited_for",),
+    ),
+    Mutant(
+        "coordination.a-later-controller-is-removed",
+        "python/ottla/controller/early_removal.py",
+        "[Check(znodes.CONTROLLER_EPOCH, controller_epoch_version), Delete(znodes.CONTROLLER)]",
+        "[Delete(znodes.CONTROLLER)]",
+        pytest=(f"{_EARLY}::test_what_was_proved_of_one_controller_removes_no_later_one",),
+    ),
+    Mutant(
+        "coordination.unclean-elections-do-not-wait",
+        "python/ottla/controller/controller.py",
+        "if trio.current_time() < self._unclean_from:",
+        "if False:",
+        pytest=(f"{_EARLY}::test_who_is_not_in_sync_leads_only_when_the_session_would_have_ended",),
+    ),
+    Mutant(
+        "coordination.taken-for-gone-leads-on",
+        "python/ottla/controller/registration.py",
+        "                    await lost()\n",
+        "",
+        pytest=(f"{_EARLY}::test_a_process_that_lives_registers_again",),
+    ),
+    Mutant(
+        "coordination.the-lost-leader-is-named-once-more",
+        "python/ottla/broker/api/k03_metadata.py",
+        "    await cache.certain()\n",
+        "",
+        pytest=("tests/broker/test_doubted_brokers.py::test_a_clients_question_waits",),
     ),
 )

@@ -7,6 +7,8 @@ TAILS = ("log::faults::tails::a_last_batch_of_every_form_torn_at_every_byte",)
 POWER = ("log::faults::power::at_every_change_of_a_log_that_does_everything",)
 TRUNCATION = ("log::faults::truncation::no_segment_is_left_behind_one_that_is_gone",)
 CLEANED = ("log::faults::truncation::a_cleaner_checkpoint_ahead_of_the_end_is_not_believed",)
+FOLLOWER = "log::follower::tests::"
+FOLLOWERS = "log::faults::followers::"
 WENT = ("log::faults::directory::a_folder_that_went_on_purpose_takes_no_directory_out_of_use",)
 
 MUTANTS = (
@@ -16,6 +18,27 @@ MUTANTS = (
         "                unstamped.restore(records);\n",
         "",
         cargo=("log::faults::refused::what_the_disk_refuses_stays_as_it_came",),
+    ),
+    Mutant(
+        "log.a-log-goes-on-after-a-panic",
+        "rust/io/panics.rs",
+        "            let _ = self.broken.set(panicked);\n",
+        "",
+        cargo=("log::faults::panics::an_append_that_panics_takes_its_log_out_of_use_and_no_other",),
+    ),
+    Mutant(
+        "log.a-flush-proves-something-after-a-panic",
+        "rust/log/flush.rs",
+        "Err(self.break_by(panicked))",
+        "Err(panicked.into())",
+        cargo=("log::faults::panics::a_flush_that_panics_proves_nothing_from_then_on",),
+    ),
+    Mutant(
+        "log.a-clean-stop-after-a-panic",
+        "rust/log/directory.rs",
+        "        let all_finished = !logs.iter().any(|log| log.is_broken());\n",
+        "        let all_finished = true;\n",
+        cargo=("log::faults::panics::a_flush_that_panics_proves_nothing_from_then_on",),
     ),
     Mutant(
         "log.aborted-transactions-are-read-on-the-loop",
@@ -37,6 +60,20 @@ MUTANTS = (
         "                Roll::Decided,\n",
         "                Roll::Start,\n",
         cargo=("log::pending::tests::a_turn_that_outlives_its_segment_is_written_where_it_was_staged",),
+    ),
+    Mutant(
+        "log.loss-is-told-to-the-first-alone",
+        "rust/log/staged.rs",
+        "let since = losses.min(staged.told);",
+        "let since = staged.told;",
+        cargo=("log::staged::tests::everybody_who_appended_hears_of_a_loss",),
+    ),
+    Mutant(
+        "log.loss-of-others-who-get-the-offset-again",
+        "rust/log/staged.rs",
+        "staged.losses_since(info.losses)",
+        "staged.losses_since(0)",
+        cargo=("log::staged::tests::everybody_who_appended_hears_of_a_loss",),
     ),
     Mutant(
         "log.truncation-from-the-beginning",
@@ -92,15 +129,15 @@ MUTANTS = (
     Mutant(
         "log.truncation-not-durable",
         "rust/log/truncate.rs",
-        "        active.sync()?;\n",
+        "        self.guard(self.sync_cut(cut))?;\n",
         "",
         cargo=MODEL,
     ),
     Mutant(
         "log.truncation-keeps-producers",
         "rust/log/truncate.rs",
-        "        self.reload_producers(writer, end_offset)?;\n",
-        "",
+        "        self.reload_producers(writer, end_offset)\n",
+        "        Ok(())\n",
         cargo=MODEL,
     ),
     Mutant(
@@ -345,7 +382,7 @@ MUTANTS = (
     Mutant(
         "log.a-log-that-moved-away-is-written-when-closed",
         "rust/log/log.rs",
-        "        self.mode == OpenMode::Append && !self.leaving.load(Ordering::Acquire)\n",
+        "        self.mode == OpenMode::Append && !self.leaving.load(Ordering::Acquire) && !self.is_broken()\n",
         "        self.mode == OpenMode::Append\n",
         cargo=WENT,
     ),
@@ -369,5 +406,141 @@ MUTANTS = (
         "    future.pending.store(current.pending.load_full());\n",
         "",
         cargo=("log::faults::directory::appends_keep_their_order_when_the_log_moves",),
+    ),
+    Mutant(
+        "log.a-followers-append-ignores-the-epoch",
+        "rust/log/follower.rs",
+        "        self.check_given(leader_epoch)?;\n        let config = self.config();\n",
+        "        let config = self.config();\n",
+        cargo=(FOLLOWER + "what_waits_for_the_lock_is_compared_again",),
+    ),
+    Mutant(
+        "log.a-cut-ignores-the-epoch",
+        "rust/log/truncate.rs",
+        "        self.check_given(leader_epoch)?;\n",
+        "",
+        cargo=(FOLLOWER + "another_epoch_is_refused_and_nothing_is_changed",),
+    ),
+    Mutant(
+        "log.a-fence-does-not-wait-for-who-is-writing",
+        "rust/log/follower.rs",
+        "        drop(self.writer());\n",
+        "",
+        cargo=(FOLLOWER + "a_fence_waits_for_who_is_writing",),
+    ),
+    Mutant(
+        "log.an-older-role-takes-a-log-back",
+        "rust/log/follower.rs",
+        "        if current > epoch {\n",
+        "        if current > epoch && epoch < 0 {\n",
+        cargo=(FOLLOWER + "another_epoch_is_refused_and_nothing_is_changed",),
+    ),
+    Mutant(
+        "log.a-leader-begins-an-epoch-that-is-over",
+        "rust/log/log.rs",
+        "        self.check_epoch(epoch)?;\n",
+        "",
+        cargo=(FOLLOWER + "a_fence_waits_for_who_is_writing",),
+    ),
+    Mutant(
+        "log.a-log-is-followed-while-appends-are-queued",
+        "rust/log/many.rs",
+        "            log.wait_for_queued();\n",
+        "",
+        cargo=(FOLLOWERS + "queued_appends_end_before_logs_are_followed",),
+    ),
+    Mutant(
+        "log.a-followers-append-goes-into-a-log-that-moved",
+        "rust/log/follower.rs",
+        "        let mut writer = self.writer();\n        if let Some(next) = self.successor.get() {\n",
+        "        let mut writer = self.writer();\n"
+        "        if let Some(next) = self.successor.get().filter(|_| false) {\n",
+        cargo=(FOLLOWER + "a_log_that_moves_sends_on_who_waits_for_it",),
+    ),
+    Mutant(
+        "log.a-log-that-moved-is-cut",
+        "rust/log/truncate.rs",
+        "        let layout = self.layout.lock();\n        let mut writer = self.writer();\n"
+        "        if let Some(next) = self.successor.get() {\n",
+        "        let layout = self.layout.lock();\n        let mut writer = self.writer();\n"
+        "        if let Some(next) = self.successor.get().filter(|_| false) {\n",
+        cargo=(FOLLOWER + "a_log_that_moves_sends_on_who_waits_for_it",),
+    ),
+    Mutant(
+        "log.a-closed-log-takes-a-followers-append",
+        "rust/log/follower.rs",
+        "        self.check_writable()?;\n        self.check_given(leader_epoch)?;\n        let config",
+        "        self.check_given(leader_epoch)?;\n        let config",
+        cargo=(FOLLOWER + "a_log_that_is_closed_meanwhile_takes_nothing",),
+    ),
+    Mutant(
+        "log.a-batch-of-a-newer-epoch-is-believed",
+        "rust/log/follower.rs",
+        "leader_epoch.filter(|newest| epoch > *newest)",
+        "leader_epoch.filter(|newest| epoch > *newest && epoch < 0)",
+        cargo=(FOLLOWER + "what_no_leader_sends_is_refused",),
+    ),
+    Mutant(
+        "log.what-a-leader-sends-is-not-split",
+        "rust/log/follower.rs",
+        "<= config.segment_bytes as usize\n",
+        "<= usize::MAX\n",
+        cargo=(FOLLOWER + "what_is_larger_than_a_segment_goes_into_several",),
+    ),
+    Mutant(
+        "log.a-segment-gets-offsets-that-its-index-cannot-count",
+        "rust/log/follower.rs",
+        "            && fits(starts_at, batch.1.header.last_offset())\n",
+        "            && starts_at <= batch.1.header.last_offset()\n",
+        cargo=(FOLLOWER + "offsets_that_are_far_from_each_other_go_into_several_segments",),
+    ),
+    Mutant(
+        "log.truncation-of-many-writes-no-checkpoint",
+        "rust/log/many.rs",
+        "        self.checkpoint_after_truncation()?;\n",
+        "",
+        cargo=(FOLLOWERS + "what_is_written_over_a_cut_is_recovered_from_there_on",),
+    ),
+    Mutant(
+        "log.truncation-of-many-is-not-durable",
+        "rust/log/many.rs",
+        "        self.sync_cuts(unsettled, threads)?;\n",
+        "",
+        cargo=(FOLLOWERS + "what_is_written_over_a_cut_is_recovered_from_there_on",),
+    ),
+    Mutant(
+        "log.an-append-overtakes-a-cut",
+        "rust/log/append.rs",
+        "        self.settle(writer)?;\n",
+        "",
+        cargo=(FOLLOWERS + "an_append_does_not_overtake_a_cut",),
+    ),
+    Mutant(
+        "log.a-segment-is-started-behind-a-cut-that-is-not-durable",
+        "rust/log/log.rs",
+        "        self.settle(writer)?;\n        active.finish()?;\n",
+        "        active.finish()?;\n",
+        cargo=(FOLLOWERS + "a_segment_does_not_overtake_a_cut",),
+    ),
+    Mutant(
+        "log.a-leader-finds-a-cut-that-is-not-durable",
+        "rust/log/log.rs",
+        "        self.settle(&mut writer)?;\n",
+        "",
+        cargo=(FOLLOWERS + "a_segment_does_not_overtake_a_cut",),
+    ),
+    Mutant(
+        "log.a-cut-is-taken-for-an-earlier-one",
+        "rust/log/truncate.rs",
+        "            && Arc::ptr_eq(last, cut)\n",
+        "            && Arc::strong_count(last) + Arc::strong_count(cut) > 0\n",
+        cargo=(FOLLOWERS + "a_later_cut_is_not_taken_for_an_earlier_one",),
+    ),
+    Mutant(
+        "log.a-start-that-moved-back-is-forgotten",
+        "rust/log/directory.rs",
+        "        if self.home.take_start_moved_back() {\n",
+        "        if self.home.take_start_moved_back() && AT_ONCE == 0 {\n",
+        cargo=(FOLLOWERS + "a_log_that_is_cut_before_its_start_starts_there",),
     ),
 )

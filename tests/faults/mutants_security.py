@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "security.connections-have-no-bound",
         "python/ottla/metrics/http.py",
-        "        if self._count >= CONNECTIONS_MAX:\n",
+        "        if self._count >= CONNECTIONS_MAX and not self._end_idle():\n",
         "        if False:\n",
         pytest=(f"{HTTP}::test_connections_are_bounded",),
     ),

@@ -1,10 +1,12 @@
 """The coordinator on a real log: what it keeps, what it forgets and when, and what becomes of those who wait."""
 
+import math
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -21,10 +23,12 @@ from ottla.group import coordinator
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.hosted import GroupSettings
 from ottla.group.members import JoinRequest, JoinResult
+from ottla.group.offsets import GroupOffsets
 from ottla.group.records import CommittedOffset, offset_key, offset_value
 from ottla.group.state import EMPTY, STABLE, Limits
+from ottla.kafka import TopicPartition
 from ottla.replication.internal_topic import partition_for
-from ottla.replication.partition import PartitionState
+from ottla.replication.roles import PartitionState
 from tests.replication.internal import ME, NAME, Opened, opened
 from tests.support.waiting import comes_true
 
@@ -280,6 +284,8 @@ async def test_who_waits_is_answered_when_the_partition_is_lost(tmp_path: Path) 
 
 @pytest.mark.trio
 async def test_members_are_given_up_in_time(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    # While the disk is waited for the clock stands still.
+    autojump_clock.autojump_threshold = math.inf
     async with hosting(tmp_path) as host:
         groups = GroupCoordinator(
             host.here.topic,
@@ -287,12 +293,12 @@ async def test_members_are_given_up_in_time(tmp_path: Path, autojump_clock: trio
             host.groups.settings,
             now_ms=lambda: int(trio.current_time() * 1000),
         )
-        autojump_clock.autojump_threshold = 0.05
         async with trio.open_nursery() as nursery:
             await nursery.start(groups.run)
             host.groups = groups
             await host.lead("g")
             member = await host.settle("g")
+            autojump_clock.autojump_threshold = 0.05
             for _ in range(5):
                 await trio.sleep(9.9)
                 assert groups.heartbeat("g", member, None, 1) == 0
@@ -335,3 +341,25 @@ async def test_a_commit_is_not_answered_while_another_replica_lacks_it(tmp_path:
 
 def test_a_value_has_the_version_that_kafka_2_7_writes() -> None:
     assert offset_value(CommittedOffset(1))[:2] == b"\x00\x03"
+
+
+@pytest.mark.trio
+async def test_a_group_that_fails_keeps_no_other_from_expiring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hosting(tmp_path) as host:
+        for group in ("bad", "good"):
+            await host.lead(group)
+            assert await host.commit(group, 5) == 0
+        host.wall[0] += 7 * DAY_MS
+        bad, expired = host.groups.groups["bad"].group.offsets, GroupOffsets.expired
+
+        def fails_for_one(offsets: GroupOffsets, *args: Any, **more: Any) -> list[TopicPartition]:
+            if offsets is bad:
+                raise RuntimeError("a mistake")
+            return expired(offsets, *args, **more)
+
+        monkeypatch.setattr(GroupOffsets, "expired", fails_for_one)
+        await host.groups.removal.expire_offsets()
+        assert set(host.groups.groups) == {"bad"}
+        assert "the expiry of offsets of group bad failed" in caplog.text

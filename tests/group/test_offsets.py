@@ -1,7 +1,10 @@
 """Offsets of a group: what is visible when, and when it ends."""
 
-from ottla.group.offsets import Commits, GroupOffsets, TopicPartition
+import time
+
+from ottla.group.offsets import Commits, GroupOffsets
 from ottla.group.records import CommittedOffset
+from ottla.kafka import TopicPartition
 
 T0: TopicPartition = ("t", 0)
 
@@ -114,3 +117,19 @@ def test_an_expiry_of_its_own_is_all_that_counts() -> None:
     offsets.appended(one, 1)
     assert offsets.expired(4_999, 100, since_ms=0) == []
     assert offsets.expired(5_000, 10**12) == [T0]
+
+
+def test_many_partitions_go_from_many_transactions() -> None:
+    """It looked for each partition in each transaction, for seconds."""
+    offsets = GroupOffsets()
+    partitions = [TopicPartition("t", index) for index in range(20_000)]
+    every = {partition: CommittedOffset(1) for partition in partitions}
+    offsets.prepare(every)
+    offsets.appended(every, 1)
+    for producer_id in range(2_000):
+        offsets.prepare_transactional(producer_id, {partitions[0]: CommittedOffset(1)})
+    offsets.prepare_transactional(7, {TopicPartition("other", 0): CommittedOffset(1)})
+    began = time.thread_time()
+    assert offsets.remove(partitions) == partitions
+    assert time.thread_time() - began < 0.5
+    assert list(offsets.open_transactions) == [7]

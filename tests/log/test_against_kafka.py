@@ -1,15 +1,14 @@
 """Apache Kafka's own tool reads every file that we write, and finds nothing wrong."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ottla.log import Log, LogConfig, verify
 from ottla.log.dump import rows
-from tests.peers.apache import SCRIPT, environment, need_java
+from tests.peers.apache import need_java
+from tests.support.kafka_dump import dump
 
 from .batches import batch
 from .transactions import fill, open_log
@@ -47,17 +46,6 @@ def split(path: Path) -> None:
     with Log.open(path, mode="a", config=LogConfig(index_interval_bytes=500)) as log:
         assert log.end_offset == offsets[-1] + 1
     assert [int(file.stem) for file in sorted(path.glob("*.log"))] == [0, 1 << 31, 1 << 33]
-
-
-def dump(version: str, *arguments: str, of: list[Path]) -> str:
-    """What dump-log prints; its complaints are on stderr."""
-    command = [str(SCRIPT), "tool", version, "dump-log", *arguments, "--files", ",".join(map(str, of))]
-    environ = {**os.environ, **environment(192)}
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, timeout=120
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 @pytest.mark.parametrize("version", ["2.7.2", "3.9.2"])

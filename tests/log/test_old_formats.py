@@ -8,8 +8,7 @@ from ottla.log import Log, LogConfig, verify
 from ottla.log.dump import rows
 from tests.peers.apache import need_java
 from tests.peers.skips import module
-
-from .test_against_kafka import dump
+from tests.support.kafka_dump import dump
 
 HISTORY = [0, 1, 2, 1]
 CODECS = ["none", "gzip", "snappy", "lz4"]
@@ -103,7 +102,7 @@ def test_a_follower_takes_messages_as_they_are(tmp_path: Path) -> None:
     segments = [file.read_bytes() for file in sorted((tmp_path / "orders-0").glob("0*.log"))]
     with Log.open(tmp_path / "copy-0", mode="a", config=LogConfig()) as copy:
         for segment in segments:
-            copy._log.append_as_follower(segment)
+            copy._log.append_as_follower(segment, 0)
         assert [(one.offset, one.value) for one in copy] == expected(count)
 
 

@@ -97,21 +97,46 @@ def test_compacted_logs_need_keys(make: Factory) -> None:
 def test_a_follower_keeps_what_it_gets(make: Factory) -> None:
     log = make()
     data = batch(b"a", b"b", offset=10, epoch=3, timestamp_ms=7) + batch(b"c", offset=15, epoch=4)
-    info = log.append_as_follower(data + batch(b"torn", offset=16, epoch=4)[:-1])
+    info = log.append_as_follower(data + batch(b"torn", offset=16, epoch=4)[:-1], 4)
     assert (info.base_offset, info.last_offset, log.end_offset) == (10, 15, 16)
     assert log.leader_epochs == [(3, 10), (4, 15)]
     piece = log.read(10, 1_000).slice
     assert piece is not None
     assert piece.read() == data
     with pytest.raises(errors.KafkaError, match="continue"):
-        log.append_as_follower(batch(b"x", offset=15, epoch=4))
+        log.append_as_follower(batch(b"x", offset=15, epoch=4), 4)
     with pytest.raises(errors.CorruptMessage):
-        log.append_as_follower(batch(b"x", offset=16, epoch=4)[:-1] + b"!")
+        log.append_as_follower(batch(b"x", offset=16, epoch=4)[:-1] + b"!", 4)
+    with pytest.raises(errors.CorruptMessage, match="4 is newer than the leader's, which is 3"):
+        log.append_as_follower(batch(b"x", offset=16, epoch=4), 3)
     # Its producers are remembered, so that it recognises their retries when it leads.
-    log.append_as_follower(batch(b"d", b"e", offset=16, epoch=4, producer=(9, 0, 0)))
+    log.append_as_follower(batch(b"d", b"e", offset=16, epoch=4, producer=(9, 0, 0)), 4)
     log.begin_epoch(5)
     again = log.append_bytes(batch(b"d", b"e", producer=(9, 0, 0)), 5)
     assert (again.base_offset, again.is_duplicate) == (16, True)
+
+
+def test_many_logs_follow_and_are_cut(tmp_path: Path) -> None:
+    directory = _core.LogDirectory.open(tmp_path)
+    logs = directory.create("t", [0, 1, 2], _core.LogConfig())
+    assert directory.follow([("t", 0, 3), ("t", 1, 3)]) == [None, None]
+    for log in logs:
+        log.append_as_follower(batch(b"a", epoch=3) + batch(b"b", offset=1, epoch=3), 3)
+    older, same, unknown = directory.follow([("t", 0, 2), ("t", 1, 3), ("t", 7, 3)])
+    assert (type(older), same, type(unknown)) == (errors.NotLeaderOrFollower, None, errors.StorageError)
+    with pytest.raises(errors.NotLeaderOrFollower):
+        logs[0].append_as_follower(batch(b"c", offset=2, epoch=2), 2)
+    with pytest.raises(errors.NotLeaderOrFollower):
+        logs[0].truncate_to(0, 2)
+    cuts = [("t", 0, 1, 3), ("t", 1, 1, 2), ("t", 2, 1, 3), ("t", 7, 1, 3), ("t", 2, -1, 3)]
+    found = [type(error) for error in directory.truncate(cuts)]
+    none = type(None)
+    assert found == [none, errors.NotLeaderOrFollower, none, errors.StorageError, errors.OffsetOutOfRange]
+    assert [log.end_offset for log in logs] == [1, 2, 1]
+    assert "t 0 0" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    logs[0].truncate_fully_and_start_at(9, leader_epoch=3)
+    assert (logs[0].start_offset, logs[0].end_offset) == (9, 9)
+    directory.close()
 
 
 # --- when a segment ends ---
@@ -143,10 +168,10 @@ def test_a_segment_ends_when_an_index_is_full(make: Factory) -> None:
 
 def test_a_segment_ends_where_its_index_cannot_say_the_offset(make: Factory) -> None:
     log = make()
-    log.append_as_follower(batch(b"x", offset=0, epoch=0))
-    log.append_as_follower(batch(b"x", offset=2**31 - 1, epoch=0))
-    log.append_as_follower(batch(b"x", offset=2**31, epoch=0))
-    log.append_as_follower(batch(b"x", offset=2**40, epoch=0))
+    log.append_as_follower(batch(b"x", offset=0, epoch=0), 0)
+    log.append_as_follower(batch(b"x", offset=2**31 - 1, epoch=0), 0)
+    log.append_as_follower(batch(b"x", offset=2**31, epoch=0), 0)
+    log.append_as_follower(batch(b"x", offset=2**40, epoch=0), 0)
     assert bases(log) == [0, 2**31, 2**40]
     assert log.read(2**39, 1_000).segment == 2**40
 

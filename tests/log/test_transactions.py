@@ -50,6 +50,7 @@ def test_committed_records_are_seen_and_no_others(tmp_path: Path, clean: bool) -
     log.high_watermark = log.end_offset
     assert committed(log) == expected
     assert [row[0] for row in log.producers() if row[5] >= 0] == [9]
+    assert list(log.each_producer()) == log.producers()
     end(log, 9, COMMIT)
     log.high_watermark = log.end_offset
     assert committed(log) == [*expected, b"never seen", b"behind it"]
@@ -119,7 +120,7 @@ def test_a_follower_knows_what_its_leader_knows(tmp_path: Path, bytes_max: int) 
     leader.high_watermark = leader.end_offset
     follower = open_log(tmp_path / "follower" / "orders-0", segment_bytes=1 << 20)
     while (piece := leader.read(follower.end_offset, bytes_max).slice) is not None:
-        follower.append_as_follower(piece.read())
+        follower.append_as_follower(piece.read(), leader.leader_epoch)
     follower.high_watermark = follower.end_offset
     assert committed(follower) == expected
     assert follower.last_stable_offset == leader.last_stable_offset

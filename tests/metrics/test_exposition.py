@@ -35,7 +35,7 @@ def test_many_samples_are_one_family(is_labelled: bool) -> None:
     count = 3 * PIECE + 7 if text_string_to_metric_families else 0
     plain = (({"topic": "t", "partition": str(number)}, number) for number in range(count))
     rows = ((labelled(labels), value) for labels, value in plain) if is_labelled else plain
-    written = list(pieces(LOGS[3], rows))
+    written = list(pieces(LOGS["size_bytes"], rows))
     assert len(written) == 4
     assert b"".join(written).count(b"# TYPE") == 1
     (parsed,) = text_string_to_metric_families(b"".join(written).decode())
@@ -47,13 +47,13 @@ def test_many_samples_are_one_family(is_labelled: bool) -> None:
 def test_names_of_any_kind_and_both_forms_of_labels() -> None:
     strange = 'a"b\\c\nd} {e="1"'
     rows = chain([({"topic": strange}, 1)], [(labelled({"topic": "ü" + strange}), 1 << 62)], [({}, 0.5)])
-    kind, values = read(TRAFFIC[0], rows)
+    kind, values = read(TRAFFIC["records_in"], rows)
     assert kind == "counter"
     assert values == {(strange, None): 1, ("ü" + strange, None): float(1 << 62), (None, None): 0.5}
 
 
 def test_nothing_is_nothing() -> None:
-    assert list(pieces(LOGS[0], [])) == []
+    assert list(pieces(LOGS["start_offset"], [])) == []
 
 
 def test_the_first_scrape_imports_nothing() -> None:

@@ -165,7 +165,8 @@ async def test_an_answer_that_is_not_read_ends(http: ModuleType, autojump_clock:
     assert trio.current_time() == pytest.approx(http.ANSWER_S)
 
 
-async def test_connections_are_bounded(http: ModuleType) -> None:
+async def test_an_idle_connection_keeps_nobody_out(http: ModuleType) -> None:
+    """One more takes the place of the one that has been idle for longest."""
     connections = http._Connections(http.Pages(Watched()))
     async with trio.open_nursery() as nursery:
         clients = []
@@ -175,13 +176,27 @@ async def test_connections_are_bounded(http: ModuleType) -> None:
             clients.append(client)
             # One after the other: a scheduler may start tasks in any order.
             await trio.testing.wait_all_tasks_blocked()
-        await clients[0].send_all(get("/healthz"))
-        assert b"alive" in await everything(clients[0])
+        assert connections._count == http.CONNECTIONS_MAX
         # At once, not when its time to send a request is over.
         with trio.fail_after(http.HEAD_S / 2):
-            assert await clients[-1].receive_some() == b""
+            assert await clients[0].receive_some() == b""
+        for client in (clients[-1], clients[1]):
+            await client.send_all(get("/healthz"))
+            assert b"alive" in await everything(client)
+        nursery.cancel_scope.cancel()
+
+
+async def test_connections_are_bounded(http: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 3)
+    connections = http._Connections(http.Pages(Watched(10_000)))
+    async with trio.open_nursery() as nursery:
+        for _ in range(http.CONNECTIONS_MAX):
+            client, server = trio.testing.lockstep_stream_pair()
+            nursery.start_soon(connections.serve, server)
+            await client.send_all(get("/metrics"))
+            assert await client.receive_some(10)
         client, server = trio.testing.memory_stream_pair()
         nursery.start_soon(connections.serve, server)
-        await client.send_all(get("/healthz"))
-        assert b"alive" in await everything(client)
+        with trio.fail_after(http.HEAD_S / 2):
+            assert await client.receive_some() == b""
         nursery.cancel_scope.cancel()

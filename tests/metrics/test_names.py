@@ -8,7 +8,7 @@ a producer and a consumer group.
 from pathlib import Path
 
 from ottla.metrics import reference
-from ottla.metrics.families import FAMILIES, KAFKA, KAFKA_EXPORTER, TRAFFIC
+from ottla.metrics.families import FAMILIES, KAFKA, KAFKA_EXPORTER, THROTTLED, TRAFFIC
 
 PROJECT = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ def test_what_has_a_name_of_kafkas_is_what_kafka_has_under_it() -> None:
         kind, labels = judge[family.name]
         assert family.type == kind, family.name
         forms = {",".join(sorted(family.labels)) or "-"}
-        if family in TRAFFIC:
+        if family in TRAFFIC.values():
             # Kafka has a row for a topic from the first time that it counts.
             assert labels <= forms | {"-"}, family.name
         else:
@@ -40,6 +40,18 @@ def test_what_kafka_has_and_we_do_not_is_said() -> None:
     assert unsaid == []
     needless = [each for each in reference.ABSENT if not any(name.startswith(each) for name in missing)]
     assert needless == []
+
+
+def test_each_mbean_is_the_metric_that_the_exporter_makes_of_it() -> None:
+    for bean, family in reference.CLUSTER.items():
+        if family.origin == KAFKA:
+            domain, _, keys = bean.partition(":")
+            key = dict(each.split("=") for each in keys.split(","))
+            name = f"{domain}_{key['type']}_{key['name']}".replace(".", "_").lower()
+            assert family.name == (f"{name.removesuffix('persec')}_total" if name.endswith("persec") else name)
+            assert set(family.labels) == key.keys() - {"type", "name"} | ({"quantile"} & set(family.labels))
+        else:
+            assert family is THROTTLED
 
 
 def test_nothing_else_looks_like_kafkas() -> None:

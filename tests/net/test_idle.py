@@ -178,11 +178,11 @@ async def test_an_error_behind_a_turn_is_logged_and_others_are_served(caplog: py
     def served() -> None:
         raise RuntimeError("a bug behind the turn")
 
-    server = Server(Hub(supported=SUPPORTED), served=served)
+    server = Server(Hub(supported=SUPPORTED))
     port = server.listen("127.0.0.1", 0)
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.run, echo)
+            nursery.start_soon(server.run, echo, served)
             for number in (1, 2):
                 await elsewhere(port, lambda peer, number=number: ask(peer, number))
             server.stop()

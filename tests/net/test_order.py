@@ -1,4 +1,4 @@
-"""Which request may start while others wait, and in which order answers leave (architecture.md, rule 5)."""
+"""Which request may start while others wait, and in which order answers leave (rust/net/slots.rs)."""
 
 from collections.abc import Callable
 

@@ -11,6 +11,7 @@ from ottla._core import (
     LogConfig,
     LogDirectory,
     PartitionToRead,
+    ProduceRow,
     Request,
     decode_fetch_response,
     decode_produce_response,
@@ -51,7 +52,7 @@ async def test_produce_shares_its_frame_with_the_log(logs: list[Log], version: i
             if has_records:
                 results.append(logs[partition].append_bytes(asked.records_bytes(index) or b"", 0))
             else:
-                results.append((87, -1, -1, -1, [(0, "no"), (3, None)], "empty"))
+                results.append(ProduceRow(87, record_errors=[(0, "no"), (3, None)], message="empty"))
         request.limit(lambda: 9, True)
         request.reply_produce(results)
 
@@ -94,7 +95,7 @@ async def test_what_is_not_asked_cannot_be_answered(logs: list[Log]) -> None:
             asked.records_bytes(5)
         with pytest.raises(ValueError, match="0 results for 1"):
             request.reply_produce([])
-        request.reply_produce([(0, 0, -1, 0)])
+        request.reply_produce([ProduceRow(base_offset=0, log_start_offset=0)])
 
     async with serving(handler) as one:
         peer = await one.connect()
@@ -105,7 +106,9 @@ async def test_what_is_not_asked_cannot_be_answered(logs: list[Log]) -> None:
 
 
 async def test_a_malformed_produce_closes_its_connection_only(logs: list[Log]) -> None:
-    async with serving(lambda request: request.reply_produce([(0, 0, -1, 0)] * len(request.produce()))) as one:
+    async with serving(
+        lambda request: request.reply_produce([ProduceRow(base_offset=0, log_start_offset=0)] * len(request.produce()))
+    ) as one:
         bad, good = await one.connect(), await one.connect()
         await bad.send(request_bytes(PRODUCE, 7, 1, b"\xff" * 40))
         assert await bad.end() == b""

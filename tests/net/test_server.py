@@ -174,6 +174,33 @@ async def test_completions_come_back_by_token() -> None:
         assert results == [(tokens[0] * 10, None), (tokens[2] * 10, None)]
 
 
+async def test_who_listens_to_a_token_hears_everything(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Any] = []
+
+    def callback(value: Any, error: BaseException | None) -> None:
+        heard.append((value, error))
+        if value == "bad":
+            raise RuntimeError("a bug")
+
+    async with serving(echo) as one:
+        token, once, push = one.server.token(), one.server.token(), one.hub.completions.push
+        one.server.listen_to(token, callback)
+        one.server.expect(once, callback)
+        for value in ("bad", 2, 3):
+            push(token, value)
+            push(once, f"once {value}")
+        await one.until(lambda: len(heard) == 4)
+        assert heard == [("bad", None), ("once bad", None), (2, None), (3, None)]
+        assert "a completion failed" in caplog.text
+        one.server.forget(token)
+        one.server.forget(token)
+        push(token, 4)
+        last: list[Any] = []
+        one.server.submit(lambda token: push(token, 5), lambda value, error: last.append(value))
+        await one.until(lambda: last)
+        assert len(heard) == 4
+
+
 async def test_answers_from_tasks_wake_the_hub() -> None:
     async with trio.open_nursery() as nursery:
         waiting: list[trio.Event] = []

@@ -40,9 +40,9 @@ def need_java() -> None:
         require("java", f"{' and '.join(missing)} not found (Debian: openjdk-17-jdk-headless, maven)")
 
 
-def has_controller(port: int) -> bool:
+def has_controller(port: int, host: str = "127.0.0.1") -> bool:
     """A broker answers before it knows a controller; until then clients that create topics wait for a minute."""
-    answer = ask(port, METADATA_V1_NO_TOPICS)
+    answer = ask(port, METADATA_V1_NO_TOPICS, host=host)
     if len(answer) < 12:
         return False
     position = 12  # after size, correlation id and the number of brokers
@@ -56,14 +56,22 @@ class Kafka(Server):
     """A running Apache Kafka broker. Its data are in `data`; starting again on the same `directory` keeps them."""
 
     def __init__(
-        self, version: str, directory: Path, broker_id: int, port: int, arguments: list[str], heap_mb: int
+        self,
+        version: str,
+        directory: Path,
+        broker_id: int,
+        port: int,
+        arguments: list[str],
+        heap_mb: int,
+        host: str = "127.0.0.1",
     ) -> None:
         self.version = version
         self.directory = directory
         self.data = directory / "data"
         self.id = broker_id
+        self.host = host
         self.port = port
-        self.bootstrap = f"127.0.0.1:{port}"
+        self.bootstrap = f"{host}:{port}"
         directory.mkdir(parents=True, exist_ok=True)
         command = [
             str(SCRIPT),
@@ -97,24 +105,39 @@ class Apache:
     ) -> None:
         self._stack.close()
 
-    def zookeeper(self, version: str = "3.9.2", *, port: int | None = None, directory: Path | None = None) -> str:
+    def zookeeper(
+        self, version: str = "3.9.2", *, port: int | None = None, directory: Path | None = None, heap_mb: int = 128
+    ) -> str:
         """Start a ZooKeeper server (of the version that this Kafka brings) and return HOST:PORT."""
-        return f"127.0.0.1:{self.zookeeper_server(version, port=port, directory=directory)[1]}"
+        return f"127.0.0.1:{self.zookeeper_server(version, port=port, directory=directory, heap_mb=heap_mb)[1]}"
 
     def zookeeper_server(
-        self, version: str = "3.9.2", *, port: int | None = None, directory: Path | None = None
+        self,
+        version: str = "3.9.2",
+        *,
+        port: int | None = None,
+        directory: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        heap_mb: int = 128,
+        wait: bool = True,
     ) -> tuple[Server, int]:
-        """The same, for tests that stop or kill the server: (process, port)."""
+        """The same, for tests that stop or kill the server: (process, port). `wait=False` is for one of an ensemble,
+        which serves when others are there.
+        """
         need_java()
         fetch(version)
         port = port or free_port()
         directory = directory or self.directory / f"zookeeper-{port}"
         directory.mkdir(parents=True, exist_ok=True)
         command = [str(SCRIPT), "zookeeper", "run", "--version", version, "--port", str(port), "--dir", str(directory)]
-        server = Server(f"zookeeper-{port}", command, directory / "log.txt", environment=environment(128))
+        for name, value in (settings or {}).items():
+            command += ["--set", f"{name}={value}"]
+        server = Server(f"zookeeper-{port}", command, directory / "log.txt", environment=environment(heap_mb))
         self._stack.callback(server.kill)
-        # Not "ruok": a server says that it is well before it serves, and a client that comes then is never answered.
-        server.wait_until(lambda: b"Mode: " in ask(port, b"srvr"))
+        if wait:
+            # Not "ruok": a server says that it is well before it serves, and a client that comes then is never
+            # answered.
+            server.wait_until(lambda: b"Mode: " in ask(port, b"srvr"))
         return server, port
 
     def broker(
@@ -124,6 +147,7 @@ class Apache:
         zookeeper: str | None = None,
         directory: Path | None = None,
         broker_id: int = 1,
+        host: str = "127.0.0.1",
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
         heap_mb: int = 256,
@@ -138,18 +162,20 @@ class Apache:
         port = port or free_port()
         directory = directory or self.directory / f"kafka-{version}-{broker_id}"
         # A test's broker need not clean its own logs with a 128 MB buffer, nor keep 50 partitions of offsets.
-        small = {
+        small: dict[str, object] = {
             "log.cleaner.dedupe.buffer.size": 16 << 20,
             "offsets.topic.num.partitions": 1,
             "transaction.state.log.num.partitions": 1,
         }
         arguments = ["--zookeeper", zookeeper] if zookeeper else ["--kraft"]
+        if host != "127.0.0.1":
+            small["listeners"] = f"PLAINTEXT://{host}:{port}"
         for name, value in {**small, **(settings or {})}.items():
             arguments += ["--set", f"{name}={value}"]
-        server = Kafka(version, directory, broker_id, port, arguments, heap_mb)
+        server = Kafka(version, directory, broker_id, port, arguments, heap_mb, host)
         self._stack.callback(server.kill)
         if wait:
-            server.wait_until(lambda: has_controller(port))
+            server.wait_until(lambda: has_controller(port, host))
         return server
 
     def tool(

@@ -15,23 +15,29 @@ READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\s*")
 
 
 class Broker(Server):
-    """A running `ottla serve`. `data` is its data directory, `bootstrap` what a client connects to."""
+    """A running `ottla serve`. `data` is its data directory, `bootstrap` what a client connects to. `program` is a
+    module in place of `ottla`, with arguments that come first.
+    """
 
     def __init__(
         self,
         data: Path,
         *,
         broker_id: int | None,
+        host: str = "127.0.0.1",
         port: int,
         zookeeper: str | None,
         settings: Mapping[str, object],
         arguments: tuple[str, ...],
         log: Path,
+        program: tuple[str, ...] = ("ottla",),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data
         self.port = port
-        self.bootstrap = f"127.0.0.1:{port}"
-        command = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data)]
+        self.host = host
+        self.bootstrap = f"{host}:{port}"
+        command = [sys.executable, "-m", *program, "serve", "--data-dir", str(data)]
         if "listeners" not in settings:
             command += ["--listen", self.bootstrap]
         if broker_id is not None:
@@ -40,7 +46,7 @@ class Broker(Server):
             command += ["--zookeeper", zookeeper]
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
-        super().__init__(f"ottla-{broker_id}", [*command, *arguments], log, pipe_stdout=True)
+        super().__init__(f"ottla-{broker_id}", [*command, *arguments], log, pipe_stdout=True, environment=environment)
 
     def wait_ready(self, timeout_s: float = 60.0) -> "Broker":
         """Wait for the line `ottla ready: broker N at HOST:PORT` on stdout."""
@@ -89,10 +95,13 @@ class Brokers:
         *,
         data: Path | None = None,
         broker_id: int | None = None,
+        host: str = "127.0.0.1",
         port: int | None = None,
         zookeeper: str | None = None,
         settings: Mapping[str, object] | None = None,
         arguments: tuple[str, ...] = (),
+        program: tuple[str, ...] = ("ottla",),
+        environment: Mapping[str, str] | None = None,
         wait: bool = True,
     ) -> Broker:
         """Start `ottla serve`. The same `data` and `port` again is a restart; `wait=False` is for those that refuse."""
@@ -100,16 +109,19 @@ class Brokers:
         broker = Broker(
             data or self.directory / f"ottla-{self._count}" / "data",
             broker_id=broker_id,
+            host=host,
             port=port or free_port(),
             zookeeper=zookeeper,
             settings=settings or {},
             arguments=arguments,
+            program=program,
+            environment=environment,
             log=self.directory / f"ottla-{self._count}.log",
         )
         self._stack.callback(broker.stop)
         return broker.wait_ready() if wait else broker
 
     def restart(self, broker: Broker, **changes: object) -> Broker:
-        """A new process on the same data and port, after the old one has ended."""
+        """A new process on the same data, host and port, after the old one has ended."""
         assert not broker.running
-        return self(**{"data": broker.data, "port": broker.port, **changes})  # type: ignore[arg-type]
+        return self(**{"data": broker.data, "host": broker.host, "port": broker.port, **changes})  # type: ignore[arg-type]

@@ -52,10 +52,10 @@ def _first_of_outgoing() -> int:
         return 49_152  # RFC 6335
 
 
-def ask(port: int, question: bytes, timeout_s: float = 2.0) -> bytes:
-    """What a server on 127.0.0.1 answers first (up to 64 KiB); nothing if it does not listen or hangs up."""
+def ask(port: int, question: bytes, timeout_s: float = 2.0, *, host: str = "127.0.0.1") -> bytes:
+    """What a server answers first (up to 64 KiB); nothing if it does not listen or hangs up."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
+        with socket.create_connection((host, port), timeout_s) as connection:
             connection.sendall(question)
             return connection.recv(65536)
     except OSError:

@@ -36,17 +36,22 @@ class Batch(NamedTuple):
 
 def batches(partition: Path, *, live: bool = False) -> Iterator[Batch]:
     """Every batch of a partition's folder, in the order of its segments; the last of a live one may be half written."""
+    return (batch for batch, _ in stored(partition, live=live))
+
+
+def stored(partition: Path, *, live: bool = False) -> Iterator[tuple[Batch, bytes]]:
+    """The same with all bytes of each batch, its header first."""
     for segment in sorted(partition.glob("*.log")):
         data, position = segment.read_bytes(), 0
         while position + HEADER.size <= len(data):
             batch = Batch(*HEADER.unpack_from(data, position))
             if batch.length == 0:
                 break  # preallocated, not written
-            position += 12 + batch.length
+            start, position = position, position + 12 + batch.length
             if live and position > len(data):
                 break
             assert position <= len(data), f"{segment} ends inside the batch at offset {batch.base_offset}"
-            yield batch
+            yield batch, data[start:position]
 
 
 def cleaned_offset(data: Path, topic: str, partition: int = 0) -> int:

@@ -14,8 +14,8 @@ from ottla.replication.delayed import Deadlines
 from ottla.replication.internal_topic import InternalTopic, LoadedBatch
 from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
-from ottla.replication.partition import PartitionState
 from ottla.replication.replicas import Replicas
+from ottla.replication.roles import PartitionState
 from ottla.replication.turn import Turn
 
 ME = 1

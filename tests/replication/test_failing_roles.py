@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import StorageError
-from ottla.replication.partition import PartitionState
+from ottla.kafka import PartitionKey
+from ottla.replication.roles import PartitionState
 from tests.replication.internal import ME, opened
 
 pytestmark = pytest.mark.trio
@@ -22,7 +23,7 @@ async def test_nobody_leads_a_partition_whose_directory_failed_meanwhile(
         if is_known:
             assert await replicas.apply("t", {0: PartitionState(1, ME, 6, (ME,), (ME,), 0)}) == {}
 
-        async def fails(topic: str, epochs: Mapping[int, int]) -> dict[int, StorageError]:
+        async def fails(epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, StorageError]:
             for key in logs.take_offline(logs.directories.online[0], "it failed"):
                 replicas.mark_offline(*key)
             return {}

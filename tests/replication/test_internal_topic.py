@@ -9,7 +9,7 @@ import trio
 from ottla import _core
 from ottla.errors import NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.replication.internal_topic import partition_for
-from ottla.replication.partition import PartitionState
+from ottla.replication.roles import PartitionState
 from tests.replication.internal import ME, NAME, opened
 from tests.support.waiting import comes_true
 
@@ -113,7 +113,7 @@ async def test_appends_of_another_epoch_are_refused(tmp_path: Path) -> None:
         await here.apply(0, 5, leader=2)
         with pytest.raises(NotLeaderOrFollower):
             await here.topic.append(0, 5, [(b"k", b"v")])
-        assert here.topic.leader_epoch(0) is None
+        assert here.topic.term(0) is None
         assert here.replicas.partitions[NAME, 0].log.end_offset == 0
 
 
@@ -158,7 +158,7 @@ async def test_the_appends_of_a_turn_are_one_batch(tmp_path: Path) -> None:
         here.turn.end()
         await safe.wait()
         append("refused", b"6")
-        await here.apply(0, 1)
+        await here.apply(0, 2)
         here.turn.end()
         assert answers == {"a": (0, 1), "b": (0, 2), "c": (0, 4), "refused": (NotLeaderOrFollower.code, -1)}
         batches = await here.everything(0)
@@ -171,7 +171,7 @@ async def test_loading_stops_when_the_role_changes(tmp_path: Path) -> None:
         await here.apply(0, 0)
         await here.topic.append(0, 0, [(b"k", b"v")])
         loading = here.topic.load(0)
-        await here.apply(0, 1)
+        await here.apply(0, 2)
         with pytest.raises(NotLeaderOrFollower):
             await anext(loading)
 

@@ -127,7 +127,7 @@ async def test_a_partition_in_two_directories_is_not_served(tmp_path: Path) -> N
         async with LogManager.open(settings.config) as logs:
             await logs.load(settings)
             log = (await logs.open_or_create("t", [0])).logs[0]
-            await logs.begin_epochs("t", {0: epoch})
+            await logs.begin_epochs({("t", 0): epoch})
             log.append_bytes(batch(b"x"), epoch)
     settings = Settings(config(a, b))
     async with LogManager.open(settings.config) as logs:

@@ -9,8 +9,7 @@ import pytest
 
 from ottla import _core
 from ottla.errors import StorageError
-from ottla.replication.log_manager import LogManager
-from ottla.replication.moves import is_beginning_of
+from ottla.replication.log_manager import LogManager, is_beginning_of
 from tests.support.client import batch
 from tests.support.log_manager import Settings, config, folders
 
@@ -51,7 +50,7 @@ class Made:
         log = (await logs.open_or_create("t", [0])).logs[0]
         if log.end_offset == 0:
             for epoch, text in ((0, b"one"), (3, b"two")):
-                await logs.begin_epochs("t", {0: epoch})
+                await logs.begin_epochs({("t", 0): epoch})
                 log.append_bytes(
                     batch(text, text + b"!", producer_id=7, producer_epoch=0, base_sequence=2 * min(epoch, 1)), epoch
                 )
@@ -132,7 +131,7 @@ async def test_a_copy_gives_up_what_the_log_lost(tmp_path: Path) -> None:
             pass
         assert future.end_offset == 5
         log.truncate_to(2)
-        await logs.begin_epochs("t", {0: 9})
+        await logs.begin_epochs({("t", 0): 9})
         log.append_bytes(batch(b"x", b"y", b"z", b"zz"), 9)
         while log.copy_to(future, WHOLE):
             pass

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ottla import _core
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
-from ottla.replication.partition import Partition, PartitionState
+from ottla.replication.in_sync import NEAR_MS, Proposal
+from ottla.replication.lease import Lease
+from ottla.replication.partition import Partition
+from ottla.replication.roles import PartitionState, Role
 
 ME = 1
 
@@ -32,9 +37,9 @@ def append(partition: Partition) -> int:
 
 def test_only_a_newer_epoch_changes_the_role(partition: Partition) -> None:
     assert partition.leader_error(-1) == NotLeaderOrFollower.code
-    assert partition.apply(state(3))
-    assert not partition.apply(state(3, leader=2))
-    assert not partition.apply(state(2, leader=2))
+    assert partition.apply(state(3)) is Role.LEADS
+    assert partition.apply(state(3, leader=2)) is Role.STALE
+    assert partition.apply(state(2, leader=2)) is Role.STALE
     assert partition.is_leader
     assert partition.leader_error(-1) == partition.leader_error(3) == 0
     assert partition.leader_error(2) == FencedLeaderEpoch.code
@@ -58,6 +63,38 @@ def test_acks_all_on_one_replica_waits_for_the_disk(partition: Partition) -> Non
     assert answers == []
     partition.log.flush()
     partition.flushed()
+    assert answers == [0]
+
+
+class FlushedMeanwhile:
+    """A log that another thread flushes between any two looks at how far it is flushed, from the second on."""
+
+    def __init__(self, log: _core.Log) -> None:
+        self._log = log
+        self._looks = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    @property
+    def flushed_offset(self) -> int:
+        self._looks += 1
+        return self._log.flushed_offset if self._looks == 1 else self._log.end_offset
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_flush_that_ends_meanwhile_leaves_nobody_waiting(partition: Partition, is_committed: bool) -> None:
+    """The flush was another's: a timer's, or one that covers an append by chance."""
+    partition.apply(state(0))
+    last = append(partition)
+    if is_committed:
+        partition.advance_high_watermark()
+    partition.change(log=FlushedMeanwhile(partition.log))
+    answers: list[int] = []
+    if partition.wait_durable(last, answers.append):
+        # The caller starts a flush, and that ends.
+        partition.flushed()
+    partition.advance_high_watermark()
     assert answers == [0]
 
 
@@ -144,10 +181,269 @@ def test_the_low_watermark_is_the_least_start_of_the_replicas_that_are_alive(par
     assert partition.low_watermark({ME}) == 4
     assert partition.low_watermark({ME, 2}) == -1, "a replica that said nothing may have everything"
     deletion = Deletion(partition)
-    partition.replica_started(2, 3)
-    partition.replica_started(3, 1)
-    partition.replica_started(2, 7)
+    for follower, start in ((2, 3), (3, 1), (2, 7)):
+        assert partition.followed(follower, 5, start, 5, 0)
     assert deletion.seen == [3, 3, 4]
     assert partition.low_watermark({ME, 2, 3}) == 1
     partition.resign()
     assert len(deletion.seen) == 4, "who waits must see that this is no leader any more"
+
+
+# --- followers ---
+
+
+@pytest.fixture
+def proposals() -> list[Proposal]:
+    return []
+
+
+@pytest.fixture
+def led(tmp_path: Path, proposals: list[Proposal]) -> Iterator[Partition]:
+    """A partition of three replicas that are all in sync, with three records that none but the leader has."""
+    directory = _core.LogDirectory.open(tmp_path)
+    (log,) = directory.create("t", [0], _core.LogConfig())
+    partition = Partition("t", 0, ME, log, lambda _, proposal: proposals.append(proposal))
+    partition.apply(state(0, replicas=(ME, 2, 3)))
+    for _ in range(3):
+        append(partition)
+    partition.appended()
+    yield partition
+    directory.close(clean=True)
+
+
+def test_the_high_watermark_is_what_all_in_sync_have(led: Partition) -> None:
+    answers: list[int] = []
+    assert not led.wait_durable(1, answers.append), "other replicas have it: the disk is not waited for"
+    assert led.followed(2, 3, 0, 3, 0)
+    assert led.log.high_watermark == 0, "the other follower has not fetched in this epoch"
+    assert led.followed(3, 1, 0, 3, 0)
+    assert (led.log.high_watermark, answers) == (1, [])
+    assert led.followed(3, 2, 0, 3, 0)
+    assert (led.log.high_watermark, answers) == (2, [0])
+
+
+def test_a_broker_without_the_partition_is_no_follower(led: Partition) -> None:
+    assert not led.followed(9, 3, 0, 3, 0)
+
+
+def test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have(led: Partition) -> None:
+    answers: list[int] = []
+    led.wait_durable(2, answers.append)
+    led.followed(2, 3, 0, 3, 0)
+    led.followed(3, 2, 0, 3, 0)
+    assert led.apply(state(1, replicas=(ME, 2, 3))) is Role.LEADS_ON
+    assert (led.term, led.leader_epoch, answers) == (0, 1, [])
+    led.followed(3, 3, 0, 3, 0)
+    assert led.log.high_watermark == 2, "broker 2 may have truncated for a leader that this one never heard of"
+    led.followed(2, 3, 0, 3, 0)
+    assert answers == [0]
+
+
+def test_a_gap_in_the_epochs_is_a_new_term(led: Partition) -> None:
+    answers: list[int] = []
+    led.wait_durable(2, answers.append)
+    assert led.apply(state(2, replicas=(ME, 2, 3))) is Role.LEADS
+    assert (led.term, answers) == (2, [NotLeaderOrFollower.code])
+
+
+def test_a_follower_that_lags_leaves_the_isr_when_the_controller_says_so(
+    led: Partition, proposals: list[Proposal]
+) -> None:
+    led.followed(2, 3, 0, 3, 100)
+    led.look_at_followers(now_ms=1_000, lag_max_ms=1_000)
+    assert proposals == [], "the follower has the whole time"
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    assert proposals == [Proposal(0, (ME, 2), 0)]
+    assert led.log.high_watermark == 0, "until the change is made, the follower counts"
+    led.look_at_followers(now_ms=2_000, lag_max_ms=1_000)
+    assert len(proposals) == 1, "one change is under way at a time"
+    assert not led.isr_changed(0, (ME, 2), 0)
+    assert led.isr_changed(0, (ME, 2), 1)
+    assert (led.log.high_watermark, led.isr) == (3, (ME, 2))
+
+
+def test_a_leader_that_is_left_alone_answers_from_the_disk(led: Partition) -> None:
+    answers: list[int] = []
+    led.wait_durable(2, answers.append)
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    assert led.log.high_watermark == 3
+    assert (answers, led.needs_flush, led.is_waited_for) == ([], True, True)
+    led.log.flush()
+    led.flushed()
+    assert answers == [0]
+
+
+def test_a_follower_joins_with_all_that_is_committed(led: Partition, proposals: list[Proposal]) -> None:
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    proposals.clear()
+    led.followed(2, 2, 0, 3, 2_000)
+    assert proposals == []
+    led.followed(2, 3, 0, 3, 2_001)
+    assert proposals == [Proposal(0, (ME, 2), 1)]
+    append(led)
+    led.appended()
+    assert led.log.high_watermark == 3, "the follower counts from the proposal on"
+    assert not led.is_alone
+
+
+def test_a_follower_that_joins_counts_from_the_proposal_on(led: Partition) -> None:
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    led.followed(2, 3, 0, 3, 2_000)
+    append(led)
+    # It does not come nearer, and yet may be in the ISR by now.
+    led.look_at_followers(now_ms=9_000, lag_max_ms=1_000)
+    assert led.log.high_watermark == 3
+
+
+def test_a_follower_joins_with_all_of_the_older_epochs(led: Partition, proposals: list[Proposal]) -> None:
+    """KAFKA-7128: the records below the start of a leader's epoch may be committed though it has not heard of it."""
+    state_of_two = PartitionState(1, ME, 1, (ME, 2), (ME, 2, 3), 1)
+    led.apply(state_of_two)
+    assert (led.log.high_watermark, led.leader_epoch_start) == (0, 3)
+    led.followed(3, 2, 0, 3, 0)
+    assert proposals == []
+    led.followed(3, 3, 0, 3, 0)
+    assert proposals == [Proposal(1, (ME, 2, 3), 1)]
+
+
+class NativeLease:
+    """In place of the hub's side of a lease."""
+
+    def end(self) -> None: ...
+
+    def advanced(self) -> None: ...
+
+    def watch(self, is_watched: bool) -> None: ...
+
+
+def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
+    """Else the hub moves the high watermark past a replica that the controller is just taking in."""
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    assert led.in_sync is not None
+    # It has all for long, and a lease was granted meanwhile.
+    led.in_sync.followers[2].fetched(3, 0, 3, 1_000)
+    led.in_sync.look(9_000)
+    terms = led.terms()
+    assert terms is not None
+    assert terms.is_alone
+    led.leased(Lease(terms, cast("_core.Lease", NativeLease()), lambda lease: None))
+    seen: list[bool] = []
+    led._propose = lambda partition, proposal: seen.append(partition.lease is None)
+    led._want(led.in_sync.expansion(2, led.log.high_watermark))
+    assert seen == [True]
+
+
+def test_a_follower_that_is_near_is_waited_for_but_not_long(led: Partition, proposals: list[Proposal]) -> None:
+    """Else a leader that is written to all the time is always ahead of it."""
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    append(led)
+    led.appended()
+    assert led.log.high_watermark == 4
+    near: list[Partition] = []
+    led._came_near = near.append
+    led.followed(2, 3, 0, 3, 2_000)  # it had all when it was read, and the leader has one more now
+    assert near == [led]
+    append(led)
+    led.appended()
+    assert (led.log.high_watermark, led.is_alone) == (4, False)
+    assert led.look_at_near(now_ms=2_000 + NEAR_MS)
+    assert (led.log.high_watermark, led.is_alone) == (4, False)
+    led.isr_not_changed(proposals[-1])
+    assert not led.look_at_near(now_ms=2_001 + NEAR_MS)
+    assert (led.log.high_watermark, led.is_alone) == (5, True)
+
+
+def test_a_follower_that_rests_is_waited_for_as_one_that_fetches(led: Partition, proposals: list[Proposal]) -> None:
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    led.followed(2, 3, 0, 3, 2_000)
+    led.isr_not_changed(proposals[-1])
+    assert not led.look_at_near(now_ms=2_001 + NEAR_MS)
+    near: list[Partition] = []
+    led._came_near = near.append
+    led.caught_up(2, 9_000)
+    append(led)
+    led.appended()
+    assert (near, led.log.high_watermark) == ([led], 3)
+    assert not led.look_at_near(now_ms=9_001 + NEAR_MS)
+    assert led.log.high_watermark == 4
+
+
+def test_a_follower_that_rested_in_an_older_epoch_is_not_waited_for(led: Partition) -> None:
+    """It stops, and is out of the ISR with the new epoch; its session still has the partition."""
+    for follower in (2, 3):
+        led.followed(follower, 3, 0, 3, 1_000)
+    near: list[Partition] = []
+    led._came_near = near.append
+    led.apply(msgspec.structs.replace(state(1, replicas=(ME, 2, 3)), isr=(ME, 2)), 2_000)
+    led.caught_up(3, 1_900)
+    append(led)
+    led.appended()
+    led.followed(2, 4, 0, 4, 2_100)
+    assert (near, led.log.high_watermark) == ([], 4)
+
+
+class Fetching:
+    def __init__(self, partition: Partition, *, is_follower: bool) -> None:
+        self.woken = 0
+        partition.park(self, is_follower=is_follower)
+
+    def advanced(self, partition: Partition) -> None:
+        self.woken += 1
+
+    def expire(self) -> None: ...
+
+
+def test_followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_watermark(led: Partition) -> None:
+    follower, consumer = Fetching(led, is_follower=True), Fetching(led, is_follower=False)
+    append(led)
+    led.appended()
+    assert (follower.woken, consumer.woken) == (1, 0)
+    led.followed(2, 4, 0, 4, 0)
+    led.followed(3, 4, 0, 4, 0)
+    assert (follower.woken, consumer.woken) == (1, 1)
+    led.unpark(follower)
+    led.resign()
+    assert (follower.woken, consumer.woken) == (1, 2)
+
+
+def test_a_follower_that_rests_joins_after_another_one(led: Partition, proposals: list[Proposal]) -> None:
+    """It came while the other's way into the ISR was under way, and nothing is written that would wake it."""
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    proposals.clear()
+    led.followed(2, 3, 0, 3, 2_000)
+    led.followed(3, 3, 0, 3, 2_000)
+    assert proposals == [Proposal(0, (ME, 2), 1)]
+    led.look_at_followers(now_ms=2_100, lag_max_ms=1_000)
+    assert len(proposals) == 1, "a change is under way"
+    led.isr_changed(0, (ME, 2), 2)
+    assert proposals[1:] == [Proposal(0, (ME, 2, 3), 2)]
+    led.isr_not_changed(proposals[1])
+    assert len(proposals) == 2, "what was refused is not tried again at once"
+    led.look_at_followers(now_ms=2_300, lag_max_ms=1_000)
+    assert proposals[2:] == [Proposal(0, (ME, 2, 3), 2)]
+    led.isr_not_changed(proposals[2])
+    led.look_at_followers(now_ms=9_000, lag_max_ms=1_000)
+    assert len(proposals) == 3, "it may be dead by now"
+
+
+def test_the_session_of_a_follower_that_rests_says_that_it_is_there(led: Partition, proposals: list[Proposal]) -> None:
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    led.followed(2, 3, 0, 3, 2_000)
+    led.isr_not_changed(proposals[-1])
+
+    class Resting(Fetching):
+        def advanced(self, partition: Partition) -> None:
+            partition.caught_up(2, 9_000)
+
+    Resting(led, is_follower=True)
+    proposals.clear()
+    led.look_at_followers(now_ms=9_001, lag_max_ms=1_000)
+    assert proposals == [Proposal(0, (ME, 2), 1)]

@@ -7,7 +7,13 @@ from ottla.client.blocking import BlockingConnection
 from ottla.wire.headers import request_frame
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.k19_create_topics import (
+    CREATE_TOPICS,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from ottla.wire.k44_incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -40,15 +46,29 @@ class Client(BlockingConnection):
         answer = self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=10_000))
         assert [(row.name, row.error_code) for row in answer.topics] == [(topic, 0)]
 
+    def create_on(self, topic: str, replicas: dict[int, list[int]]) -> None:
+        """With these brokers for each partition."""
+        rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in replicas.items()]
+        row = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=rows)
+        answer = self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=10_000))
+        assert [(row.name, row.error_code) for row in answer.topics] == [(topic, 0)]
+
     def produce(
-        self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int = 8
+        self,
+        topic: str,
+        records: bytes | None,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 8,
+        transactional_id: str | None = None,
     ) -> ProduceResponse:
         row = TopicProduceData(
             name=topic, partitions=[PartitionProduceData(partition_index=partition, records=records)]
         )
         request = ProduceRequest(acks=acks, timeout_ms=5_000, topics=[row])
         if version >= 3:
-            request.transactional_id = None
+            request.transactional_id = transactional_id
         return self.call(PRODUCE, request, version)
 
     def alter(self, kind: int, name: str, settings: dict[str, str]) -> None:

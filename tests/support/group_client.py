@@ -17,6 +17,7 @@ from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIde
 from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.peers.ottla import Broker
 from tests.support.client import Client
+from tests.support.waiting import eventually
 
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x00"
 
@@ -64,11 +65,14 @@ class Member:
 
     def join(self, version: int = 7, **options: int) -> int:
         """With the second step of KIP-394, where that is asked for."""
-        while True:
+
+        def is_answered() -> bool:
             self.send_join(version=version, **options)
-            error = self.receive_join()
-            if error not in (MemberIdRequired.code, CoordinatorLoadInProgress.code):
-                return error
+            return self.receive_join() not in (MemberIdRequired.code, CoordinatorLoadInProgress.code)
+
+        eventually("an answer to a join", is_answered)
+        error: int = self.joined.error_code
+        return error
 
     @property
     def leads(self) -> bool:

@@ -12,6 +12,8 @@ from tests.wire.instances import within
 
 _described = cache(describe)
 
+#: Bytes of a request's body: the default of socket.request.max.bytes, less a header.
+BYTES_MAX = 100 * 1024 * 1024 - 100
 #: What fields are called that hold these.
 TOPIC_FIELDS = frozenset({"name", "topic", "topic_name", "topics", "topic_names", "resource_name"})
 GROUP_FIELDS = frozenset({"groups", "groups_names", "group_id"})
@@ -49,15 +51,42 @@ class Largest:
 
 
 def largest(
-    api: Api[Any, Any], version: int, items: int, rows: Rows, values: dict[str, object] | None = None
+    api: Api[Any, Any],
+    version: int,
+    items: int,
+    rows: Rows,
+    values: dict[str, object] | None = None,
+    bytes_max: int = BYTES_MAX,
 ) -> Iterator[Largest]:
-    """For each array of the request one message in which it has many items, `items` in all arrays together. `values`
-    are those of fields wherever they stand.
+    """For each array of the request one message in which it has many items, at most `items` in all arrays together.
+    `values` are those of fields wherever they stand. A message has at most `bytes_max` bytes.
     """
     root = _described(api.request)
     for path in _arrays(root, version):
-        message = _struct(root, version, path, items, rows, 0, values or {})
+        fewer = items
+        while True:
+            message = _struct(root, version, path, fewer, rows, 0, values or {})
+            more_items = _count(message) - items
+            more_bytes = len(api.encode_request(version, message)) - bytes_max if more_items <= 0 else 0
+            if more_items <= 0 and more_bytes <= 0:
+                break
+            # Rows are not all of the same length: a little less than fits.
+            fewer = fewer - more_items if more_items > 0 else fewer * bytes_max // (bytes_max + more_bytes) * 99 // 100
         yield Largest(message, version, ".".join(path))
+
+
+def _count(message: Message) -> int:
+    """The items of all arrays in a message."""
+    count = 0
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, Message):
+            count += _count(value)
+        elif isinstance(value, list):
+            count += len(value)
+            if value and isinstance(value[0], Message):
+                count += sum(map(_count, value))
+    return count
 
 
 def _arrays(spec: StructSpec, version: int) -> Iterator[tuple[str, ...]]:

@@ -44,6 +44,16 @@ class One:
         await self.talk(conversation)
         return self.asked - before
 
+    async def writes_quickly(self) -> None:
+        """Returns when the last write to the directory was a quick one: after one that took long, as it may on a busy
+        machine, the next append is handed to a thread, and with it to Python.
+        """
+        if "quick" not in self.broker.metadata.topics:
+            await self.create("quick")
+        with trio.fail_after(30):
+            while await self.needed(lambda client: produce(client, "quick", b"a")):
+                pass
+
 
 @asynccontextmanager
 async def started(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> AsyncIterator[One]:

@@ -28,6 +28,7 @@ def delete(client: Client, topic: str, offset: int, *, partition: int = 0, versi
 
 def list_offset(client: Client, topic: str, timestamp: int, **options: int) -> ListOffsetsPartitionResponse:
     version = options.pop("version", 5)
+    replica_id = options.pop("replica_id", -1)
     row = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **options)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[row])])
     return client.call(LIST_OFFSETS, request, version).topics[0].partitions[0]

@@ -1,5 +1,6 @@
 """The requests of a transactional producer, each asked until the coordinator has time for it."""
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.errors import (
@@ -20,6 +21,7 @@ from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
 from tests.support.client import Client
+from tests.support.waiting import eventually
 
 PASSING = {
     ConcurrentTransactions.code,
@@ -35,13 +37,16 @@ SETTINGS = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partit
 TOPIC = "data"
 
 
-def again(ask: Any) -> Any:
-    """Asks until the answer is not one that passes."""
-    for _ in range(10_000):
-        answer = ask()
-        if answer.error_code not in PASSING:
-            return answer
-    raise AssertionError(f"still {answer}")
+def again(ask: Callable[[], Any], errors: Callable[[Any], Iterable[int]] = lambda one: [one.error_code]) -> Any:
+    """Asks until no error of the answer is one that passes."""
+    answers: list[Any] = []
+
+    def lasts() -> bool:
+        answers[:] = [ask()]
+        return PASSING.isdisjoint(errors(answers[0]))
+
+    eventually("an answer that lasts", lasts, facts=lambda: answers)
+    return answers[0]
 
 
 def find(client: Client, name: str) -> Any:
@@ -64,12 +69,13 @@ def add(client: Client, name: str, producer: Any, *partitions: int, topic: str =
         producer_epoch=producer.producer_epoch,
         topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
     )
-    while True:
-        answer = client.call(ADD_PARTITIONS_TO_TXN, request, version)
+
+    def codes(answer: Any) -> list[int]:
         rows = [row for topic in answer.results for row in topic.results]
         assert sorted(row.partition_index for row in rows) == sorted(partitions)
-        if not PASSING & {row.error_code for row in rows}:
-            return [row.error_code for row in sorted(rows, key=lambda row: row.partition_index)]
+        return [row.error_code for row in sorted(rows, key=lambda row: row.partition_index)]
+
+    return codes(again(lambda: client.call(ADD_PARTITIONS_TO_TXN, request, version), codes))
 
 
 def end(client: Client, name: str, producer: Any, *, commit: bool = True, version: int = 2) -> int:

@@ -25,6 +25,20 @@ def eventually(
     return answer
 
 
+def still(what: str, value: Callable[[], T], for_s: float = 1.0, timeout_s: float = TIMEOUT_S) -> T:
+    """Waits until `value` has been the same for so long, and returns it."""
+    seen, since = value(), time.monotonic()
+
+    def rests() -> bool:
+        nonlocal seen, since
+        if (now := value()) != seen:
+            seen, since = now, time.monotonic()
+        return time.monotonic() - since >= for_s
+
+    eventually(f"{what} rests for {for_s} s", rests, timeout_s, facts=lambda: seen)
+    return seen
+
+
 async def comes_true(what: str, holds: Callable[[], T], timeout_s: float = TIMEOUT_S) -> T:
     """The same for a condition that tasks of this loop bring about. The deadline is one of real time, also under a
     clock of the test's own.

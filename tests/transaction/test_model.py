@@ -29,13 +29,14 @@ from ottla.errors import (
     RequestTimedOut,
     TransactionCoordinatorFenced,
 )
+from ottla.kafka import TopicPartition
 from ottla.transaction.coordinator import Coordinator
 from ottla.transaction.outbox import Marker
 from ottla.transaction.shard import Shard
-from ottla.transaction.transaction import AT_REST, EPOCH_MAX, Partition, State
+from ottla.transaction.transaction import AT_REST, EPOCH_MAX, State
 
 IDS = ("payments", "orders", "mail")
-PARTITIONS: tuple[Partition, ...] = (("a", 0), ("a", 1), ("b", 0))
+PARTITIONS: tuple[TopicPartition, ...] = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
 TIMEOUT_MS = 1_000
 FINAL = {ProducerFenced.code, InvalidProducerEpoch.code, InvalidProducerIdMapping.code}
 Records = list[tuple[bytes, bytes | None]]
@@ -128,7 +129,7 @@ class Producer:
         self.recovers = recovers
         self.identity: tuple[int, int] | None = None
         self.work: Work | None = None
-        self.added: set[Partition] = set()
+        self.added: set[TopicPartition] = set()
         self.commit: bool | None = None
         self.busy = False
         self.dead = False
@@ -160,7 +161,7 @@ class Producer:
                 self.transactional_id, *self.identity, partitions, lambda code: self._joined(code, partitions)
             )
 
-    def _write(self, partition: Partition) -> None:
+    def _write(self, partition: TopicPartition) -> None:
         assert self.work is not None
         assert self.identity is not None
         log = self.world.data[partition]
@@ -197,7 +198,7 @@ class Producer:
         self.added.clear()
         self.commit = None
 
-    def _joined(self, code: int, partitions: list[Partition]) -> None:
+    def _joined(self, code: int, partitions: list[TopicPartition]) -> None:
         self.busy = False
         if code == 0:
             self.world.assert_newest(self)

@@ -1,9 +1,11 @@
 """What somebody else's clients do while a broker is killed, and the history of it: each client is a thread.
 
 It runs until its `stop` is set, then finishes what it has begun; an exception in it is kept in `failure`. Records hold
-unique numbers, written as text.
+unique numbers, written as text. `bootstrap` may name several brokers of a cluster: HOST:PORT,HOST:PORT. A `prefix`
+gives a round topics of its own, where several share a cluster.
 """
 
+import json
 import queue
 import random
 import threading
@@ -61,6 +63,10 @@ class Stuck(Exception):
     """A call of the client library that does not come back."""
 
 
+class Left(Exception):
+    """A producer went without a word, and left its transaction open."""
+
+
 def within(seconds: float, call: Callable[..., T], *arguments: Any) -> T:
     """The call's result, or Stuck: librdkafka's send_offsets_to_transaction waits for the group's coordinator for ever,
     whatever time limit it is given (librdkafka 5456).
@@ -99,9 +105,10 @@ def by_partition(messages: list[Any], *, committed: bool) -> tuple[Poll, ...]:
 
 
 class Client(threading.Thread):
-    def __init__(self, name: str, bootstrap: str, seed: int) -> None:
-        super().__init__(name=name, daemon=True)
+    def __init__(self, name: str, bootstrap: str, seed: int, *, prefix: str = "") -> None:
+        super().__init__(name=prefix + name, daemon=True)
         self.bootstrap = bootstrap
+        self.plain, self.copied, self.compacted = (prefix + topic for topic in (PLAIN, COPIED, COMPACTED))
         self.chance = random.Random(f"{seed} {name}")
         self.stop = threading.Event()
         self.history: list[Operation] = []
@@ -148,10 +155,15 @@ class Client(threading.Thread):
         messages = consumer.consume(most, timeout_s)
         for message in messages:
             if message.error() is not None:
-                assert message.error().retriable() or message.error().code() in PASSING, message.error()
+                self.troubled(message.error())
         return [message for message in messages if message.error() is None]
 
+    def troubled(self, error: ck.KafkaError) -> None:
+        """What a consumer met besides records."""
+        assert error.retriable() or error.code() in PASSING, error
 
+
+PLACES_UNKNOWN = "Failed to fetch committed offsets"
 PASSING = {
     ck.KafkaError._PARTITION_EOF,
     ck.KafkaError._TRANSPORT,
@@ -164,25 +176,35 @@ PASSING = {
 
 
 class Writer(Client):
-    """An idempotent producer, acks=all, to one topic; what it was told of each record, in the order of sending."""
+    """An idempotent producer, acks=all, to one topic; what it was told of each record, in the order of sending.
 
-    def __init__(self, name: str, bootstrap: str, seed: int, *, first: int, per_round: int) -> None:
-        super().__init__(name, bootstrap, seed)
-        self.next_value, self.per_round = first, per_round
+    `acknowledged` counts, for others to look at while it runs; `refused` are the errors of records that it gave up.
+    """
+
+    def __init__(
+        self, name: str, bootstrap: str, seed: int, *, first: int, per_round: int, prefix: str = "", **options: object
+    ) -> None:
+        super().__init__(name, bootstrap, seed, prefix=prefix)
+        self.next_value, self.per_round, self.options = first, per_round, options
+        self.acknowledged = 0
+        self.refused: list[str] = []
 
     def live(self) -> None:
-        producer = self.producer()
+        producer = self.producer(**self.options)
         told: list[tuple[Outcome, Send]] = []
 
         def send(value: int) -> None:
             partition, place = self.chance.randrange(PARTITIONS), len(told)
-            told.append((Outcome.UNKNOWN, Send((PLAIN, partition), value)))
+            told.append((Outcome.UNKNOWN, Send((self.plain, partition), value)))
 
             def delivered(error: Any, message: Any) -> None:
                 if error is None:
-                    told[place] = (Outcome.OK, Send((PLAIN, partition), value, offset_of(message)))
+                    self.acknowledged += 1
+                    told[place] = (Outcome.OK, Send((self.plain, partition), value, offset_of(message)))
+                else:
+                    self.refused.append(str(error))
 
-            producer.produce(PLAIN, str(value), partition=partition, on_delivery=delivered)
+            producer.produce(self.plain, str(value), partition=partition, on_delivery=delivered)
 
         while not self.stop.is_set():
             for _ in range(self.per_round):
@@ -199,26 +221,71 @@ class Copier(Client):
     """Transactions that consume, transform and produce, some of them aborted; begins anew whenever it is thrown out.
 
     What it writes names the transaction too, since one that is aborted is written again: `original` takes that away.
+
+    A producer that waits for a coordinator for ever is a failure after a minute. With `stuck_s`, as is right where
+    coordinators move between brokers, it is left alone after so long and counted in `stuck`: the next one of its name
+    aborts what it left open. With `leaves`, such a part of all transactions is left open on purpose, as by a client
+    that dies in the middle of one; they are counted in `left`.
     """
 
-    def __init__(self, name: str, bootstrap: str, seed: int) -> None:
-        super().__init__(name, bootstrap, seed)
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        seed: int,
+        *,
+        prefix: str = "",
+        stuck_s: float | None = None,
+        leaves: float = 0.0,
+    ) -> None:
+        super().__init__(name, bootstrap, seed, prefix=prefix)
+        self.stuck_s = stuck_s
+        self.stuck = 0
+        self.leaves = leaves
+        self.left = 0
+        #: What its consumer was about a few seconds ago, by partition, for who wants to know why it does not go on.
+        self.fetching: dict[str, str] = {}
         self.transactions = 0
         self.thrown_out: list[str] = []
         self.fatal: list[str] = []
 
     def live(self) -> None:
         while not self.stop.is_set():
-            consumer = self.consumer(**{"isolation.level": "read_committed"})
-            consumer.subscribe([PLAIN])
+            consumer = self.consumer(
+                **{"isolation.level": "read_committed", "statistics.interval.ms": 5000, "stats_cb": self.told}
+            )
             try:
-                self.copy(self.transactional(), consumer)
+                # In this order: until the predecessor's transaction is aborted, the group's offsets are not stable.
+                producer = self.transactional()
+                consumer.subscribe([self.plain])
+                self.copy(producer, consumer)
             except ck.KafkaException as error:
                 self.thrown_out.append(str(error))
                 if error.args[0].fatal():
                     self.fatal.append(str(error))
+            except Stuck:
+                if self.stuck_s is None:
+                    raise
+                self.stuck += 1
+            except Left:
+                self.left += 1
             finally:
                 consumer.close()
+
+    def told(self, statistics: str) -> None:
+        shown = ("fetch_state", "leader", "broker", "next_offset", "ls_offset", "hi_offset", "fetchq_cnt", "msgq_cnt")
+        for topic in json.loads(statistics)["topics"].values():
+            for index, row in topic["partitions"].items():
+                self.fetching[index] = ", ".join(f"{name} {row.get(name)}" for name in shown)
+
+    def troubled(self, error: ck.KafkaError) -> None:
+        """librdkafka asks for the group's offsets again after most errors, but not after NOT_COORDINATOR, as a broker
+        answers that came back and coordinates no longer. Then nothing is fetched until the next rebalance, and a member
+        that is alone in the group waits for that in vain.
+        """
+        if PLACES_UNKNOWN in error.str():
+            raise ck.KafkaException(error)
+        super().troubled(error)
 
     def copy(self, producer: ck.Producer, consumer: ck.Consumer) -> None:
         while not self.stop.is_set():
@@ -234,9 +301,12 @@ class Copier(Client):
             for message in messages:
                 self.send(producer, int(message.value()) + (self.transactions << SHIFT), message.partition(), steps)
             ends = {message.partition(): message.offset() + 1 for message in messages}
-            positions = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
+            positions = [ck.TopicPartition(self.plain, partition, offset) for partition, offset in ends.items()]
             group = consumer.consumer_group_metadata()
-            within(60, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
+            within(self.stuck_s or 60, persist, producer.send_offsets_to_transaction, positions, group, CALL_S)
+            if self.leaves and self.chance.random() < self.leaves:
+                persist(producer.flush, CALL_S)
+                raise Left
             if self.chance.random() < 0.15:
                 persist(producer.flush, CALL_S)
                 persist(producer.abort_transaction, CALL_S)
@@ -257,13 +327,13 @@ class Copier(Client):
 
     def send(self, producer: ck.Producer, value: int, partition: int, steps: list[Send | Poll]) -> None:
         place = len(steps)
-        steps.append(Send((COPIED, partition), value))
+        steps.append(Send((self.copied, partition), value))
 
         def delivered(error: Any, message: Any) -> None:
             if error is None:
-                steps[place] = Send((COPIED, partition), value, offset_of(message))
+                steps[place] = Send((self.copied, partition), value, offset_of(message))
 
-        producer.produce(COPIED, str(value), partition=partition, on_delivery=delivered)
+        producer.produce(self.copied, str(value), partition=partition, on_delivery=delivered)
 
     @staticmethod
     def original(value: int) -> int:
@@ -281,8 +351,8 @@ class Copier(Client):
 class Reader(Client):
     """Reads both topics from their beginnings, every partition, at one isolation level."""
 
-    def __init__(self, name: str, bootstrap: str, seed: int, *, committed: bool) -> None:
-        super().__init__(name, bootstrap, seed)
+    def __init__(self, name: str, bootstrap: str, seed: int, *, committed: bool, prefix: str = "") -> None:
+        super().__init__(name, bootstrap, seed, prefix=prefix)
         self.committed = committed
         self.seen: set[tuple[Partition, int]] = set()
         self.position: dict[Partition, int] = {}
@@ -290,23 +360,22 @@ class Reader(Client):
     def live(self) -> None:
         level = "read_committed" if self.committed else "read_uncommitted"
         consumer = self.consumer(**{"isolation.level": level, "auto.offset.reset": "error"})
-        consumer.assign([ck.TopicPartition(topic, partition, 0) for topic, partition in all_partitions()])
+        consumer.assign([ck.TopicPartition(*partition, 0) for partition in self.partitions()])
         while not self.stop.is_set():
             if messages := self.consumed(consumer):
                 polls = by_partition(messages, committed=self.committed)
                 self.history.append(Operation(self.name, Outcome.OK, polls))
-            places = consumer.position([ck.TopicPartition(*one) for one in all_partitions()])
+            places = consumer.position([ck.TopicPartition(*one) for one in self.partitions()])
             self.position = {(place.topic, place.partition): place.offset for place in places}
         consumer.close()
+
+    def partitions(self) -> Iterator[Partition]:
+        return ((topic, partition) for topic in (self.plain, self.copied) for partition in range(PARTITIONS))
 
     def reached(self, ends: dict[Partition, int]) -> bool:
         """Whether it has read to these offsets. A marker at the end is passed without a message."""
         self.check()
         return all(self.position.get(partition, -1) >= end for partition, end in ends.items())
-
-
-def all_partitions() -> Iterator[Partition]:
-    return ((topic, partition) for topic in (PLAIN, COPIED) for partition in range(PARTITIONS))
 
 
 class Committer(Client):
@@ -328,7 +397,7 @@ class Committer(Client):
                 consumer.close()
                 consumer, ends = self.member(), {}
             ends |= {message.partition(): message.offset() + 1 for message in self.consumed(consumer)}
-            offsets = [ck.TopicPartition(PLAIN, partition, offset) for partition, offset in ends.items()]
+            offsets = [ck.TopicPartition(self.plain, partition, offset) for partition, offset in ends.items()]
             try:
                 self.look(consumer)
                 if offsets:
@@ -347,11 +416,11 @@ class Committer(Client):
         # Longer than any restart: a static member whose session ends by its own clock sends requests with no member id
         # before it has joined again, is told that it is fenced, and never reads on (librdkafka 3437).
         consumer = self.consumer(**{"group.instance.id": self.name, "session.timeout.ms": 45_000})
-        consumer.subscribe([PLAIN])
+        consumer.subscribe([self.plain])
         return consumer
 
     def look(self, consumer: ck.Consumer) -> None:
-        for place in consumer.committed([ck.TopicPartition(PLAIN, index) for index in range(PARTITIONS)], CALL_S):
+        for place in consumer.committed([ck.TopicPartition(self.plain, index) for index in range(PARTITIONS)], CALL_S):
             least, most = self.acknowledged.get(place.partition, -1), self.asked.get(place.partition, -1)
             offset = max(place.offset, -1)
             if not least <= offset <= max(most, least):
@@ -364,8 +433,8 @@ class Churn(Client):
     half are aborted. `model` is the last value of each key that was acknowledged, None for a tombstone.
     """
 
-    def __init__(self, name: str, bootstrap: str, seed: int, *, in_transactions: bool) -> None:
-        super().__init__(name, bootstrap, seed)
+    def __init__(self, name: str, bootstrap: str, seed: int, *, in_transactions: bool, prefix: str = "") -> None:
+        super().__init__(name, bootstrap, seed, prefix=prefix)
         self.in_transactions = in_transactions
         self.model: dict[str, str | None] = {}
         self.doubtful: dict[str, set[str | None]] = defaultdict(set)  # what may be a key's last value as well
@@ -415,6 +484,6 @@ class Churn(Client):
 
     def send(self, producer: ck.Producer, changes: dict[str, str | None]) -> None:
         for key, value in changes.items():
-            producer.produce(COMPACTED, value, key, partition=0)
+            producer.produce(self.compacted, value, key, partition=0)
         producer.poll(0)
         self.stop.wait(0.02)

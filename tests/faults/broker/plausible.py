@@ -4,17 +4,18 @@ import random
 from functools import cache
 from typing import Any
 
-from ottla.broker.requests import ADVERTISED, SUPPORTED
+from ottla.broker import between
+from ottla.broker.requests import SUPPORTED
 from ottla.wire import api
 from ottla.wire.headers import request_frame
 from ottla.wire.schema import FieldSpec, Message, StructSpec, describe
 from tests.faults.broker.decoders import batches, messages
 from tests.wire.instances import within
 
-BETWEEN_BROKERS = sorted(set(SUPPORTED) - set(ADVERTISED))
+BETWEEN_BROKERS = sorted(between.APIS)
 #: Left out where others are served: a default quota of 0 bytes per second stops an honest consumer, as it should.
 ALTER_CLIENT_QUOTAS = 49
-FOR_CLIENTS = sorted(set(ADVERTISED) - {ALTER_CLIENT_QUOTAS})
+FOR_CLIENTS = sorted(set(SUPPORTED) - between.APIS - {ALTER_CLIENT_QUOTAS})
 
 TOPICS = ("one", "two", "compacted", "gone")
 INTERNAL = ("__consumer_offsets", "__transaction_state")  # who has no ACLs may delete these too, as in Kafka

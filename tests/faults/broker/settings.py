@@ -5,6 +5,9 @@ import random
 from collections.abc import Iterator
 from time import monotonic
 
+#: One partition for each of the coordinators' topics: a restart loads little.
+COORDINATORS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+
 
 def seconds(short: float) -> float:
     """$OTTLA_FAULT_SECONDS, else `short`."""

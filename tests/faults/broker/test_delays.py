@@ -15,12 +15,14 @@ from ottla.client.errors import ConnectionLost
 from ottla.errors import OutOfOrderSequenceNumber
 from ottla.wire.k26_end_txn import END_TXN
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
+from tests.faults.broker.settings import COORDINATORS
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.proxy import PRODUCE, CuttingProxy, HoldingProxy
 from tests.peers.skips import require
 from tests.support.client import Client, batch, connect, values
 from tests.support.producers import retried
 from tests.support.transactions import COMMITTED, describe, init, last_offset, nothing_hangs
+from tests.support.waiting import eventually
 
 try:
     import confluent_kafka as ck
@@ -28,7 +30,6 @@ except ImportError:
     ck = None
 
 pytestmark = pytest.mark.clients
-SETTINGS = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
 SECONDS = 60
 WINDOW = 5  # batches of a producer that are recognised, as in Kafka
 
@@ -38,7 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     if ck is None:
         require("clients", "confluent-kafka is absent")
     with Brokers(tmp_path_factory.mktemp("delays")) as brokers:
-        broker = brokers(settings=SETTINGS)
+        broker = brokers(settings=COORDINATORS)
         yield broker
         assert "Traceback" not in broker.output()
 
@@ -65,10 +66,15 @@ def committed(broker: Broker, topic: str) -> list[bytes]:
     consumer = ck.Consumer({"bootstrap.servers": broker.bootstrap, **CLIENT, **CONSUMER, "group.id": "judge"})
     consumer.assign([ck.TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
-    while consumer.position([ck.TopicPartition(topic, 0)])[0].offset < end:
+
+    def is_read() -> bool:
         messages = consumer.consume(100, 0.1)
         assert [message.error() for message in messages if message.error()] == []
-        found += [message.value() for message in messages]
+        found.extend(message.value() for message in messages)
+        return consumer.position([ck.TopicPartition(topic, 0)])[0].offset >= end
+
+    if end > 0:
+        eventually("all that is committed", is_read, SECONDS)
     consumer.close()
     return found
 
@@ -133,7 +139,7 @@ def test_records_of_a_replaced_producer_arrive_in_the_next_transaction(broker: B
 
 def test_batches_that_are_sent_again_after_a_kill(brokers: Brokers) -> None:
     """The answer to the last one was lost with the process. What it knew of producers is in the log."""
-    broker = brokers(settings=SETTINGS)
+    broker = brokers(settings=COORDINATORS)
     count = 9
     with connect(broker) as client:
         client.create("again")
@@ -148,7 +154,7 @@ def test_batches_that_are_sent_again_after_a_kill(brokers: Brokers) -> None:
                 retried(client, "again", producer_id, count - 1)
         assert proxy.lost == 1
     broker.kill()
-    broker = brokers.restart(broker, settings=SETTINGS)
+    broker = brokers.restart(broker, settings=COORDINATORS)
     with connect(broker) as client:
         for sequence in range(count - 1, count - 1 - WINDOW, -1):
             assert retried(client, "again", producer_id, sequence) == (0, sequence + 2)
@@ -160,7 +166,7 @@ def test_batches_that_are_sent_again_after_a_kill(brokers: Brokers) -> None:
 
 
 def test_lost_answers_and_kills_under_an_idempotent_producer(brokers: Brokers) -> None:
-    broker = brokers(settings=SETTINGS)
+    broker = brokers(settings=COORDINATORS)
     with connect(broker) as client:
         client.create("once")
     offsets: dict[int, int] = {}
@@ -179,7 +185,7 @@ def test_lost_answers_and_kills_under_an_idempotent_producer(brokers: Brokers) -
             producer.poll(0.002)
             if number % 200 == 199:
                 broker.kill()
-                broker = brokers.restart(broker, settings=SETTINGS)
+                broker = brokers.restart(broker, settings=COORDINATORS)
         assert producer.flush(SECONDS) == 0
         assert proxy.lost > 3
     assert errors == []

@@ -9,13 +9,12 @@ import pytest
 
 from ottla import _core
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
-from tests.broker.test_full_disk import STORAGE_ERROR
 from tests.faults.broker.load import CLIENT, CONSUMER, PRODUCER
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.peers.skips import require
 from tests.support.client import Client, batch, connect
-from tests.support.directories import described, fill
+from tests.support.directories import STORAGE_ERROR, described, fill
 from tests.support.transactions import again
 from tests.support.waiting import eventually
 
@@ -95,7 +94,7 @@ def stored(client: Client, topic: str, partition: int) -> list[bytes | None]:
 def test_a_full_directory_goes_and_the_rest_goes_on(
     small_disk: Path, brokers: Brokers, zookeeper: str, tmp_path: Path
 ) -> None:
-    """R24 with one broker: groups and transactions are in the other directory, and are served as before."""
+    """Groups and transactions are in the other directory, and are served as before."""
     if ck is None:
         require("clients", "confluent-kafka is absent")
     options = {

@@ -9,6 +9,7 @@ import confluent_kafka as ck
 from tests.faults.broker.load import CLIENT, offset_of
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import connect
+from tests.support.waiting import eventually
 
 KILLS = 5
 PARTITIONS = 3
@@ -79,13 +80,17 @@ def read(broker: Broker) -> dict[tuple[int, int], bytes | None]:
     consumer.assign([ck.TopicPartition("t", partition, 0) for partition in range(PARTITIONS)])
     stored: dict[tuple[int, int], bytes | None] = {}
     ended: set[int] = set()
-    while len(ended) < PARTITIONS:
+
+    def is_read() -> bool:
         for message in consumer.consume(1000, 1.0):
             if message.error() is None:
                 stored[message.partition(), message.offset()] = message.value()
             else:
                 assert message.error().code() == ck.KafkaError._PARTITION_EOF, message.error()
                 ended.add(message.partition())
+        return len(ended) == PARTITIONS
+
+    eventually("the end of each partition", is_read, 120, lambda: ended)
     consumer.close()
     return stored
 

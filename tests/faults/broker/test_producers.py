@@ -1,7 +1,7 @@
 """A broker goes on knowing its idempotent producers, whatever was deleted of the log's beginning and however it ended.
 
 As in Kafka, a snapshot keeps the last batch of each producer only: after a clean end that one is recognised, after a
-kill the five of the window are, as far as the log is read again. None is ever taken for a new one (R26).
+kill the five of the window are, as far as the log is read again. None is ever taken for a new one.
 """
 
 import random
@@ -10,7 +10,7 @@ import pytest
 
 from ottla.errors import OutOfOrderSequenceNumber
 from tests.faults.broker import settings
-from tests.faults.broker.test_delays import SETTINGS
+from tests.faults.broker.settings import COORDINATORS
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, connect
 from tests.support.operations import delete
@@ -37,14 +37,14 @@ def ended(brokers: Brokers, broker: Broker, *, clean: bool) -> Broker:
         broker.stop()
     else:
         broker.kill()
-    return brokers.restart(broker, settings=SETTINGS)
+    return brokers.restart(broker, settings=COORDINATORS)
 
 
 @pytest.mark.parametrize("large_segments", [True, False])
 def test_producers_are_known_after_deletions_and_restarts(brokers: Brokers, large_segments: bool) -> None:
     """Records are deleted up to several offsets, the end too; with segments of a batch each, files go with them."""
     chance = random.Random(settings.seed())
-    broker = brokers(settings=SETTINGS)
+    broker = brokers(settings=COORDINATORS)
     topics = {f"t-{count}": count for count in range(0, BATCHES + 1, 3)}
     options = {} if large_segments else {"segment_bytes": "100", "file_delete_delay_ms": "0"}
     with connect(broker) as client:

@@ -1,0 +1,159 @@
+"""What an answer promises that waits for the other replicas and the disk: with acks=all, and of a transaction's end.
+
+The disk is slow where a test says so, and another replica never fetches.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.errors import NotEnoughReplicasAfterAppend, RequestTimedOut
+from ottla.replication.partition import Partition
+from ottla.replication.roles import PartitionState
+from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.k27_write_txn_markers import (
+    WRITE_TXN_MARKERS,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.support.client import Client, batch
+from tests.support.leased import One, produce, started
+from tests.support.waiting import comes_true
+
+pytestmark = pytest.mark.trio
+
+#: On the loop, and on an I/O thread.
+SIZES = pytest.mark.parametrize("size", [10, 200_000], ids=["small", "large"])
+
+
+def produce_for(client: Client, timeout_ms: int, size: int) -> int:
+    row = TopicProduceData(name="t", partitions=[PartitionProduceData(records=batch(b"x" * size))])
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=timeout_ms, topics=[row])
+    return client.call(PRODUCE, request, 8).responses[0].partitions[0].error_code
+
+
+def end_transaction(client: Client) -> int:
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+    marker = WritableTxnMarker(producer_id=5, producer_epoch=0, transaction_result=True, topics=[topic])
+    (row,) = client.call(WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]), 0).markers
+    return row.topics[0].partitions[0].error_code
+
+
+async def with_another_replica(one: One) -> Partition:
+    """A partition whose other replica is in sync, and does not fetch."""
+    partition = await one.create("t")
+    assert partition.state is not None
+    me, other = partition.state.leader, partition.state.leader + 1
+    await one.broker.replicas.apply("t", {0: PartitionState(1, me, 1, (me, other), (me, other), 1)})
+    return partition
+
+
+class SlowDisk:
+    """Flushes that are asked for begin when they are let go."""
+
+    def __init__(self, one: One, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._flush = one.broker.replicas.flush
+        self.asked: list[Partition] = []
+        monkeypatch.setattr(one.broker.replicas, "flush", self.asked.append)
+
+    def go_on(self) -> None:
+        for partition in self.asked:
+            self._flush(partition)
+
+
+@SIZES
+async def test_a_produce_that_others_do_not_confirm_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await with_another_replica(one)
+        with trio.fail_after(20):
+            assert await one.talk(lambda client: produce_for(client, 50, size)) == RequestTimedOut.code
+        # It may yet become safe: until then nobody reads it.
+        assert (partition.log.end_offset, partition.log.high_watermark) == (1, 0)
+
+
+async def test_the_end_of_a_transaction_that_others_do_not_confirm_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path, monkeypatch, **{"request.timeout.ms": "50"}) as one:
+        partition = await with_another_replica(one)
+        with trio.fail_after(20):
+            assert await one.talk(end_transaction) == RequestTimedOut.code
+        assert (partition.log.end_offset, partition.log.high_watermark) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda client: produce_for(client, 20_000, 10), id="small"),
+        pytest.param(lambda client: produce_for(client, 20_000, 200_000), id="large"),
+        pytest.param(end_transaction, id="marker"),
+    ],
+)
+@pytest.mark.parametrize("replicas_are_enough", [True, False])
+async def test_an_answer_waits_for_the_disk_and_tells_what_changed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], int], replicas_are_enough: bool
+) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("t")
+        disk = SlowDisk(one, monkeypatch)
+        answers: list[int] = []
+
+        async def answered(conversation: Callable[[Client], Any]) -> None:
+            answers.append(await one.talk(conversation))
+
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(answered, ask)
+                await comes_true("a flush that is asked for", lambda: disk.asked or answers)
+                if not replicas_are_enough:
+                    await one.talk(lambda client: client.alter_topic("t", {"min.insync.replicas": "2"}))
+                    await comes_true("a partition that lacks replicas", lambda: not partition.has_enough_replicas)
+                # A power cut now would take the record.
+                assert (answers, partition.log.end_offset, partition.log.flushed_offset) == ([], 1, 0)
+                disk.go_on()
+        assert answers == [0 if replicas_are_enough else NotEnoughReplicasAfterAppend.code]
+        assert partition.log.flushed_offset == 1
+
+
+async def test_what_comes_behind_two_flushes_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("t")
+        assert await one.talk(lambda client: produce(client, "t", b"x", acks=-1)) == (0, 0)
+        # Two flushes end before the loop hears of the first.
+        for offset in (1, 2):
+            partition.log.append_bytes(batch(b"x"), partition.leader_epoch)
+            one.broker.replicas.flush(partition)
+            assert partition.log.flush() == offset + 1
+        told: list[int] = []
+        last = partition.log.append_bytes(batch(b"x"), partition.leader_epoch).last_offset
+        partition.advance_high_watermark()
+        assert partition.wait_durable(last, told.append)
+        one.broker.replicas.flush(partition)
+        assert partition.log.flushed_offset == last
+        await comes_true("the third flush", lambda: told)
+        assert (told, partition.log.flushed_offset) == ([0], last + 1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda client: produce_for(client, 20_000, 10), id="small"),
+        pytest.param(lambda client: produce_for(client, 20_000, 200_000), id="large"),
+        pytest.param(end_transaction, id="marker"),
+    ],
+)
+async def test_what_does_not_wait_for_the_disk_is_flushed_as_often_as_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], int]
+) -> None:
+    settings = {"log.flush.on.acks.all": "false", "log.flush.interval.messages": "1"}
+    async with started(tmp_path, monkeypatch, **settings) as one:
+        partition = await one.create("t")
+        with trio.fail_after(20):
+            assert await one.talk(ask) == 0
+            await comes_true("the flush", lambda: partition.log.flushed_offset == 1)

@@ -1,0 +1,53 @@
+"""What one request may add to a cluster, all of its rows together."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.broker.api.k19_create_topics import CONFIGS_BYTES
+from ottla.broker.broker import Broker
+from ottla.config import BrokerConfig
+from ottla.controller import admin
+from ottla.errors import InvalidPartitions, PolicyViolation
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
+from ottla.wire.k37_create_partitions import CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsTopic
+from tests.support.client import Client
+
+
+@pytest.mark.trio
+async def test_rows_beyond_what_a_cluster_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that is refused for another reason does not count."""
+    monkeypatch.setattr(admin, "REQUEST_PARTITIONS_MAX", 7)
+
+    def ask(port: int) -> tuple[list[int], list[int]]:
+        with Client.connect("127.0.0.1", port, "test") as client:
+            topics = [CreatableTopic(name, count, 1) for name, count in {"a": 3, "b": 5, "c": 4}.items()]
+            made = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
+            client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[CreatableTopic("d", 1, 1)], timeout_ms=10_000))
+            rows = [CreatePartitionsTopic(name, count, None) for name, count in {"c": 4, "a": 8, "d": 4}.items()]
+            grown = client.call(CREATE_PARTITIONS, CreatePartitionsRequest(topics=rows, timeout_ms=10_000)).results
+            return [row.error_code for row in made], [row.error_code for row in grown]
+
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"}
+    async with Broker.start(BrokerConfig(settings)) as broker:
+        made, grown = await trio.to_thread.run_sync(ask, broker.addresses.listening[0].port)
+    assert made == [0, PolicyViolation.code, 0]
+    assert grown == [InvalidPartitions.code, 0, PolicyViolation.code]
+
+
+@pytest.mark.trio
+async def test_an_answer_that_would_be_too_large_leaves_settings_out(tmp_path: Path) -> None:
+    """The topics are made by then: their creator must hear of it."""
+
+    def ask(port: int) -> list[tuple[int, int, bool]]:
+        with Client.connect("127.0.0.1", port, "test") as client:
+            topics = [CreatableTopic(name, 1, 1) for name in "abc"]
+            rows = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
+            return [(row.error_code, row.topic_config_error_code, bool(row.configs)) for row in rows]
+
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"}
+    settings["socket.request.max.bytes"] = str(2 * 2 * CONFIGS_BYTES)
+    async with Broker.start(BrokerConfig(settings)) as broker:
+        rows = await trio.to_thread.run_sync(ask, broker.addresses.listening[0].port)
+    assert rows == [(0, 0, True), (0, 0, True), (0, PolicyViolation.code, False)]

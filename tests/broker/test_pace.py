@@ -1,0 +1,203 @@
+"""Rows of a large answer are freed in pieces, and only those that nobody else has."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from ottla.broker import pace
+from ottla.wire.schema import Message
+
+
+class Row(Message):
+    items: list[object] = msgspec.field(default_factory=list)
+
+
+class Rows(Message):
+    rows: list[Row] = msgspec.field(default_factory=list)
+
+
+def freed(lists: list[list[object]]) -> None:
+    trio.run(pace.free, lists)
+
+
+def rows(count: int) -> list[Row]:
+    return [Row([number] * 100) for number in range(count)]
+
+
+def test_rows_that_somebody_has_keep_their_items() -> None:
+    message = Rows(rows(2000))
+    kept = message.rows[7]
+    lists = pace.lists_of(message)
+    del message
+    freed(lists)
+    assert kept == Row([7] * 100)
+
+
+def test_a_list_of_a_row_that_somebody_has_keeps_its_items() -> None:
+    message = Rows(rows(2000))
+    kept = message.rows[7].items
+    lists = pace.lists_of(message)
+    del message
+    freed(lists)
+    assert kept == [7] * 100
+
+
+def test_a_list_that_somebody_has_keeps_its_rows() -> None:
+    message = Rows(rows(2000))
+    kept = message.rows
+    lists = pace.lists_of(message)
+    del message
+    freed(lists)
+    assert kept == rows(2000)
+
+
+class Value:
+    """Notes in which step of the loop it ends."""
+
+    def __init__(self, steps: list[int], ended: Counter[int]) -> None:
+        self._steps = steps
+        self._ended = ended
+
+    def __del__(self) -> None:
+        self._ended[len(self._steps)] += 1
+
+
+class Steps(trio.abc.Instrument):
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.steps.append(1)
+
+
+def test_all_else_goes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a slice of time is over at once."""
+    for name in ("SLICE_S", "FIRST_SLICE_S"):
+        monkeypatch.setattr(pace, name, 0)
+    instrument, ended = Steps(), Counter[int]()
+    message = Rows([Row([Value(instrument.steps, ended) for _ in range(1000)]) for _ in range(3)])
+    lists = pace.lists_of(message)
+    del message
+    trio.run(pace.free, lists, instruments=[instrument])
+    assert ended.total() == 3000
+    assert max(ended.values()) <= pace.FREED_AT_ONCE
+
+
+def test_a_long_list_goes_piece_by_piece_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLICE_S", "FIRST_SLICE_S"):
+        monkeypatch.setattr(pace, name, 0)
+    instrument, ended = Steps(), Counter[int]()
+
+    async def run() -> None:
+        values: list[object] = [Value(instrument.steps, ended) for _ in range(3000)]
+        message = Rows([Row([Row([Row(values)])])])
+        del values
+        lists = pace.lists_of(message)
+        del message
+        pace.free_soon(lists)
+        del lists
+        await wait_all_tasks_blocked()
+
+    trio.run(run, instruments=[instrument])
+    assert ended.total() == 3000
+    assert max(ended.values()) <= pace.FREED_AT_ONCE
+
+
+def test_what_a_handler_has_made_goes_piece_by_piece_however_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLICE_S", "FIRST_SLICE_S"):
+        monkeypatch.setattr(pace, name, 0)
+    instrument, ended = Steps(), Counter[int]()
+
+    async def handler(fails: bool) -> None:
+        mine = pace.Freed()
+        made: dict[int, Value] = mine.add({})
+        for number in range(3000):
+            made[number] = Value(instrument.steps, ended)
+        if fails:
+            raise ValueError("a handler fails")
+
+    async def run() -> None:
+        await handler(False)
+        await wait_all_tasks_blocked()
+        assert ended.total() == 3000
+        with pytest.raises(ValueError, match="a handler fails"):
+            await handler(True)
+        await wait_all_tasks_blocked()
+
+    trio.run(run, instruments=[instrument])
+    assert ended.total() == 6000
+    assert max(ended.values()) <= pace.FREED_AT_ONCE
+
+
+def test_what_somebody_else_has_of_it_stays() -> None:
+    async def run() -> None:
+        mine = pace.Freed()
+        made = mine.add(dict.fromkeys(range(3000)))
+        del mine
+        await wait_all_tasks_blocked()
+        assert len(made) == 3000
+
+    trio.run(run)
+
+
+def test_many_that_go_on_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two have a slice of time in each pass of the loop, however many tasks there are."""
+    for name in ("SLICE_S", "FIRST_SLICE_S"):
+        monkeypatch.setattr(pace, name, 0)
+    slices, between = 0, []
+
+    async def handler() -> None:
+        nonlocal slices
+        mine = pace.Pace()
+        for _ in range(20):
+            await mine.turn()
+            slices += 1
+
+    async def somebody_else(over: trio.Event) -> None:
+        while not over.is_set():
+            before = slices
+            await trio.lowlevel.checkpoint()
+            between.append(slices - before)
+
+    async def run() -> None:
+        async with trio.open_nursery() as others:
+            over = trio.Event()
+            others.start_soon(somebody_else, over)
+            async with trio.open_nursery() as handlers:
+                for _ in range(50):
+                    handlers.start_soon(handler)
+            over.set()
+
+    trio.run(run)
+    assert sum(between) == slices == 1000
+    # In two passes of the loop: those of one pass run in any order.
+    assert max(between) <= 4
+
+
+def test_one_that_is_cancelled_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLICE_S", "FIRST_SLICE_S"):
+        monkeypatch.setattr(pace, name, 0)
+    ended = []
+
+    async def handler(number: int, scope: trio.CancelScope) -> None:
+        mine = pace.Pace()
+        with scope:
+            for _ in range(10):
+                await mine.turn()
+            ended.append(number)
+
+    async def run() -> None:
+        scopes = [trio.CancelScope() for _ in range(20)]
+        async with trio.open_nursery() as nursery:
+            for number, scope in enumerate(scopes):
+                nursery.start_soon(handler, number, scope)
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            for scope in scopes[::2]:
+                scope.cancel()
+
+    trio.run(run)
+    assert sorted(ended) == list(range(1, 20, 2))

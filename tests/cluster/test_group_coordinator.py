@@ -1,0 +1,75 @@
+"""A group's coordinator is killed while members join: offsets never go back, a partition has one owner in a generation,
+and the group is whole again within twice its session timeout.
+"""
+
+import time
+
+import pytest
+from confluent_kafka import admin
+
+from tests.cluster import asking
+from tests.cluster.replicas import logs_equal
+from tests.cluster.rounds import Round
+from tests.cluster.stand import Cluster
+from tests.cluster.workers import PARTITIONS, SESSION_S, Book, Worker, facts, whole
+from tests.faults.broker import settings
+from tests.peers.skips import module
+from tests.support.waiting import eventually
+
+module("clients", "confluent_kafka")
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
+GROUP = "rebalanced"
+TOPIC = "rebalanced-topic"
+KILLS = 10
+
+
+def test_the_coordinator_is_killed_while_members_join(cluster: Cluster) -> None:
+    seed = settings.seed()
+    book = Book()
+    workers = [Worker(f"worker-{number}", cluster, book, seed, GROUP, TOPIC) for number in range(3)]
+
+    def told() -> object:
+        return facts(workers)
+
+    with Round(cluster, seed, writers=1, copies=False) as load:
+        for made in load.admin.create_topics([admin.NewTopic(TOPIC, PARTITIONS, 3)]).values():
+            made.result(30)
+        for worker in workers:
+            worker.start()
+        eventually("the group is whole", lambda: whole(workers, 0.0), facts=told)
+        whole_after_s = []
+        for kill in range(KILLS):
+            leaver = workers.pop(0)
+            leaver.ending.set()
+            leaver.join(30)
+            newcomer = Worker(f"newcomer-{kill}", cluster, book, seed, GROUP, TOPIC)
+            workers.append(newcomer)
+            target = asking.coordinator(cluster, GROUP, asking.GROUP)
+            before = book.commits
+            newcomer.start()
+            eventually("members join", lambda: any(worker.joining for worker in workers), facts=told)
+            mid = any(worker.joining for worker in workers)
+            target.kill()
+            killed = time.monotonic()
+            eventually("the group is whole", lambda since=killed: whole(workers, since), 3 * SESSION_S, facts=told)  # type: ignore[misc]
+            whole_after_s.append(time.monotonic() - killed)
+            assert mid
+            assert not target.running
+            assert asking.coordinator(cluster, GROUP, asking.GROUP) is not target
+            load.writes(20)
+            target.start()
+            cluster.all_in_sync("__consumer_offsets", *load.topics)
+            eventually("offsets are committed", lambda least=before: book.commits > least)  # type: ignore[misc]
+        for worker in workers:
+            worker.ending.set()
+        for worker in workers:
+            worker.join(30)
+        load.finish()
+    print(
+        f"figures: {KILLS} kills, {book.commits} commits, {max(generation for generation, _ in book.owners)} "
+        f"generations, whole again after {', '.join(f'{seconds:.1f}' for seconds in whole_after_s)} s"
+    )
+    assert book.wrong == []
+    load.judge(at_least=20 * KILLS)
+    logs_equal(cluster.directories, "__consumer_offsets", *load.topics)
+    assert max(whole_after_s) <= 2 * SESSION_S

@@ -1,0 +1,101 @@
+"""Three brokers of Apache Kafka become Ottla's one by one, and Kafka's again, on the same directories and tree, while
+an idempotent producer writes, a copier copies in transactions and a group of static members reads.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.cluster import asking
+from tests.cluster.replicas import logs_equal
+from tests.cluster.rounds import Round
+from tests.cluster.stand import OTTLA, Cluster
+from tests.cluster.test_rolling_bounce import StaticMember
+from tests.faults.broker import settings
+from tests.faults.broker.load import PARTITIONS
+from tests.peers.skips import module
+from tests.support.waiting import eventually
+
+module("clients", "confluent_kafka")
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+#: On a machine with nothing beside the test. One that is busy has three times as much.
+GAP_S = 1.0
+#: librdkafka's `reconnect.backoff.max.ms`. A client may not try a broker that was away before that, so the next one is
+#: stopped later, as an operator's how-to says.
+RECONNECT_S = 10.0
+
+
+@pytest.fixture(scope="module", params=["kafka", pytest.param("kafka-3.9.2", marks=pytest.mark.soak)])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("migration"), (request.param,) * 3) as made:
+        yield made
+
+
+def test_one_broker_is_replaced_and_comes_back(cluster: Cluster) -> None:
+    """How long clients wait is for the long form to say: it has the machine for itself."""
+    migrated(cluster, [(1, OTTLA), (1, cluster.broker(1).kind)])
+
+
+@pytest.mark.soak
+def test_all_brokers_are_replaced_and_come_back(cluster: Cluster) -> None:
+    kafka = cluster.broker(1).kind
+    gaps = migrated(cluster, [(number, kind) for kind in (OTTLA, kafka) for number in (1, 2, 3)])
+    assert max(gaps) <= GAP_S
+
+
+def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[float]:
+    """Each step is a broker and what it becomes. Returns the longest time without an acknowledgement in each."""
+    gaps = []
+    with Round(cluster, settings.seed(), copies=True) as load:
+        group = load.prefix + "static"
+        pulsed = load.another_topic("pulsed")
+        with cluster.clients.inside():
+            members = [StaticMember(f"static-{number}", load, group) for number in range(PARTITIONS)]
+            for member in members:
+                member.start()
+        with (
+            asking.Pulse(cluster, pulsed, PARTITIONS) as pulse,
+            cluster.observer.follow(*load.topics, pulsed, *INTERNAL) as chronicle,
+        ):
+            eventually("the pulse beats", lambda: all(len(beats) > 50 for beats in pulse.acknowledged))
+            for number, kind in steps:
+                began = time.monotonic()
+                old = cluster.broker(number)
+                old.stop()
+                load.writes()
+                cluster.replace(old, kind).start()
+                cluster.all_in_sync(*load.topics, pulsed, *INTERNAL)
+                load.flows()
+                back = time.monotonic()
+                beats = [len(acknowledged) for acknowledged in pulse.acknowledged]
+                eventually(
+                    "the pulse beats, and clients may try the broker again",
+                    lambda: (
+                        time.monotonic() > back + RECONNECT_S  # noqa: B023
+                        and all(len(now) > before for now, before in zip(pulse.acknowledged, beats, strict=True))  # noqa: B023
+                    ),
+                )
+                gap, since = pulse.longest_gap(began, time.monotonic())
+                gaps.append(gap)
+                print(f"broker {number}: {old.kind} to {kind}, longest gap {gap:.2f} s from {since - began:.2f} s on")
+        load.finish()
+        written = {index: end for index, end in load.ends(load.plain).items() if end}
+        eventually(
+            "the static members have read everything",
+            lambda: sum(len(member.values) for member in members) >= sum(written.values()),
+            facts=lambda: (written, [len(member.values) for member in members]),
+        )
+        for member in members:
+            member.end()
+    read = Counter(value for member in members for value in member.values)
+    assert [value for value, times in read.items() if times > 1] == []
+    assert pulse.refused == []
+    assert chronicle.moved() >= len(steps)
+    assert chronicle.unclean() == []
+    chronicle.check()
+    load.judge(at_least=100 * len(steps))
+    logs_equal(cluster.directories, *load.topics, pulsed)
+    return gaps

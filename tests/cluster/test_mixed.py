@@ -1,0 +1,187 @@
+"""One cluster of Ottla, Apache Kafka 2.7.2 and 3.9.2: every kind of broker in every role beside every other, each under
+load and with a fault. What was acknowledged is there once, and the replicas are equal.
+
+Two of the combinations run always. All of them: `pytest -m soak tests/cluster/test_mixed.py`.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import admin
+
+from tests.cluster import asking
+from tests.cluster.bank import STATE, TELLERS, Teller, transfers
+from tests.cluster.replicas import logs_equal
+from tests.cluster.rounds import Round
+from tests.cluster.stand import OTTLA, VERSIONS, Cluster, Member
+from tests.cluster.workers import PARTITIONS, SESSION_S, Book, Worker, facts, whole
+from tests.faults.broker import settings
+from tests.peers.skips import module
+from tests.support.waiting import eventually
+
+module("clients", "confluent_kafka")
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
+KINDS = (OTTLA, *VERSIONS)
+OFFSETS = "__consumer_offsets"
+#: Kinds of the controller, the leader and its follower. The third replica is the controller's broker.
+ROLES = [*itertools.product(KINDS, repeat=3)]
+#: In `make test`: each kind of Kafka is led by Ottla once, leads it once, and controls it once.
+ALWAYS = {(OTTLA, "kafka", "kafka-3.9.2"), ("kafka-3.9.2", OTTLA, "kafka")}
+#: Kinds of the coordinator that fails, and of the next one; of the coordinator and the partitions' leader.
+PAIRS = [*itertools.product(KINDS, repeat=2)]
+COMMITS = 20
+
+
+def cases(combinations: Sequence[tuple[str, ...]], always: set[tuple[str, ...]]) -> list[object]:
+    """For `parametrize` of the cluster and the roles: those that share a cluster follow each other."""
+    found = []
+    for roles in sorted(combinations, key=sorted):
+        marks = [] if roles in always else [pytest.mark.soak]
+        kinds = (*sorted(roles), OTTLA)[:3]
+        found.append(pytest.param(kinds, roles, id="-".join(roles), marks=marks))
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("mixed"), request.param) as made:
+        yield made
+
+
+def members(cluster: Cluster, roles: Sequence[str]) -> list[Member]:
+    """Different brokers of these kinds, then the rest."""
+    left = [*cluster.brokers]
+    found = []
+    for kind in roles:
+        member = next(member for member in left if member.kind == kind)
+        left.remove(member)
+        found.append(member)
+    return found + left
+
+
+def make_controller(cluster: Cluster, wanted: Member) -> None:
+    """By an administrator's hand; the other brokers stand still meanwhile, and so come second."""
+    if cluster.observer.controller()[0] != wanted.id:
+        others = [member for member in cluster.brokers if member is not wanted and member.running]
+        for member in others:
+            member.pause()
+        try:
+            cluster.observer.tree.delete("/controller")
+            eventually(f"{wanted.name} controls", lambda: cluster.observer.controller()[0] == wanted.id, 5)
+        finally:
+            for member in others:
+                member.resume()
+    for member in [member for member in cluster.brokers if member.running]:
+        eventually(
+            f"{member.name} knows the controller",
+            lambda: cluster.observer.controller_known_to(member.id) == wanted.id,  # noqa: B023
+        )
+
+
+@pytest.mark.parametrize(("cluster", "roles"), cases(ROLES, ALWAYS), indirect=["cluster"])
+def test_a_leader_is_killed(cluster: Cluster, roles: tuple[str, str, str]) -> None:
+    """Its follower leads, by the controller's word, and it comes back to follow."""
+    controller, leader, follower = members(cluster, roles)
+    make_controller(cluster, controller)
+    replicas = [leader.id, follower.id, controller.id]
+    with (
+        Round(cluster, settings.seed(), copies=False, led_by=replicas) as load,
+        cluster.observer.follow(load.plain) as chronicle,
+    ):
+        assert {state.leader for state in cluster.observer.states(load.plain).values() if state} == {leader.id}
+        leader.kill()
+        after = cluster.led_by_another(load.plain, 0, than=leader.id)
+        assert after.leader == follower.id
+        assert leader.id not in after.isr
+        load.writes()
+        assert not leader.running
+        leader.start()
+        cluster.all_in_sync(load.plain)
+        load.flows()
+        assert cluster.observer.controller()[0] == controller.id
+        load.finish()
+    assert chronicle.moved() >= 1
+    assert chronicle.unclean() == []
+    chronicle.check()
+    load.judge(at_least=300)
+    logs_equal(cluster.directories, load.plain)
+
+
+def comes_to(cluster: Cluster, name: str, kind: int, wanted: Member) -> None:
+    """Waits until the others say that this broker coordinates: they hear of it after it leads."""
+    eventually(f"{wanted.name} coordinates {name}", lambda: asking.coordinator(cluster, name, kind) is wanted)
+
+
+def created(cluster: Cluster, topic: str, name: str, kind: int) -> None:
+    """Makes the internal topic by asking for a coordinator."""
+    asking.coordinator(cluster, name, kind)
+    cluster.all_in_sync(topic)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("cluster", "roles"), cases(PAIRS, set()), indirect=["cluster"])
+def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None:
+    """Its members go on with the generation's owners and offsets that they know, and back again."""
+    old, new, third = members(cluster, roles)
+    group = f"taken-over-{old.id}-{new.id}-{time.monotonic_ns()}"
+    created(cluster, OFFSETS, group, asking.GROUP)
+    asking.elect_first_of(cluster, [OFFSETS], [old.id, new.id, third.id])
+    comes_to(cluster, group, asking.GROUP, old)
+    seed, book = settings.seed(), Book()
+    with Round(cluster, seed, writers=1, copies=False) as load:
+        topic = f"{load.prefix}committed"
+        load.admin.create_topics([admin.NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+        workers = [Worker(f"worker-{number}", cluster, book, seed, group, topic) for number in range(3)]
+        for worker in workers:
+            worker.start()
+
+        def commits() -> None:
+            most = book.commits + COMMITS
+            eventually("offsets are committed", lambda: book.commits > most, facts=lambda: facts(workers))
+
+        eventually("the group is whole", lambda: whole(workers, 0.0), facts=lambda: facts(workers))
+        commits()
+        old.kill()
+        killed = time.monotonic()
+        eventually(
+            "the group is whole again", lambda: whole(workers, killed), 3 * SESSION_S, facts=lambda: facts(workers)
+        )
+        comes_to(cluster, group, asking.GROUP, new)
+        commits()
+        load.writes(20)
+        assert not old.running
+        old.start()
+        cluster.all_in_sync(OFFSETS, *load.topics)
+        asking.elect_first_of(cluster, [OFFSETS], [old.id, new.id, third.id])
+        elected = time.monotonic()
+        eventually(
+            "the group is whole at home", lambda: whole(workers, elected), 3 * SESSION_S, facts=lambda: facts(workers)
+        )
+        commits()
+        for worker in workers:
+            worker.ending.set()
+        for worker in workers:
+            worker.join(30)
+        load.finish()
+    assert book.wrong == []
+    load.judge(at_least=20)
+    logs_equal(cluster.directories, OFFSETS, *load.topics)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("cluster", "roles"), cases(PAIRS, set()), indirect=["cluster"])
+def test_money_under_a_coordinator_and_a_leader(cluster: Cluster, roles: tuple[str, str]) -> None:
+    """Transactions of one kind's coordinator over partitions that the other kind leads: each of the two is killed."""
+    coordinator, leader, third = members(cluster, roles)
+    created(cluster, STATE, "any", asking.TRANSACTIONAL_ID)
+    asking.elect_first_of(cluster, [STATE], [coordinator.id, leader.id, third.id])
+
+    def first(tellers: Sequence[Teller]) -> Member:
+        for teller in tellers:
+            comes_to(cluster, teller.name, asking.TRANSACTIONAL_ID, coordinator)
+        return coordinator
+
+    names = [f"teller-{coordinator.id}-{leader.id}-{number}" for number in range(TELLERS)]
+    transfers(cluster, [first, lambda _: leader], replicas=[leader.id, coordinator.id, third.id], names=names)

@@ -1,0 +1,130 @@
+"""The comparison of replicas notices each way in which two logs can differ, and nothing else."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.replicas import differences, last_values, logs_equal
+from tests.log.batches import batch
+
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+ABORT, COMMIT = 0, 1
+PRODUCER = (7, 0, 0)
+
+
+def marker(offset: int, kind: int) -> bytes:
+    key = struct.pack(">hh", 0, kind)
+    return batch(b"\0" * 6, key=key, offset=offset, producer=(7, 0, -1), attributes=TRANSACTIONAL | CONTROL)
+
+
+def within(offset: int, key: bytes, value: bytes) -> bytes:
+    """A record of a transaction."""
+    return batch(value, key=key, offset=offset, producer=PRODUCER, attributes=TRANSACTIONAL)
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> list[Path]:
+    return [tmp_path / str(number) for number in (1, 2, 3)]
+
+
+def write(directory: Path, *batches: bytes, topic: str = "t", partition: int = 0, segment: int = 0) -> None:
+    folder = directory / f"{topic}-{partition}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{segment:020}.log").write_bytes(b"".join(batches))
+
+
+LOG = [batch(b"a", b"b", epoch=0), batch(b"c", offset=2, epoch=1), batch(b"d", offset=3, epoch=1)]
+
+
+def test_equal(directories: list[Path]) -> None:
+    for directory in directories:
+        write(directory, *LOG)
+        write(directory, topic="t", partition=1)
+        write(directory, batch(b"else"), topic="t-x")
+    logs_equal(directories, "t")
+
+
+def test_segments_may_differ_and_one_log_may_begin_later(directories: list[Path]) -> None:
+    write(directories[0], *LOG)
+    write(directories[1], LOG[0], LOG[1])
+    write(directories[1], LOG[2], segment=3)
+    write(directories[2], *LOG[1:], segment=2)
+    assert differences(directories, "t") == []
+
+
+@pytest.mark.parametrize(
+    ("what", "other"),
+    [
+        ("leader_epoch=2", [*LOG[:2], batch(b"d", offset=3, epoch=2)]),
+        ("crc=", [*LOG[:2], batch(b"x", offset=3, epoch=1)]),
+        ("base_offset=4", [*LOG[:2], batch(b"d", offset=4, epoch=1)]),
+        ("only one has", LOG[:2]),
+        ("only one has", [*LOG, batch(b"e", offset=4, epoch=1)]),
+        ("only one has", []),
+    ],
+)
+def test_what_differs_is_told(directories: list[Path], what: str, other: list[bytes]) -> None:
+    for directory in directories[:2]:
+        write(directory, *LOG)
+    write(directories[2], *other)
+    (told,) = differences(directories, "t")
+    assert what in told
+    assert str(directories[2]) in told
+
+
+def test_a_missing_replica_is_told(directories: list[Path]) -> None:
+    assert "no replica" in differences(directories, "t")[0]
+    for directory in directories[:2]:
+        write(directory, *LOG)
+    assert differences(directories, "t") == ["t-0: 2 replicas instead of 3"]
+    assert differences(directories, "t", replicas=2) == []
+
+
+def test_bytes_that_do_not_fit_their_crc_are_told(directories: list[Path]) -> None:
+    """In all replicas alike: it is no difference, but corruption."""
+    for directory in directories:
+        write(directory, *LOG[:2], LOG[2][:-2] + b"?\0")
+    with pytest.raises(AssertionError, match="the batch at 3 has CRC"):
+        differences(directories, "t")
+
+
+def test_compacted_topics_are_compared_by_key(directories: list[Path]) -> None:
+    old, gone, new = batch(b"1", key=b"k"), batch(b"x", key=b"g", offset=1), batch(b"2", key=b"k", offset=2)
+    tombstone, end = tombstone_of(b"g", 3), batch(b"e", key=b"end", offset=4)
+    write(directories[0], old, gone, new, tombstone, end)
+    write(directories[1], new, tombstone, end)
+    write(directories[2], new, end)
+    assert differences(directories, "t", compacted=True) == []
+    write(directories[2], old, end)
+    (told,) = differences(directories, "t", compacted=True)
+    assert "b'k' is" in told
+    write(directories[2], new)
+    assert "they end at 5 and 3" in differences(directories, "t", compacted=True)[0]
+
+
+def values(*batches: bytes, directory: Path) -> Iterator[tuple[bytes, bytes | None]]:
+    write(directory, *batches)
+    found, _ = last_values(directory / "t-0")
+    return ((key, last.value) for key, last in found.items())
+
+
+def test_what_was_aborted_is_no_value(directories: list[Path]) -> None:
+    before, put = batch(b"1", key=b"k"), within(1, b"k", b"2")
+    assert dict(values(before, put, marker(2, ABORT), directory=directories[0])) == {b"k": b"1"}
+    assert dict(values(before, put, marker(2, COMMIT), directory=directories[0])) == {b"k": b"2"}
+    assert dict(values(before, put, directory=directories[0])) == {b"k": b"2"}
+    later = batch(b"3", key=b"k", offset=2)
+    assert dict(values(before, put, later, marker(3, COMMIT), directory=directories[0])) == {b"k": b"3"}
+
+
+def tombstone_of(key: bytes, offset: int) -> bytes:
+    """A batch with one record without a value: the helper of the log's tests always writes one."""
+    import crc32c
+
+    made = bytearray(batch(b"", key=key, offset=offset))
+    assert made[-2:] == b"\0\0"  # the length of the value, and no headers
+    made[-2] = 1  # -1 as a varint
+    struct.pack_into(">I", made, 17, crc32c.crc32c(bytes(made[21:])))
+    return bytes(made)

@@ -1,0 +1,136 @@
+"""Three brokers, replication factor 3, acks=all, two in sync at least: what was acknowledged is there, whichever broker
+dies. The tests share a cluster; each asserts that its fault bit, and that load ran through it.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.cluster.kinds import THREE
+from tests.cluster.network import need_namespaces
+from tests.cluster.replicas import logs_equal
+from tests.cluster.rounds import Round
+from tests.cluster.stand import LAG_MS, Cluster
+from tests.faults.broker import settings
+from tests.peers.processes import ask
+from tests.peers.segments import cleaned_offset
+from tests.peers.skips import module
+from tests.support.waiting import eventually
+
+module("clients", "confluent_kafka")
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
+API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
+@pytest.fixture(scope="module", params=THREE)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("three"), request.param) as made:
+        yield made
+
+
+def test_without_a_fault(cluster: Cluster) -> None:
+    with (
+        Round(cluster, settings.seed(), churns=True) as load,
+        cluster.observer.follow(*load.topics, load.compacted) as chronicle,
+    ):
+        load.flows(500)
+        load.finish()
+    assert chronicle.moved() == 0
+    assert all(chronicle.watermarks[partition] for partition in chronicle.partitions)
+    chronicle.check()
+    load.judge(at_least=1000)
+    everybody_says_the_same(cluster, load.plain)
+    logs_equal(cluster.directories, *load.topics)
+    for directory in cluster.directories:
+        eventually(f"{directory} was cleaned", lambda: cleaned_offset(directory, load.compacted) > 0)  # noqa: B023
+    logs_equal(cluster.directories, load.compacted, compacted=True)
+
+
+def everybody_says_the_same(cluster: Cluster, topic: str) -> None:
+    """Each broker of leaders, epochs and in-sync replicas, as they are in the tree; each replica of its end."""
+    observer = cluster.observer
+    for index, state in observer.states(topic).items():
+        assert state is not None
+        end = observer.high_watermark(topic, index)
+        assert end
+        for member in cluster.brokers:
+            eventually(
+                f"{member.name} knows {topic}-{index}",
+                lambda: observer.states_known_to(member.id, topic)[index] == replace(state, version=-1),  # noqa: B023
+            )
+            assert observer.log_end(member.id, topic, index) == end
+
+
+def test_the_leader_is_killed_again_and_again(cluster: Cluster) -> None:
+    """A new one leads within the session's end and two seconds, and writes go on before the old one is back."""
+    with Round(cluster, settings.seed()) as load, cluster.observer.follow(*load.topics) as chronicle:
+        for kill in range(2):
+            partition = kill % 2
+            before = cluster.observer.state(load.plain, partition)
+            leader = cluster.broker(before.leader)
+            leader.kill()
+            killed = time.monotonic()
+            after = cluster.led_by_another(load.plain, partition, than=leader.id)
+            print(f"broker {leader.id} killed, broker {after.leader} leads {time.monotonic() - killed:.1f} s later")
+            assert after.leader_epoch > before.leader_epoch
+            assert leader.id not in after.isr
+            load.writes()
+            assert not leader.running
+            leader.start()
+            cluster.all_in_sync(*load.topics)
+        load.flows()
+        load.finish()
+    assert chronicle.moved() >= 2
+    chronicle.check()
+    load.judge(at_least=500)
+    logs_equal(cluster.directories, *load.topics)
+
+
+def test_a_client_does_not_reach_what_it_is_cut_from(cluster: Cluster) -> None:
+    need_namespaces()
+    broker = cluster.broker(2)
+
+    def answered(timeout_s: float) -> bool:
+        with cluster.clients.inside():
+            return bool(ask(broker.port, API_VERSIONS_V0, timeout_s, host=broker.node.address))
+
+    assert answered(5)
+    with cluster.network.cut("clients", broker.name):
+        start = time.monotonic()
+        assert not answered(1)
+        assert time.monotonic() - start >= 1  # it waited in vain, and was not refused
+        assert cluster.observer.brokers_known_to(broker.id) == {1, 2, 3}
+    assert answered(5)
+
+
+def test_a_follower_is_cut_from_its_leader(cluster: Cluster) -> None:
+    """It leaves the in-sync replicas, though it is alive for ZooKeeper; writes go on with the other; it comes back."""
+    need_namespaces()
+    with Round(cluster, settings.seed()) as load, cluster.observer.follow(*load.topics) as chronicle:
+        leader = cluster.leader(load.plain)
+        # The leader asks the controller to change the in-sync replicas, so the two are not cut from each other.
+        spared = {leader.id, cluster.observer.controller()[0]}
+        follower = next(member for member in cluster.brokers if member.id not in spared)
+        with cluster.network.cut(leader.name, follower.name):
+            cut = time.monotonic()
+            eventually(
+                "the follower leaves",
+                lambda: follower.id not in cluster.observer.state(load.plain).isr,
+                4 * LAG_MS / 1000,
+                facts=lambda: cluster.observer.states(load.plain),
+            )
+            print(f"broker {follower.id} left the in-sync replicas {time.monotonic() - cut:.1f} s after the cut")
+            assert follower.id in cluster.observer.registered()
+            assert cluster.observer.state(load.plain).leader == leader.id
+            load.writes()
+        healed = time.monotonic()
+        cluster.all_in_sync(*load.topics)
+        print(f"all are in sync {time.monotonic() - healed:.1f} s after the cut's end")
+        load.flows()
+        load.finish()
+    assert follower.id in chronicle.shrank(cut)[load.plain, 0]
+    chronicle.check()
+    load.judge(at_least=500)
+    logs_equal(cluster.directories, *load.topics)

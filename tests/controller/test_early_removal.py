@@ -1,0 +1,172 @@
+"""Processes that are gone are not waited for until their sessions end; one that lives loses nothing by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.controller import Controller, NewTopic, create_topic
+from ottla.controller.admin import set_topic_config
+from ottla.coordination import znodes
+from ottla.coordination.tree import get_or_none
+from ottla.wire.k06_update_metadata import UPDATE_METADATA
+from tests.controller.conftest import TestCluster
+from tests.controller.fakes import FakeBroker
+from tests.support.trees import state_of
+from tests.support.waiting import comes_true
+
+pytestmark = pytest.mark.trio
+#: Longer than any test: who waits for a session waits in vain.
+SESSION_S = 600.0
+
+
+async def started(cluster: TestCluster, count: int, kafkas: int = 0, **options: Any) -> list[FakeBroker]:
+    """Brokers of Ottla's, of which the first is the controller, and after them Kafka's."""
+    options = {"session_s": SESSION_S, **options}
+    brokers = [await cluster.broker(number + 1, ottla="1") for number in range(count)]
+    brokers += [await cluster.broker(count + number + 1) for number in range(kafkas)]
+    cluster.controller(brokers[0], **options)
+    for broker in brokers:
+        await broker.until(lambda broker=broker: len(broker.live_brokers()) == len(brokers))
+    return brokers
+
+
+async def registered(cluster: TestCluster) -> list[str]:
+    return sorted(await cluster.admin.children(znodes.BROKER_IDS))
+
+
+async def watched(cluster: TestCluster, by: int) -> None:
+    """Returns when a broker has a connection to each other one of Ottla's, on which nothing is said."""
+    others = [broker for broker in cluster.brokers.values() if broker.id != by and broker.ottla]
+    await comes_true("all are watched", lambda: all(broker.quiet for broker in others))
+
+
+async def test_the_session_of_a_process_that_is_gone_is_not_waited_for(cluster: TestCluster) -> None:
+    _, two, three = await started(cluster, 3)
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (3, 2, 1)}))
+    await two.until(lambda: len(two.metadata("t")) == 1)
+    await watched(cluster, by=1)
+    three.die()
+    await two.until(lambda: two.live_brokers() == [1, 2] and two.metadata("t")[0].leader == 2)
+    state = await state_of(cluster.admin, "t")
+    assert (state.leader, state.leader_epoch, state.isr) == (2, 1, (2, 1))
+    assert await registered(cluster) == ["1", "2"]
+
+
+async def test_sessions_of_kafkas_brokers_are_waited_for(cluster: TestCluster) -> None:
+    """They would not notice that their registration is gone, and go on as leaders."""
+    one, two, kafka = await started(cluster, 2, kafkas=1)
+    await watched(cluster, by=1)
+    kafka.die()
+    two.die()
+    await one.until(lambda: one.live_brokers() == [1, 3])
+    assert await registered(cluster) == ["1", "3"]
+    assert kafka.quiet == 0
+
+
+async def test_a_process_that_lives_registers_again(cluster: TestCluster) -> None:
+    """A firewall has lied."""
+    _, two = await started(cluster, 2)
+    registration = two.registration
+    assert registration is not None
+    lost: list[int] = []
+    before = registration.epoch
+
+    async def resign() -> None:
+        lost.append(registration.epoch)
+
+    cluster.nursery.start_soon(registration.watch, resign)
+    controller = cluster.controllers[1]
+    controller._events.put(("gone", 2, before))
+    await comes_true("a new epoch", lambda: registration.epoch > before)
+    assert lost == [before]
+    await two.until(lambda: two.of(UPDATE_METADATA)[-1].broker_epoch == registration.epoch)
+    # What was proved of its former registration says nothing of this one.
+    controller._events.put(("gone", 2, before))
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (2,)}))
+    await two.until(lambda: len(two.roles("t")) == 1)
+    assert await registered(cluster) == ["1", "2"]
+    assert lost == [before]
+
+
+async def test_what_an_administrator_removes_comes_back_too(cluster: TestCluster) -> None:
+    _, two = await started(cluster, 2)
+    registration = two.registration
+    assert registration is not None
+    before = registration.epoch
+
+    async def resign() -> None: ...
+
+    cluster.nursery.start_soon(registration.watch, resign)
+    await cluster.admin.delete(znodes.broker_path(2))
+    await comes_true("a new epoch", lambda: registration.epoch > before)
+
+
+async def test_who_is_not_in_sync_leads_only_when_the_session_would_have_ended(cluster: TestCluster) -> None:
+    one, two, three = await started(cluster, 3, session_s=1.0)
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (3, 2)}))
+    await set_topic_config(cluster.admin, "t", {"unclean.leader.election.enable": "true"})
+    await two.until(lambda: len(two.roles("t")) == 1)
+    # Out of the ISR, and back.
+    await cluster.kill(two)
+    await one.until(lambda: one.live_brokers() == [1, 3])
+    await cluster.restart_dead(two)
+    await one.until(lambda: one.live_brokers() == [1, 2, 3])
+    assert (await state_of(cluster.admin, "t")).isr == (3,)
+    await watched(cluster, by=1)
+    three.die()
+    await one.until(lambda: one.live_brokers() == [1, 2])
+    removed = trio.current_time()
+    assert (await state_of(cluster.admin, "t")).leader == -1
+    await one.until(lambda: one.metadata("t")[0].leader == 2)
+    assert trio.current_time() - removed >= 0.9
+
+
+async def test_another_controller_is_elected_when_the_controllers_process_is_gone(cluster: TestCluster) -> None:
+    one, two = await started(cluster, 2)
+    first, second = cluster.controllers[1], cluster.controller(two, session_s=SESSION_S)
+    await comes_true("the controller is known", lambda: second.active_id == 1)
+    await watched(cluster, by=2)
+    one.die()
+    await two.until(lambda: two.live_brokers() == [2])
+    assert second.is_active
+    assert await registered(cluster) == ["2"]
+    # The first one lives, and its time is over.
+    assert not first.is_active
+
+
+async def test_nobody_else_is_elected_while_a_controller_of_kafkas_has_a_session(cluster: TestCluster) -> None:
+    kafka, two, three = await cluster.broker(1), await cluster.broker(2, ottla="1"), await cluster.broker(3, ottla="1")
+    cluster.controller(kafka)
+    await kafka.until(lambda: kafka.live_brokers() == [1, 2, 3])
+    other = cluster.controller(two, session_s=SESSION_S)
+    await comes_true("the controller is known", lambda: other.active_id == 1)
+    await watched(cluster, by=2)
+    kafka.die()
+    three.die()
+    await comes_true("three is gone", lambda: other._neighbours.gone.keys() == {3})
+    assert not other.is_active
+    assert await registered(cluster) == ["1", "2", "3"]
+
+
+async def test_what_was_proved_of_one_controller_removes_no_later_one(cluster: TestCluster) -> None:
+    one, _ = await started(cluster, 2)
+    assert one.registration is not None
+    first = await get_or_none(cluster.admin, znodes.CONTROLLER)
+    other = Controller(cluster.trees[2], 2, session_s=SESSION_S)
+    assert await other._stand() is None
+    assert other.active_id == 1
+    # Of another process with the same id.
+    other._neighbours.gone[1] = one.registration.epoch - 1
+    assert not await other._make_room()
+    # Somebody was elected since.
+    other._neighbours.gone[1] = one.registration.epoch
+    counter = await cluster.admin.get(znodes.CONTROLLER_EPOCH)
+    await cluster.admin.set(znodes.CONTROLLER_EPOCH, counter.data)
+    assert await other._make_room(), "it is looked at again"
+    assert await get_or_none(cluster.admin, znodes.CONTROLLER) == first
+    assert await other._stand() is None
+    assert await other._make_room()
+    assert await get_or_none(cluster.admin, znodes.CONTROLLER) != first

@@ -1,0 +1,74 @@
+"""In which order a connection's answers leave, and what quotas make of them: each promise broken once."""
+
+from tests.faults.mutants import Mutant
+
+RATES = "tests/broker/test_quota_rates.py"
+QUOTAS = "tests/broker/test_quotas.py"
+
+MUTANTS = (
+    Mutant(
+        "slots.a-fetch-overtakes-produces",
+        "rust/net/slots.rs",
+        "            self.waiting == 0\n",
+        "            self.blocking == 0\n",
+        cargo=("net::slots::tests::who_may_pass_whom",),
+    ),
+    Mutant(
+        "slots.a-produce-overtakes-appends",
+        "rust/net/slots.rs",
+        "        self.blocking += 1;\n",
+        "        self.blocking += usize::from(!produce);\n",
+        cargo=("net::slots::tests::who_may_pass_whom",),
+    ),
+    Mutant(
+        "slots.other-requests-may-be-passed",
+        "rust/net/slots.rs",
+        "            produce: true,\n            passable: passable @ false,\n",
+        "            passable: passable @ false,\n",
+        cargo=("net::slots::tests::appended_means_nothing_for_other_requests",),
+    ),
+    Mutant(
+        "slots.answers-leave-as-they-come",
+        "rust/net/slots.rs",
+        "        if !matches!(self.slots.front(), Some(Slot::Filled(_))) {\n            return None;\n        }\n",
+        "        let filled = |slot: &Slot<A>| matches!(slot, Slot::Filled(_));\n"
+        "        let ready = self.slots.iter().position(filled)?;\n"
+        "        self.slots.rotate_left(ready);\n",
+        cargo=("net::slots::tests::answers_leave_in_order",),
+    ),
+    Mutant(
+        "quota.nobody-is-the-default",
+        "python/ottla/broker/quotas/limits.py",
+        '            (Entity(ABSENT, DEFAULT), ("", client_id)),\n',
+        "",
+        pytest=(f"{RATES}::test_the_most_specific_quota_holds",),
+    ),
+    Mutant(
+        "quota.what-was-not-sent-counts",
+        "python/ottla/broker/quotas/clients.py",
+        "            self.not_fetched(client, size)\n",
+        "            pass\n",
+        pytest=(f"{RATES}::test_what_was_throttled_away_is_not_counted",),
+    ),
+    Mutant(
+        "quota.produced-bytes-do-not-count",
+        "python/ottla/broker/quotas/measured.py",
+        "        if self._produced >= 0:\n",
+        "        if self._produced > 2**31:\n",
+        pytest=(f"{QUOTAS}::test_a_producer_is_answered_at_once_and_then_not_heard",),
+    ),
+    Mutant(
+        "quota.fetched-bytes-do-not-count",
+        "python/ottla/broker/quotas/measured.py",
+        "    by_size = quotas.fetched(client, size)\n",
+        "    by_size = 0\n",
+        pytest=(f"{QUOTAS}::test_a_throttled_consumer_gets_nothing_and_misses_nothing",),
+    ),
+    Mutant(
+        "quota.time-is-not-limited",
+        "python/ottla/broker/quotas/measured.py",
+        "self._quotas.used_time(self._client, spent_ns / 1e9, at_ms)",
+        "self._quotas.used_time(self._client, 0.0, at_ms)",
+        pytest=(f"{QUOTAS}::test_time_is_limited_for_every_request",),
+    ),
+)

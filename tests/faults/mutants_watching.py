@@ -1,0 +1,74 @@
+"""What operators are told of a cluster, by metrics and by the doctor: each broken once."""
+
+from tests.faults.mutants import Mutant
+
+TIMINGS = "tests/controller/test_timings.py"
+REPLICAS = "tests/metrics/test_replicas.py"
+FOLLOWING = "tests/replication/test_following.py"
+DOCTOR = "tests/doctor/test_doctor.py"
+
+MUTANTS = (
+    Mutant(
+        "watching.events-wait-from-when-they-were-put-in-last",
+        "python/ottla/controller/events.py",
+        "self._with(event).setdefault(event, self._timings.now())",
+        "self._with(event)[event] = self._timings.now()",
+        pytest=(f"{TIMINGS}::test_an_event_waits_from_when_it_was_put_in_first",),
+    ),
+    Mutant(
+        "watching.old-times-are-told-for-ever",
+        "python/ottla/controller/timings.py",
+        "self._older = self._younger if is_next else Counter()",
+        "self._older += self._younger",
+        pytest=(f"{TIMINGS}::test_what_is_told_is_of_the_last_five_to_ten_minutes",),
+    ),
+    Mutant(
+        "watching.replicas-that-are-added-are-missed",
+        "python/ottla/broker/watching/metrics.py",
+        " - len(state.adding)",
+        "",
+        pytest=(f"{REPLICAS}::test_gauges_of_replicas_follow_what_the_controller_says",),
+    ),
+    Mutant(
+        "watching.leaders-that-died-are-online",
+        "python/ottla/broker/watching/metrics.py",
+        "offline += leader not in cluster.brokers",
+        "offline += leader == -1",
+        pytest=(f"{REPLICAS}::test_what_the_controller_counts_follows_who_lives",),
+    ),
+    Mutant(
+        "watching.moves-are-fetched-as-anything",
+        "python/ottla/replication/following.py",
+        "if one.partition.adds(self._broker_id)",
+        "if False",
+        pytest=(f"{FOLLOWING}::test_a_replica_that_is_added_is_fetched_as_one_until_its_move_is_over",),
+    ),
+    Mutant(
+        "watching.what-was-not-appended-was-fetched",
+        "rust/replication/fetcher.rs",
+        "if matches!(outcome, Outcome::Taken { .. }) {",
+        "if true {",
+        cargo=("replication::tests::fetching::what_was_fetched_is_counted_and_apart_for_replicas_that_are_added",),
+    ),
+    Mutant(
+        "watching.the-doctor-wants-all-leaders",
+        "python/ottla/doctor/partitions.py",
+        "most < led.total() * (1 + 1 / brokers) / 2",
+        "most < led.total()",
+        pytest=(f"{DOCTOR}::test_a_broker_that_leads_nearly_everything",),
+    ),
+    Mutant(
+        "watching.the-doctor-forgets-who-is-gone",
+        "python/ottla/doctor/partitions.py",
+        "        if broker not in there\n",
+        "        if broker < 0\n",
+        pytest=(f"{DOCTOR}::test_brokers_that_are_gone",),
+    ),
+    Mutant(
+        "watching.an-alert-names-what-nobody-exports",
+        "python/ottla/metrics/alerts.py",
+        '"max by (job) (kafka_controller_kafkacontroller_offlinepartitionscount) > 0"',
+        '"max by (job) (kafka_controller_kafkacontroller_offlinepartitions) > 0"',
+        pytest=("tests/metrics/test_alerts.py::test_what_an_alert_names_is_exported",),
+    ),
+)

@@ -1,0 +1,207 @@
+"""When a process counts as gone: its machine has closed a connection, and refuses two more."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.peers import presence
+from tests.support.waiting import comes_true
+
+pytestmark = pytest.mark.trio
+
+
+class Watched:
+    """A port that somebody watches, and on which somebody may listen."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.is_gone = False
+        self.doubts: list[bool] = []
+        self.listener: trio.SocketListener | None = None
+        self.connections: list[trio.SocketStream] = []
+
+    async def listen(self) -> None:
+        (self.listener,) = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
+        self.port = self.listener.socket.getsockname()[1]
+
+    async def accept(self) -> trio.SocketStream:
+        assert self.listener is not None
+        with trio.fail_after(10):
+            self.connections.append(await self.listener.accept())
+        return self.connections[-1]
+
+    def close(self) -> None:
+        assert self.listener is not None
+        self.listener.socket.close()
+        for connection in self.connections:
+            connection.socket.close()
+
+    async def lasts(self) -> None:
+        """Returns when the last connection has lasted so long that it is one to a process that lives."""
+        await trio.sleep(2 * presence.LASTS_S)
+
+    async def refuse(self) -> None:
+        assert self.listener is not None
+        await self.listener.aclose()
+
+
+@asynccontextmanager
+async def watched(monkeypatch: pytest.MonkeyPatch, *, listens: bool = True) -> AsyncIterator[Watched]:
+    monkeypatch.setattr(presence, "PATIENCE_S", 0.02)
+    one = Watched()
+    await one.listen()
+    if not listens:
+        await one.refuse()
+
+    async def watch() -> None:
+        await presence.gone("127.0.0.1", one.port, one.doubts.append)
+        one.is_gone = True
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        yield one
+        one.close()
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_a_process_that_ended_is_gone(monkeypatch: pytest.MonkeyPatch, is_reset: bool) -> None:
+    async with watched(monkeypatch) as one:
+        connection = await one.accept()
+        await one.lasts()
+        # As a machine does it: first the connection, a little later what takes others.
+        if is_reset:
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        began = trio.current_time()
+        connection.socket.close()
+        for _ in range(2):
+            (await one.accept()).socket.close()
+        await one.refuse()
+        await comes_true("it is gone", lambda: one.is_gone)
+        assert trio.current_time() - began >= presence.APART_S
+        assert set(one.doubts) == {True}
+
+
+async def test_a_refusal_without_a_connection_before_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall may refuse what a process would take."""
+    monkeypatch.setattr(presence, "APART_S", 0.0)
+    refused: list[bool] = []
+    before = presence._addresses
+
+    async def counted(host: str, port: int) -> list[presence._Address]:
+        refused.append(True)
+        return await before(host, port)
+
+    monkeypatch.setattr(presence, "_addresses", counted)
+    async with watched(monkeypatch, listens=False) as one:
+        await comes_true("ten attempts", lambda: len(refused) >= 10)
+        assert not one.is_gone
+        # It comes, and is watched from then on.
+        await one.listen()
+        connection = await one.accept()
+        await one.refuse()
+        connection.socket.close()
+        await comes_true("it is gone", lambda: one.is_gone)
+
+
+async def test_a_connection_that_was_idle_for_too_long_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watched(monkeypatch) as one:
+        for _ in range(3):
+            connection = await one.accept()
+            await one.lasts()
+            await connection.aclose()
+        await one.accept()
+        await one.lasts()
+        assert not one.is_gone
+        assert one.doubts == [True, False] * 3
+
+
+async def test_what_ends_at_once_is_asked_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are as many connections as may be. If the process ends then, it is gone all the same."""
+    monkeypatch.setattr(presence, "AGAIN_S", 0.001)
+    async with watched(monkeypatch) as one:
+        began = trio.current_time()
+        for _ in range(6):
+            await (await one.accept()).aclose()
+        assert trio.current_time() - began >= 0.001 + 0.002 + 0.004 + 0.008 + 0.016
+        assert not one.is_gone
+        await one.refuse()
+        await comes_true("it is gone", lambda: one.is_gone)
+
+
+async def test_one_that_is_back_at_once_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was started again between both attempts."""
+    async with watched(monkeypatch) as one:
+        connection = await one.accept()
+        await one.lasts()
+        await one.refuse()
+        connection.socket.close()
+        await comes_true("it is doubted", lambda: one.doubts == [True])
+        await one.listen()
+        await one.accept()
+        await one.accept()
+        await one.lasts()
+        assert not one.is_gone
+        assert one.doubts == [True, False]
+
+
+async def test_silence_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is cut off: its connections end by a timeout of ours, and nobody refuses."""
+    outcomes = iter([TimeoutError(110, "Connection timed out"), OSError(113, "No route to host")])
+    seen: list[OSError] = []
+    attempts: list[None] = []
+
+    class Cut:
+        async def recv(self, _: int) -> bytes:
+            problem = next(outcomes, None)
+            if problem is None:
+                raise ConnectionResetError(errno.ECONNRESET, "the next one says so")
+            seen.append(problem)
+            raise problem
+
+        async def connect(self, _: object) -> None:
+            attempts.append(None)
+            if len(seen) == 2:
+                raise OSError(113, "No route to host")
+
+        def close(self) -> None: ...
+
+        def __enter__(self) -> Cut:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(presence, "_socket", lambda *_: Cut())
+    async with watched(monkeypatch) as one:
+        await comes_true("both", lambda: len(seen) == 2)
+        await comes_true("twenty attempts", lambda: len(attempts) >= 20)
+        assert not one.is_gone
+        assert one.doubts == []
+
+
+async def test_a_connection_that_is_closed_while_it_is_made_disproves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine of a process that ends takes connections for a moment, and closes them at once."""
+    before = presence._connect
+    resets = [None, None]
+
+    async def connect(host: str, port: int) -> trio.socket.SocketType:
+        if one.doubts and resets:
+            resets.pop()
+            raise ConnectionResetError(errno.ECONNRESET, "closed")
+        return await before(host, port)
+
+    monkeypatch.setattr(presence, "_connect", connect)
+    async with watched(monkeypatch) as one:
+        connection = await one.accept()
+        await one.lasts()
+        await one.refuse()
+        connection.socket.close()
+        await comes_true("it is gone", lambda: one.is_gone)
+        assert resets == []

@@ -1,0 +1,545 @@
+"""Three replicas of one partition, a controller, and a network that loses, delays and reorders what they say.
+
+The decisions are the real ones: `roles.role`, `in_sync.InSync`, `truncation.cut`, `unclean_start`, and the controller's
+after brokers left or came. Logs are lists of (leader epoch, value), and every step is chosen by a random number
+generator. After each step `check` looks for what must never be:
+
+* a record is gone that was below a leader's high watermark, unless each replica that was in sync lost it with the power
+  of its machine,
+* two logs differ below the high watermarks of both,
+* a leader epoch goes back, in a log or in what a replica knows.
+
+One thing is left out: that what a replica asked its leader, what its leader asked the controller about it, or what it
+answered the controller, is under way for longer than its machine takes to lose its power and to start. Neither Kafka
+2.7's requests nor ours tell the two lives apart (KIP-903 does).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ottla.controller import decisions
+from ottla.controller.model import Partition
+from ottla.coordination import znodes
+from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
+from ottla.replication.in_sync import InSync, Proposal
+from ottla.replication.questions import EpochEnd
+from ottla.replication.roles import PartitionState, Role, role
+from ottla.replication.truncation import cut
+from ottla.replication.unclean_start import UncleanStart, end_of, may_offer
+
+REPLICAS = (1, 2, 3)
+T: PartitionKey = ("t", 0)
+FOR_EVER = float("inf")
+Entry = tuple[int, int]
+
+
+class Around:
+    """What a suspected replica asks."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def may_be_unclean(self, topic: str) -> bool:
+        return False
+
+    def end_of(self, key: PartitionKey) -> EpochEnd:
+        return self._replica.end_of_all
+
+
+@dataclass
+class Replica:
+    id: int
+    log: list[Entry] = field(default_factory=list)
+    #: Leader epochs of the log and where each begins, with those in which nothing was appended.
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    high_watermark: int = 0
+    #: Where that part of the log ends that the disk has.
+    flushed: int = 0
+    is_alive: bool = True
+    #: How often it has started: its broker epoch.
+    lives: int = 0
+    #: After that: whether the log is suspected, until somebody is sure.
+    start: UncleanStart | None = None
+    # What a restart forgets.
+    epoch: int = NO_EPOCH
+    leader: int = NO_LEADER
+    is_leader: bool = False
+    in_sync: InSync | None = None
+
+    @property
+    def end(self) -> int:
+        return len(self.log)
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs[-1][0] if self.epochs else NO_EPOCH
+
+    def begin(self, epoch: int) -> None:
+        if epoch > self.last_epoch:
+            self.epochs = [(other, start) for other, start in self.epochs if start < self.end or other < epoch]
+            self.epochs.append((epoch, self.end))
+
+    def append(self, entry: Entry) -> None:
+        self.begin(entry[0])
+        self.log.append(entry)
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch of the log that is at most `epoch`, and where it ends."""
+        found = [place for place, (other, _) in enumerate(self.epochs) if other <= epoch]
+        if not found:
+            return (-1, -1)
+        place = found[-1]
+        is_last = place + 1 == len(self.epochs)
+        return self.epochs[place][0], self.end if is_last else self.epochs[place + 1][1]
+
+    def truncate(self, offset: int) -> None:
+        del self.log[offset:]
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
+        self.high_watermark = min(self.high_watermark, self.end)
+        self.flushed = min(self.flushed, self.end)
+
+    @property
+    def is_suspected(self) -> bool:
+        return bool(self.start)
+
+    @property
+    def end_of_all(self) -> EpochEnd:
+        """What other replicas are told that ask where the log ends."""
+        return end_of(self.epochs, self.end)
+
+    def lose_power(self) -> None:
+        self.is_alive = False
+        self.truncate(self.flushed)
+        self.start = UncleanStart(self.id, [T], cast("Any", Around(self)), cast("Any", None), wait_s=FOR_EVER)
+
+    def advance(self) -> None:
+        if self.in_sync is not None:
+            self.high_watermark = max(self.high_watermark, self.in_sync.high_watermark(self.end))
+
+    def restart(self, rng: random.Random) -> None:
+        """The log stays; the high watermark is what was checkpointed some time ago."""
+        self.high_watermark = rng.randint(0, self.high_watermark)
+        self.epoch, self.leader, self.is_leader, self.in_sync = NO_EPOCH, NO_LEADER, False, None
+        self.is_alive = True
+        self.lives += 1
+
+
+class Cluster:
+    """`forgets_followers`, `waits_for_epoch_start` and `suspects` are rules that tests switch off, to see that they
+    matter. Without `power`, no machine loses it.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        forgets_followers: bool = True,
+        waits_for_epoch_start: bool = True,
+        suspects: bool = True,
+        power: bool = False,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.replicas = {each: Replica(each) for each in REPLICAS}
+        self.messages: list[Callable[[], None]] = []
+        self.value = 0
+        self.now = 0
+        #: What the controller has written.
+        self.leader, self.epoch, self.version = 1, 0, 0
+        self.isr: tuple[int, ...] = REPLICAS
+        #: The brokers that the controller takes for alive. Others may live all the same.
+        self.registered = set(REPLICAS)
+        #: The first that returns is the next controller, and knows no more than the tree.
+        self.has_controller = True
+        #: Records below a leader's high watermark, by offset.
+        self.committed: dict[int, Entry] = {}
+        self.elections = self.truncations = self.shrinks = self.expansions = self.needless_removals = 0
+        self.power_losses = self.refusals = self.offers = self.orders = self.lost = 0
+        #: Replicas that refused their role, and those that have not answered since their machines came back.
+        self.failed: set[int] = set()
+        self.unheard: set[int] = set()
+        #: How often the brokers had started when a proposal was made.
+        self._lives: dict[Proposal, dict[int, int]] = {}
+        self._suspects = suspects
+        self._power = power
+        self._forgets_followers = forgets_followers
+        self._waits_for_epoch_start = waits_for_epoch_start
+        self._tell()
+
+    # --- the controller ---
+
+    def _tell(self) -> None:
+        for each in sorted(self.registered):
+            self._tell_again(self.replicas[each])
+
+    def _tell_again(self, replica: Replica) -> None:
+        state = PartitionState(1, self.leader, self.epoch, self.isr, REPLICAS, self.version)
+        life = replica.lives
+        self.messages.append(lambda: self._take(replica, state) if replica.lives == life else None)
+
+    @property
+    def _can_lead(self) -> list[int]:
+        return [each for each in REPLICAS if each in self.registered and each not in self.failed | self.unheard]
+
+    def elect(self) -> None:
+        """A new leader, if one in sync is alive. Sometimes epochs are skipped, as by a controller that died
+        half-way."""
+        alive = [each for each in self.isr if self.replicas[each].is_alive and each in self._can_lead]
+        if not alive or self.leader in self.unheard:
+            return
+        if len(alive) > 1 and self.rng.random() < 0.5:
+            self.leader = self.rng.choice(alive)
+        elif self.leader not in alive:
+            self.leader = alive[0]
+        if self.rng.random() < 0.5:
+            # Brokers that are gone leave the set with the election.
+            self.isr = tuple(alive)
+        self.epoch += 1 if self.rng.random() < 0.7 else 2
+        self.version += 1
+        self.elections += 1
+        self._tell()
+
+    def settle(self) -> bool:
+        """The state that fits who is online. False if it is the one that there is."""
+        if self.leader in self.unheard:
+            return False
+        online = [each for each in REPLICAS if each in self.registered and each not in self.failed]
+        if self.leader not in online:
+            online = [each for each in online if each not in self.unheard]
+        partition = Partition(REPLICAS, state=znodes.PartitionState(self.leader, self.epoch, self.isr, 1))
+        later = decisions.after_replicas_left(partition, online, 1)
+        if later is None:
+            return False
+        self._become(later.leader, later.isr)
+        return True
+
+    def _become(self, leader: int, isr: tuple[int, ...]) -> None:
+        if leader != NO_LEADER and not self._will_refuse(self.replicas[leader]):
+            self._note_loss(self.replicas[leader])
+        elif leader != NO_LEADER and not self._was_offered(self.replicas[leader]):
+            # It may have lost more than those that refused, and are taken out for it.
+            refused = [each for each in self.isr if each in self.failed and self.replicas[each].is_suspected]
+            assert {*refused} <= {*isr}, f"{refused} refused, and {leader} is no better"
+        self.leader, self.isr = leader, isr
+        self.epoch += 1
+        self.version += 1
+        self._tell()
+
+    def _will_refuse(self, replica: Replica) -> bool:
+        suspect = replica.start.suspects.get(T) if replica.start else None
+        return self._suspects and suspect is not None and suspect.offered_until_s <= self.now
+
+    def _was_offered(self, replica: Replica) -> bool:
+        return replica.start is not None and replica.start.suspects[T].offered_until_s > 0
+
+    def remove(self, replica: Replica) -> None:
+        """The controller takes a broker for gone, and is told so rightly or by a firewall that lies. It leaves the ISR,
+        unless nobody else is in it.
+        """
+        self._forget(replica.id)
+        self.needless_removals += replica.is_alive
+        if not self.settle():
+            self._become(self.leader, self.isr)
+
+    def _forget(self, broker: int) -> None:
+        self.registered.discard(broker)
+        self.failed.discard(broker)
+        self.unheard.discard(broker)
+
+    def register(self, replica: Replica) -> None:
+        """One that lives notices: it leads nothing until it is told so in a newer epoch. One that has lost its power
+        looks into the tree before.
+        """
+        replica.is_leader, replica.in_sync = False, None
+        if replica.start and replica.id not in self.isr:
+            replica.start.forget(T)
+        # Another life of it may have been registered until now.
+        known = replica.id in self.registered
+        self._forget(replica.id)
+        if known and self.has_controller:
+            self.settle()
+        self.has_controller = True
+        self.registered.add(replica.id)
+        if replica.start:
+            suspect = replica.start.suspects[T]
+            suspect.in_sync |= set(self.isr)
+            if self._suspects and replica.id in self.isr:
+                # The registration of another may be that of a former life.
+                self.unheard |= self.registered & {*self.isr}
+        if not self.settle():
+            self._tell()
+
+    def _answered(self, broker: int, life: int, is_refused: bool) -> None:
+        """What a broker said to the role that it was told."""
+        replica = self.replicas[broker]
+        if life != replica.lives or broker not in self.registered or (replica.is_suspected and not replica.is_alive):
+            return
+        known = (broker in self.unheard, broker in self.failed)
+        self.unheard.discard(broker)
+        (self.failed.add if is_refused else self.failed.discard)(broker)
+        if known != (False, broker in self.failed):
+            self.settle()
+
+    def _alter(self, leader: int, proposal: Proposal) -> None:
+        """AlterIsr at the controller."""
+        is_current = leader == self.leader and proposal.leader_epoch == self.epoch and proposal.version == self.version
+        joining = [each for each in proposal.isr if each not in self.isr]
+        lives = self._lives[proposal]
+        if is_current and self._power and any(self.replicas[each].lives != lives[each] for each in joining):
+            # As for one that is not registered: the leader begins anew.
+            self._become(self.leader, self.isr)
+            return
+        if is_current and all(self.replicas[each].is_alive and each in self._can_lead for each in joining):
+            if len(proposal.isr) < len(self.isr):
+                self.shrinks += 1
+            else:
+                self.expansions += 1
+            self.isr, self.version = proposal.isr, self.version + 1
+        if leader == self.leader and proposal.leader_epoch == self.epoch:
+            epoch, isr, version = self.epoch, self.isr, self.version
+            self.messages.append(lambda: self._altered(self.replicas[leader], epoch, isr, version))
+
+    def offer(self, replica: Replica) -> None:
+        """A replica that was refused leads if nobody who was in sync has more. It waits for all of them: what a shorter
+        wait costs is no matter of chance.
+        """
+        suspect = replica.start.suspects.get(T) if replica.start else None
+        if suspect is None or not replica.is_alive or self.leader != NO_LEADER or replica.id not in self.failed:
+            return
+        others = {
+            each: self.replicas[each].end_of_all if self.replicas[each].is_alive else None
+            for each in suspect.in_sync - {replica.id}
+        }
+        if others and may_offer(replica.id, replica.end_of_all, others, 0, FOR_EVER):
+            suspect.offered_until_s = self.now + 50
+            self.offers += 1
+            self._tell_again(replica)
+
+    def order(self) -> None:
+        """An operator has somebody lead where the last one in sync lost its power."""
+        if self.leader != NO_LEADER or not all(each.is_alive for each in self.replicas.values()):
+            return
+        if any(not self.replicas[each].is_suspected for each in self.isr) or len(self.isr) > 1:
+            return
+        leader = max(self.replicas.values(), key=lambda each: each.end_of_all)
+        if leader.start:
+            leader.start.forget(T)
+        self.failed.discard(leader.id)
+        self.orders += 1
+        self._become(leader.id, (leader.id,))
+
+    # --- replicas ---
+
+    def _take(self, replica: Replica, state: PartitionState) -> None:
+        if not replica.is_alive:
+            return
+        applied = role(state, replica.id, replica.epoch, replica.is_leader)
+        answer = (replica.id, replica.lives)
+        if applied is Role.STALE:
+            self.messages.append(lambda: self._answered(*answer, is_refused=False))
+            return
+        if self._suspects and replica.start and replica.start.refuses(T, state, self.now):
+            self.refusals += 1
+            self.messages.append(lambda: self._answered(*answer, is_refused=True))
+            return
+        self.messages.append(lambda: self._answered(*answer, is_refused=False))
+        assert state.leader_epoch > replica.epoch
+        known = replica.in_sync
+        replica.epoch, replica.leader = state.leader_epoch, state.leader
+        replica.is_leader = applied is not Role.FOLLOWS
+        replica.in_sync = None
+        if not replica.is_leader:
+            return
+        replica.begin(state.leader_epoch)
+        replica.in_sync = InSync(
+            replica.id, state.leader_epoch, REPLICAS, state.isr, state.zk_version, replica.end, self.now
+        )
+        if not self._waits_for_epoch_start:
+            replica.in_sync.epoch_start = 0
+        if not self._forgets_followers and known is not None:
+            replica.in_sync.followers = known.followers
+        replica.advance()
+
+    def _note_loss(self, leader: Replica) -> None:
+        """What is committed and not in the log of a leader is lost: no replica that was in sync may have it."""
+        for offset, entry in tuple(self.committed.items()):
+            if leader.log[offset : offset + 1] != [entry]:
+                for member in self.isr:
+                    log = self.replicas[member].log
+                    assert log[offset : offset + 1] != [entry], f"replica {member} had {offset}, and did not lead"
+                assert self._power
+                self.lost += 1
+                del self.committed[offset]
+                for other in self.replicas.values():
+                    # They cut it off when they hear of the leader.
+                    other.high_watermark = min(other.high_watermark, offset)
+
+    def _altered(self, replica: Replica, epoch: int, isr: tuple[int, ...], version: int) -> None:
+        if replica.in_sync is not None and replica.in_sync.changed(epoch, isr, version):
+            replica.advance()
+
+    def produce(self, replica: Replica) -> None:
+        if replica.is_alive and replica.is_leader:
+            self.value += 1
+            replica.append((replica.epoch, self.value))
+            replica.advance()
+
+    def fetch(self, replica: Replica) -> None:
+        """One Fetch of a follower, as it comes to the broker that it takes for the leader."""
+        leader = self.replicas.get(replica.leader)
+        if not replica.is_alive or replica.is_leader or leader is None:
+            return
+        epoch, offset, last, life = replica.epoch, replica.end, replica.last_epoch, replica.lives
+
+        def asked() -> None:
+            if replica.lives != life:
+                return
+            if not leader.is_alive or not leader.is_leader or leader.epoch != epoch or leader.in_sync is None:
+                return
+            high_watermark = leader.high_watermark
+            if last != NO_EPOCH:
+                known, end = leader.end_of(last)
+                if known < last or end < offset:
+                    self.messages.append(lambda: self._diverged(replica, epoch, (offset, last), known, end))
+                    return
+            if offset > leader.end:
+                return
+            records = leader.log[offset : offset + self.rng.randint(0, 3)]
+            leader.in_sync.fetched(replica.id, offset, 0, leader.end, self.now)
+            proposal = leader.in_sync.expansion(replica.id, leader.high_watermark)
+            if proposal is not None:
+                self._note_lives(proposal)
+            leader.advance()
+            self.messages.append(lambda: self._fetched(replica, epoch, offset, records, high_watermark))
+
+        self.messages.append(asked)
+
+    def _note_lives(self, proposal: Proposal) -> None:
+        self._lives.setdefault(proposal, {each: self.replicas[each].lives for each in REPLICAS})
+
+    def _fetched(self, replica: Replica, epoch: int, offset: int, records: list[Entry], high_watermark: int) -> None:
+        # A fetcher of another leader epoch, or of an older request, is fenced by its log.
+        if not replica.is_alive or replica.is_leader or replica.epoch != epoch or replica.end != offset:
+            return
+        for entry in records:
+            replica.append(entry)
+        replica.high_watermark = min(high_watermark, replica.end)
+
+    def _diverged(
+        self, replica: Replica, epoch: int, asked: tuple[int, int], leader_epoch: int, leader_end: int
+    ) -> None:
+        # One Fetch is in flight: what answers an older one is about another log.
+        if (replica.end, replica.last_epoch) != asked:
+            return
+        if not replica.is_alive or replica.is_leader or replica.epoch != epoch:
+            return
+        start = replica.epochs[0][1] if replica.epochs else 0
+        found = cut(replica.end, replica.high_watermark, replica.end_of, start, leader_epoch, leader_end)
+        self.truncations += found.offset < replica.end
+        replica.truncate(found.offset)
+
+    # --- what happens ---
+
+    def step(self) -> None:
+        self.now += 1
+        rng = self.rng
+        replica = self.replicas[rng.choice(REPLICAS)]
+        if self._power:
+            self._step_of_power(replica)
+        chance = rng.random()
+        if chance < 0.5:
+            # Also if there is none: more writes than followers can fetch would leave them out of the ISR for good.
+            if self.messages:
+                message = self.messages.pop(0 if rng.random() < 0.7 else rng.randrange(len(self.messages)))
+                if rng.random() < 0.97:
+                    message()
+        elif chance < 0.6:
+            self.produce(replica)
+        elif chance < 0.80:
+            self.fetch(replica)
+        elif chance < 0.87:
+            if replica.in_sync is not None and replica.is_alive:
+                proposal = replica.in_sync.shrinking(replica.end, self.now, 10)
+                if proposal is not None:
+                    self._note_lives(proposal)
+        elif chance < 0.967:
+            # A proposal is sent until it is answered.
+            if replica.in_sync is not None and replica.is_alive and (proposal := replica.in_sync.proposed) is not None:
+                self._note_lives(proposal)
+                life = replica.lives
+                self.messages.append(lambda: self._alter(replica.id, proposal) if replica.lives == life else None)
+        elif chance < 0.97:
+            if len(self.registered) == len(REPLICAS):
+                self.remove(replica)
+            else:
+                for each in self.replicas.values():
+                    if each.is_alive and each.id not in self.registered:
+                        self.register(each)
+        elif chance < 0.99:
+            if replica.is_alive and sum(each.is_alive for each in self.replicas.values()) > 2:
+                replica.is_alive = False
+            elif not replica.is_alive:
+                replica.restart(rng)
+                self.register(replica)
+        else:
+            self.elect()
+        self.check()
+
+    def _step_of_power(self, replica: Replica) -> None:
+        chance = self.rng.random()
+        if chance < 0.05:
+            replica.flushed = replica.end
+        elif chance < 0.051:
+            self._lose_power([replica])
+        elif chance < 0.053:
+            self._lose_power([each for each in self.replicas.values() if self.rng.random() < 0.9])
+        elif chance < 0.08:
+            if not replica.is_alive:
+                replica.restart(self.rng)
+                self.register(replica)
+            elif replica.id in self.unheard | self.failed:
+                # A controller asks until it is answered, and after a log directory event.
+                self._tell_again(replica)
+        elif chance < 0.11:
+            self.offer(replica)
+        elif chance < 0.1105:
+            self.order()
+
+    def _lose_power(self, replicas: list[Replica]) -> None:
+        lost = [replica for replica in replicas if replica.is_alive]
+        for replica in lost:
+            self.power_losses += 1
+            replica.lose_power()
+        if len(lost) == len(REPLICAS) and self.rng.random() < 0.5:
+            self.has_controller = False
+            self.failed, self.unheard = set(), set()
+            self.messages.clear()
+            return
+        # The sessions of some end before they are back.
+        gone = lost if self.rng.random() < 0.7 else [replica for replica in lost if self.rng.random() < 0.5]
+        for replica in gone:
+            self._forget(replica.id)
+        if gone:
+            self.settle()
+
+    def check(self) -> None:
+        for replica in self.replicas.values():
+            assert [epoch for epoch, _ in replica.epochs] == sorted({epoch for epoch, _ in replica.epochs})
+            assert [epoch for epoch, _ in replica.log] == sorted(epoch for epoch, _ in replica.log)
+            assert replica.high_watermark <= replica.end
+            if replica.is_leader and replica.is_alive:
+                for offset in range(replica.high_watermark):
+                    known = self.committed.setdefault(offset, replica.log[offset])
+                    assert known == replica.log[offset], f"offset {offset} was committed with another record"
+            for other in self.replicas.values():
+                both = min(replica.high_watermark, other.high_watermark)
+                assert replica.log[:both] == other.log[:both], "logs differ below both high watermarks"
+        for member in self.isr:
+            if self.replicas[member].is_suspected:
+                continue
+            log = self.replicas[member].log
+            for offset, entry in self.committed.items():
+                assert log[offset : offset + 1] == [entry], f"replica {member} in sync has lost offset {offset}"

@@ -1,0 +1,91 @@
+"""Nothing committed is lost by three replicas, whatever the network does: random runs of a model
+(`cluster_model.py`)."""
+
+import os
+
+import pytest
+
+from tests.replication.cluster_model import Cluster
+
+STEPS = 1500
+RUNS = int(os.environ.get("OTTLA_CASES", "60"))
+
+
+def run(first: int, runs: int, **rules: bool) -> list[Cluster]:
+    clusters = []
+    for seed in range(first, first + runs):
+        cluster = Cluster(seed, **rules)
+        try:
+            for _ in range(STEPS):
+                cluster.step()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        clusters.append(cluster)
+    return clusters
+
+
+def test_nothing_committed_is_lost() -> None:
+    clusters = run(1, RUNS)
+    # The runs do what they are for.
+    assert sum(len(cluster.committed) for cluster in clusters) > 10 * RUNS
+    for what in ("elections", "truncations", "shrinks", "expansions", "needless_removals"):
+        assert sum(getattr(cluster, what) for cluster in clusters) > RUNS // 4, what
+
+
+def test_what_nobody_in_sync_has_lost_survives_power_losses() -> None:
+    clusters = run(1, RUNS, power=True)
+    assert sum(len(cluster.committed) for cluster in clusters) > 5 * RUNS
+    for what in ("power_losses", "refusals", "offers", "orders", "lost"):
+        assert sum(getattr(cluster, what) for cluster in clusters) > RUNS // 10, what
+
+
+def test_who_may_have_lost_records_does_not_simply_lead() -> None:
+    """Without the rule the model loses what another that was in sync had."""
+    with pytest.raises(AssertionError, match="seed"):
+        run(1, 3000, power=True, suspects=False)
+
+
+def test_a_follower_joins_with_all_of_the_older_epochs() -> None:
+    """Without this rule (KAFKA-7128) the model loses what was committed: so it would notice."""
+    with pytest.raises(AssertionError, match="seed"):
+        run(1, 3000, waits_for_epoch_start=False)
+
+
+@pytest.mark.parametrize("forgets_followers", [True, False])
+def test_what_a_follower_had_in_an_older_epoch_counts_for_nothing(forgets_followers: bool) -> None:
+    """Broker 1 leads, and 3 has three records of it. Then 2 leads for an epoch of which 1 never hears, and 3 cuts off
+    what 2 does not have. Broker 1 leads again: those records are not in 3 any more.
+    """
+    cluster = Cluster(0, forgets_followers=forgets_followers)
+    one, three = cluster.replicas[1], cluster.replicas[3]
+
+    def deliver() -> None:
+        while cluster.messages:
+            cluster.messages.pop(0)()
+
+    deliver()
+    cluster.rng.randint = lambda low, high: high  # type: ignore[method-assign]
+    for _ in range(3):
+        cluster.produce(one)
+    for _ in range(2):
+        cluster.fetch(three)
+        deliver()
+    assert one.in_sync is not None
+    assert one.in_sync.followers[3].end_offset == three.end == 3
+    cluster.leader, cluster.epoch, cluster.version = 2, 1, 1
+    cluster._tell()
+    cluster.messages.pop(0)  # to broker 1: lost
+    deliver()
+    cluster.fetch(three)
+    deliver()
+    assert three.end == 0
+    cluster.leader, cluster.epoch, cluster.isr, cluster.version = 1, 2, (1, 3), 2
+    cluster._tell()
+    deliver()
+    cluster.committed.clear()
+    if forgets_followers:
+        assert one.high_watermark == 0
+        cluster.check()
+    else:
+        with pytest.raises(AssertionError, match="replica 3 in sync has lost offset 0"):
+            cluster.check()

@@ -1,0 +1,252 @@
+"""The replica fetcher as Python has it: a leader's logs behind a real hub, a follower's beside them. What each kind of
+answer does is tested in Rust (`rust/replication/tests`).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla._core import (
+    Fetcher,
+    FetcherEvent,
+    FetchRow,
+    Log,
+    LogConfig,
+    LogDirectory,
+    PartitionToRead,
+    ReplicationQuota,
+    Request,
+)
+from tests.net.support import Serving, batch, serving
+
+pytestmark = pytest.mark.trio
+
+TOKEN = 1 << 40
+
+
+@pytest.fixture
+def leading(tmp_path: Path) -> Iterator[list[Log]]:
+    (tmp_path / "leader").mkdir()
+    directory = LogDirectory.open(tmp_path / "leader")
+    logs = directory.create("t", [0, 1], LogConfig())
+    for log in logs:
+        log.begin_epoch(4)
+    yield logs
+    directory.close()
+
+
+@pytest.fixture
+def following(tmp_path: Path) -> Iterator[list[Log]]:
+    (tmp_path / "follower").mkdir()
+    directory = LogDirectory.open(tmp_path / "follower")
+    logs = directory.create("t", [0, 1], LogConfig())
+    for log in logs:
+        log.fence(4)
+    yield logs
+    directory.close()
+
+
+class Leader:
+    """Answers every Fetch from its logs, or as `instead` says. A Fetch that has nothing new to be told is kept."""
+
+    def __init__(self, logs: list[Log]) -> None:
+        self.logs = logs
+        self.instead: dict[int, FetchRow] = {}
+        self.asked: list[tuple[int, int, list[tuple[int, int, int, int]]]] = []
+        self.kept: Request | None = None
+        #: The session: what is asked for next, and the high watermark that was told last.
+        self.known: dict[int, tuple[int, int]] = {}
+
+    def __call__(self, request: Request) -> None:
+        asked = request.fetch()
+        assert asked.replica_id == 2
+        rows = [(row.key[1], row.offset, row.leader_epoch, row.last_fetched_epoch) for row in asked.partitions]
+        self.asked.append((asked.session_id, asked.session_epoch, rows))
+        self.kept = request
+        if asked.session_epoch == 0:
+            self.known.clear()
+        for _, partition in asked.forgotten:
+            del self.known[partition]
+        for partition, offset, *_ in rows:
+            self.known[partition] = (offset, -1)
+        self.answer(is_due=asked.session_epoch == 0)
+
+    def answer(self, is_due: bool = False) -> None:
+        """Answers the Fetch that is kept, if there is something new."""
+        rows = {}
+        for partition, (offset, high_watermark) in self.known.items():
+            log = self.logs[partition]
+            if partition in self.instead:
+                rows[partition] = self.instead[partition]
+            elif offset < log.end_offset or high_watermark != log.high_watermark:
+                records = log.read(offset, 1 << 20)
+                self.known[partition] = (offset, log.high_watermark)
+                rows[partition] = FetchRow(
+                    high_watermark=log.high_watermark, log_start_offset=log.start_offset, records=records
+                )
+        if self.kept is not None and (rows or is_due):
+            request, self.kept = self.kept, None
+            of = [PartitionToRead(("t", partition), 0, 0) for partition in rows]
+            request.reply_fetch([*rows.values()], of=of, session_id=7)
+
+
+def fetcher(one: Serving, **changed: Any) -> Fetcher:
+    settings: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": one.port,
+        "replica_id": 2,
+        "client_id": "broker-2-fetcher-0",
+        "fetch_version": 12,
+        "wait_max_ms": 500,
+        "bytes_min": 1,
+        "response_bytes_max": 10 << 20,
+        "partition_bytes_max": 1 << 20,
+        "batch_bytes_max": 1 << 20,
+        "backoff_ms": 50,
+        "socket_timeout_ms": 30_000,
+        "receive_buffer_bytes": 65536,
+        "quota": ReplicationQuota(11, 1),
+        "completions": one.hub.completions,
+        "token": TOKEN,
+    }
+    return Fetcher(**{**settings, **changed})
+
+
+def content(log: Log) -> bytes:
+    read = log.read(log.start_offset, 1 << 20)
+    return b"" if read.slice is None else read.slice.read()
+
+
+def write(log: Log, *values: bytes) -> None:
+    log.append_bytes(batch(*values), 4)
+
+
+def listen(one: Serving, fetching: Fetcher) -> list[FetcherEvent]:
+    """The events of a fetcher, as its server's loop hears of them."""
+    heard: list[FetcherEvent] = []
+
+    def callback(value: object, error: BaseException | None) -> None:
+        assert (value, error) == (None, None)
+        heard.extend(fetching.events())
+
+    one.server.listen_to(TOKEN, callback)
+    return heard
+
+
+@pytest.mark.parametrize("version", [11, 12])
+async def test_a_follower_gets_what_its_leader_has(version: int, leading: list[Log], following: list[Log]) -> None:
+    leader = Leader(leading)
+    write(leading[0], b"a", b"b")
+    leading[0].high_watermark = 1
+    async with serving(leader) as one:
+        with closing(fetcher(one, fetch_version=version)) as fetching:
+            heard = listen(one, fetching)
+            fetching.add([("t", partition, log, 4) for partition, log in enumerate(following)])
+            await one.until(lambda: following[0].end_offset == 2 and len(leader.asked) == 2)
+            epoch = 4 if version == 12 else -1
+            assert leader.asked == [(0, 0, [(0, 0, 4, -1), (1, 0, 4, -1)]), (7, 1, [(0, 2, 4, epoch)])]
+            assert following[0].high_watermark == 1
+            for number in range(20):
+                write(leading[number % 2], b"x" * number)
+                leading[number % 2].advance_high_watermark()
+                leader.answer()
+                log, other = following[number % 2], leading[number % 2]
+                await one.until(lambda log=log, other=other: log.high_watermark == other.end_offset)  # type: ignore[misc]
+            assert [content(log) for log in following] == [content(log) for log in leading]
+            assert following[0].leader_epochs == leading[0].leader_epochs
+            figures = fetching.figures()
+            assert figures.partitions == 2
+            assert figures.requests >= 21
+            assert figures.bytes > sum(log.size_bytes for log in leading)
+            assert 0 < figures.buffer_bytes <= 65536
+            assert figures.lags == [("t", 0, 0), ("t", 1, 0)]
+            assert heard == []
+
+
+async def test_events_wake_the_loop_again_and_again(leading: list[Log], following: list[Log]) -> None:
+    leader = Leader(leading)
+    leader.instead = {0: FetchRow(high_watermark=0, log_start_offset=0, diverging_epoch=(3, 0)), 1: FetchRow(6)}
+    async with serving(leader) as one:
+        with closing(fetcher(one)) as fetching:
+            heard = listen(one, fetching)
+            fetching.add([("t", partition, log, 4) for partition, log in enumerate(following)])
+            await one.until(lambda: len(heard) == 2)
+            heard.sort(key=lambda event: event.partition)
+            told = [(event.topic, event.partition, event.leader_epoch, event.kind, event.code) for event in heard]
+            assert told == [("t", 0, 4, "diverged", 0), ("t", 1, 4, "delayed", 6)]
+            assert (heard[0].epoch, heard[0].offset) == (3, 0)
+            assert "diverged" in repr(heard[0])
+            assert heard[0].message in repr(heard[0])
+            # The delayed one is asked for again, the diverged one when it is added again.
+            write(leading[0], b"a")
+            write(leading[1], b"b")
+            leader.instead = {}
+            await one.until(lambda: following[1].end_offset == 1)
+            assert following[0].end_offset == 0
+            assert fetching.figures().partitions == 1
+            fetching.add([("t", 0, following[0], 4)])
+            # The Fetch that asks without it may still be on its way.
+            await one.until(lambda: leader.kept is not None)
+            leader.answer(is_due=True)
+            await one.until(lambda: following[0].end_offset == 1)
+            # Events are news again after they were taken.
+            del heard[:]
+            leader.instead = {1: FetchRow(74)}
+            leader.answer()
+            await one.until(lambda: heard)
+            assert [(event.partition, event.kind, event.code) for event in heard] == [(1, "fenced", 74)]
+            assert fetching.events() == []
+
+
+async def test_a_lost_connection_is_told_and_made_anew(leading: list[Log], following: list[Log]) -> None:
+    leader: Callable[[Request], None] = Leader(leading)
+    is_refusing = True
+
+    def handler(request: Request) -> None:
+        if is_refusing:
+            request.close("not now")
+        else:
+            leader(request)
+
+    async with serving(handler) as one:
+        with closing(fetcher(one)) as fetching:
+            heard = listen(one, fetching)
+            fetching.add([("t", 0, following[0], 4)])
+            await one.until(lambda: len(one.gone) >= 3)
+            (event,) = heard
+            assert (event.topic, event.partition, event.leader_epoch, event.kind) == ("", -1, -1, "connection")
+            assert "closed the connection" in event.message
+            write(leading[0], b"a")
+            is_refusing = False
+            await one.until(lambda: following[0].end_offset == 1)
+
+
+async def test_nothing_is_appended_after_remove_and_close(leading: list[Log], following: list[Log]) -> None:
+    leader = Leader(leading)
+    async with serving(leader) as one:
+        with closing(fetcher(one)) as fetching:
+            fetching.add([("t", partition, log, 4) for partition, log in enumerate(following)])
+            await one.until(lambda: len(leader.asked) == 2 and leader.kept)
+            fetching.remove([("t", 0), ("gone", 3)])
+            for log in leading:
+                write(log, b"a")
+            leader.answer()
+            await one.until(lambda: following[1].end_offset == 1)
+            assert following[0].end_offset == 0
+            assert fetching.figures().lags == [("t", 1, 0)]
+            # A read that is in progress is interrupted.
+            fetching.close()
+            fetching.add([("t", 0, following[0], 4)])
+            leader.answer(is_due=True)
+            await one.until(lambda: one.hub.connections == 0)
+            assert following[0].end_offset == 0
+
+
+async def test_versions_that_it_does_not_speak() -> None:
+    async with serving(lambda request: None) as one:
+        for version in (10, 13):
+            with pytest.raises(ValueError, match=f"fetch_version {version}: 11 or 12"):
+                fetcher(one, fetch_version=version)
