@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo test test-rust test-python clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build run docs demo cluster test test-rust test-python test-leases-off clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,10 +64,16 @@ demo: $(STAMPS)/demo-tools ## web requests through a broker into Spark, and a pi
 	@$(BIN)/python -m ottla.pipelines.demo --repeat $(REPEAT) $(if $(FILE),--file "$(FILE)")
 	@$(if $(wildcard $(OTTLA_TEST_DATA)/nginx_ops.jsonl),$(BIN)/python -m ottla.pipelines.demo.three --data $(OTTLA_TEST_DATA))
 
-docs: $(STAMPS)/build ## rewrite the pages of docs/ that come from the code
+docs: $(STAMPS)/lint-tools ## rewrite the pages of docs/, and the signatures, that come from the code
 	$(BIN)/python -m ottla.config.reference > docs/settings.md
 	$(BIN)/python docs/compatibility.py > docs/compatibility.md
 	$(BIN)/python -m ottla.metrics.reference > docs/metrics.md
+	$(BIN)/python -m ottla.metrics.alerts > docs/alerts.yml
+	$(BIN)/python -m ottla.client.sync_stub
+
+# CLUSTER_ARGS="--zookeeper HOST:PORT" where there is no Java.
+cluster: $(STAMPS)/build ## three brokers: one is killed, and every acknowledged record is looked for
+	@$(BIN)/python -m ottla.local_cluster.demo $(CLUSTER_ARGS)
 
 lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
 	cargo fmt --check
@@ -77,6 +83,7 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ottla._core
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.test_imports
 
 fmt: $(STAMPS)/lint-tools ## format everything
 	cargo fmt
@@ -112,15 +119,31 @@ $(STAMPS)/kcat:
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y kcat >/dev/null; fi
 	@if command -v kcat >/dev/null; then touch $@; else echo "kcat is absent, its tests are skipped: apt-get install kcat"; fi
 
+# Only the tool, without the server that its package starts.
+$(STAMPS)/promtool:
+	@mkdir -p $(STAMPS) .venvs/promtool
+	@if ! command -v promtool >/dev/null && command -v apt-get >/dev/null; then \
+	    if [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi; \
+	    cd .venvs/promtool && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; fi || true
+	@if [ -x .venvs/promtool/usr/bin/promtool ] || command -v promtool >/dev/null; then touch $@; \
+	    else echo "promtool is absent, tests of the alerts are skipped: apt-get install prometheus"; fi
+
 $(STAMPS)/jars: tests/peers/pom.xml
 	@mkdir -p $(STAMPS)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then tests/peers/kafka fetch $(KAFKAS) && touch $@; \
 	    else echo "Java or Maven is absent, their tests are skipped: apt-get install openjdk-17-jdk-headless maven"; fi
 
-clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/jars
+clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/promtool $(STAMPS)/jars
 
+# Clusters have the machine for themselves: five servers and their clients on it are enough for two processors.
 test-python: $(STAMPS)/test-tools clients-tools
-	$(BIN)/pytest -m 'not soak' -n 2
+	$(BIN)/pytest -m 'not soak' -n 2 --ignore tests/cluster
+	$(BIN)/pytest -m 'not soak' tests/cluster
+
+# The same answers where Python decides about every Produce and Fetch. CI runs the parts that leases serve: PARTS.
+PARTS ?= tests/broker tests/compat tests/faults
+test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/test_turns.py"
+	OTTLA_LEASES=off $(BIN)/pytest -m 'not soak' -n 2 $(PARTS)
 
 clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, and their table in docs/clients.md
 	OTTLA_WRITE_TABLE=1 $(BIN)/pytest tests/compat/test_clients.py tests/compat/test_tools.py
@@ -156,6 +179,9 @@ bench: $(STAMPS)/bench-tools ## this broker beside Apache Kafka, into docs/bench
 bench-full: $(STAMPS)/bench-tools ## the same with whole sweeps and the cases that take long: hours
 	$(BIN)/python benches/compare.py --against $(AGAINST) --full $(ARGS)
 
+bench-cluster: $(STAMPS)/bench-tools ## three brokers, RF 3, beside Kafka 3.9.2 with ZooKeeper (make bench has it too)
+	$(BIN)/python benches/cluster.py $(ARGS)
+
 bench-limits: $(STAMPS)/bench-tools ## this broker beside what the machine can do, and its costs as things grow by 10 and 100
 	$(BIN)/python benches/limits.py $(ARGS)
 
@@ -167,7 +193,7 @@ bench-flames: $(STAMPS)/bench-tools $(STAMPS)/inferno ## where the broker's time
 	INFERNO=.tools/bin $(BIN)/python benches/flames.py $(ARGS)
 
 # Needs valgrind. The baseline is benches/guard.json; ARGS=--save writes it anew.
-bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (10 %), CPU of requests (35 %): fails where one costs so much more than it did
+bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (3 %), CPU of requests (35 %): fails where one costs so much more than it did
 	$(BIN)/python benches/guard.py $(ARGS)
 
 bench-hostile: $(STAMPS)/bench-tools ## an honest client beside hostile ones: fails where it waits long or memory grows; ARGS="--only TEXT --seconds N"

@@ -184,7 +184,7 @@ fn lookup() {
     let log = open(Arc::new(RealStorage), &scratch.0);
     println!("lookup in a segment of 1 GiB, us (budget 5): offset, timestamp; by batch size");
     for batch_bytes in [16 << 10, 1 << 10] {
-        log.truncate_to(0).expect("an empty log");
+        log.truncate_to(0, None).expect("an empty log");
         let template = batch(batch_bytes, 100, 0, -1);
         let mut timestamp_ms = 1_700_000_000_000i64;
         while log.segments().len() == 1 && log.size_bytes() + 2 * (batch_bytes as u64) < 1 << 30 {

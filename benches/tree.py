@@ -34,10 +34,13 @@ async def opened(where: str) -> Tree:
     return await (EmbeddedTree.open(where) if where.startswith("/") else ZooKeeperTree.connect(where))
 
 
-async def fill(where: str, topics: int) -> None:
+async def fill(where: str, topics: int, brokers: tuple[int, ...] = (1,)) -> int:
+    """Topics with settings; partitions that all these brokers have, who lead them in turns. The number of nodes."""
     tree = await opened(where)
-    assignment = TopicAssignment(dict.fromkeys(range(PARTITIONS), (1,))).encode()
-    state = PartitionState(leader=1, leader_epoch=0, isr=(1,), controller_epoch=1).encode()
+    replicas = [brokers[at:] + brokers[:at] for at in range(len(brokers))]
+    of_each = [replicas[number % len(brokers)] for number in range(PARTITIONS)]
+    assignment = TopicAssignment(dict(enumerate(of_each))).encode()
+    states = [PartitionState(leader=isr[0], leader_epoch=0, isr=isr, controller_epoch=1).encode() for isr in of_each]
     operations = [Create(path, b"") for path in ("/brokers", znodes.TOPICS, "/config", znodes.CONFIG_TOPICS)]
     for number in range(topics):
         topic = f"topic-{number}"
@@ -45,11 +48,11 @@ async def fill(where: str, topics: int) -> None:
         operations.append(Create(znodes.config_path("topics", topic), znodes.encode_config({"retention.ms": "1000"})))
         for partition in range(PARTITIONS):
             operations.append(Create(znodes.partition_path(topic, partition), b""))
-            operations.append(Create(znodes.state_path(topic, partition), state))
+            operations.append(Create(znodes.state_path(topic, partition), states[partition]))
     for batch in in_batches(operations):
         await tree.multi(batch)
-    print(f"{len(operations):,} nodes", file=sys.stderr)
     await tree.aclose()
+    return len(operations)
 
 
 async def read(where: str) -> None:
@@ -85,7 +88,7 @@ def main() -> None:
         apache = stack.enter_context(Apache(Path(folder)))
         for kind in ("embedded", "ZooKeeper"):
             where = f"{folder}/tree.sqlite" if kind == "embedded" else apache.zookeeper(options.zookeeper)
-            trio.run(fill, where, options.nodes // (2 * PARTITIONS))
+            print(f"{trio.run(fill, where, options.nodes // (2 * PARTITIONS)):,} nodes", file=sys.stderr)
             for _ in range(3):
                 print(f"{kind}: ", end="", flush=True)
                 subprocess.run([sys.executable, __file__, "--read", where], check=True)

@@ -5,7 +5,7 @@ What is served is asked of the broker itself, so the page cannot claim what is n
 
 from collections.abc import Iterator
 
-from ottla.broker.requests import ADVERTISED, SUPPORTED
+from ottla.broker.requests import SUPPORTED
 from ottla.wire import api
 from ottla.wire.schema import describe
 
@@ -75,6 +75,7 @@ LATER = {
     66: ("ListTransactions", "3.0"),
 }
 
+BETWEEN_BROKERS = "Between brokers only: taken on the listeners that brokers use."
 NO_TOKENS = "Answers DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka where nobody is authenticated."
 NOTES = {
     17: "Answers ILLEGAL_SASL_STATE, since no listener needs authentication.",
@@ -94,14 +95,12 @@ NOTES = {
         "named twice is answered once, as in Kafka; more than 200,000 partitions in one request close the connection."
     ),
     2: "Version 0 answers segment boundaries, as it always did.",
-    4: "Between brokers only; not advertised.",
-    5: "Between brokers only; not advertised.",
-    6: "Between brokers only; not advertised.",
+    4: BETWEEN_BROKERS,
+    5: BETWEEN_BROKERS,
+    6: BETWEEN_BROKERS,
+    7: BETWEEN_BROKERS,
     18: "An unknown version is answered in version 0's form with error 35, as clients expect.",
-}
-
-ABSENT = {
-    "clusters of several brokers": (7, 56),
+    56: BETWEEN_BROKERS,
 }
 
 
@@ -122,17 +121,11 @@ def _lines() -> Iterator[str]:
             name, kafka = KAFKA[key][0], f"0-{KAFKA[key][1]}"
         else:
             name, kafka = LATER[key][0], f"from {LATER[key][1]}"
-        note = NOTES.get(key, "" if key in ADVERTISED else "Not advertised.")
+        note = NOTES.get(key, "")
         yield f"| {key} | {name} | {lowest}-{highest} | {kafka} | {note} |"
     yield "\nAll other requests close the connection, with one line in the log that names key, version and client."
     yield from _rows()
-    yield "\n## Knowingly absent\n"
-    yield "| part | APIs |"
-    yield "|---|---|"
-    for part, keys in ABSENT.items():
-        missing = [f"{KAFKA[key][0]} ({key})" for key in keys if key not in SUPPORTED]
-        if missing:
-            yield f"| {part} | {', '.join(missing)} |"
+    yield "\n## Knowingly absent"
     yield BESIDES
 
 
@@ -168,14 +161,12 @@ Of members, users, tokens and the like there are fewer. The bounds:
 """
 
 BESIDES = """
-Besides: TLS and SASL of listeners, access control, giving partitions to other brokers.
+TLS and SASL of listeners, access control.
 
 ## Settings without a meaning here
 
 Taken, kept and shown, like all of Kafka's settings ([settings.md](settings.md) marks in bold what has an effect):
 
-- `leader.replication.throttled.*`, `follower.replication.throttled.*` and `replication.quota.*`: no broker follows
-  another yet, so there is nothing to slow down.
 - Passwords of TLS and SASL among the settings that change while brokers run are decoded, encoded and encoded anew with
   `password.encoder.*` as in Kafka (with the package `cryptography`: `pip install 'ottla[passwords]'`), so that either
   broker takes over what the other stored; nothing uses them here. Those that cannot be decoded are left out with an

@@ -26,8 +26,10 @@ use crate::{process, socket};
 #[derive(Deserialize)]
 pub struct Options {
     address: String,
-    /// With one partition and nothing in it.
+    /// With one partition and nothing in it from this offset on.
     topic: String,
+    #[serde(default)]
+    first_offset: i64,
     acks: i16,
     rate: f64,
     #[serde(default)]
@@ -223,8 +225,9 @@ fn consume(options: &Options, count: u64, first: u64, schedule: &Schedule) -> La
         session_epoch: -1,
         rack_id: "",
     };
-    let mut next = 0;
-    while next < count as i64 {
+    let mut next = options.first_offset;
+    let end = next + count as i64;
+    while next < end {
         let asked = PartitionToFetch {
             topic: &options.topic,
             partition: 0,

@@ -4,6 +4,7 @@
 //! same two cores: frames are encoded before the run, one thread serves all connections, nothing is allocated per request.
 //!
 //! * `drive`: sends the frames of files on many connections, closed loop (DEPTH in flight on each) or open loop (a fixed rate).
+//! * `in_turn`: one frame after the other, each to its own server when the one before was answered.
 //! * `check`: consumes partitions to their ends: count, checksum and whether each value is one of those that were sent.
 //! * `end_to_end`: records at a fixed rate, from the moment each should have been sent until a consumer holds it.
 //! * `echo`, `sendfile`: what a socket can do without a broker. `write`, `memory`: what the file system and the memory can.
@@ -11,6 +12,7 @@
 mod check;
 mod drive;
 mod end_to_end;
+mod in_turn;
 mod latency;
 mod limits;
 mod process;
@@ -24,6 +26,7 @@ enum Run {
     Drive(drive::Options),
     Check(check::Options),
     EndToEnd(end_to_end::Options),
+    InTurn(in_turn::Options),
     Echo(limits::Echo),
     Sendfile(limits::Sendfile),
     Write(limits::Write),
@@ -44,6 +47,7 @@ fn main() {
         Ok(Run::Drive(options)) => drive::run(&options),
         Ok(Run::Check(options)) => check::run(&options),
         Ok(Run::EndToEnd(options)) => end_to_end::run(&options),
+        Ok(Run::InTurn(options)) => in_turn::run(&options),
         Ok(Run::Echo(options)) => limits::echo(&options),
         Ok(Run::Sendfile(options)) => limits::sendfile(&options),
         Ok(Run::Write(options)) => limits::write(&options),

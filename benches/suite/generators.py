@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 # One release for all brokers, so that only they differ.
 TOOLS = "3.9.2"
 RDKAFKA = Path(__file__).with_name("rdkafka.py")
+SYNC_PRODUCER = Path(__file__).with_name("sync_producer.py")
 COMMANDS: list[str] = []
 """What was run, for the report; the same command only once, with the changing parts taken out."""
 
@@ -87,7 +88,8 @@ class Process:
 
 def _shown(options: dict[str, Any]) -> str:
     """The options without what is of this run alone."""
-    kept = {name: value for name, value in options.items() if name not in ("address", "pids", "frames", "values")}
+    of_the_run = ("address", "addresses", "bootstrap", "pids", "frames", "values")
+    kept = {name: value for name, value in options.items() if name not in of_the_run}
     return "'" + json.dumps(kept) + "'"
 
 
@@ -142,3 +144,8 @@ def consumer_perf(bootstrap: str, topic: str, records: int) -> dict[str, float]:
 def librdkafka(**options: Any) -> Process:
     """librdkafka's producer, without Python between it and the broker: see rdkafka.py."""
     return Process([sys.executable, str(RDKAFKA), json.dumps(options)], ["rdkafka.py", _shown(options)])
+
+
+def synchronous(**options: Any) -> Process:
+    """librdkafka's producer, which waits for each record until its input is closed: see sync_producer.py."""
+    return Process([sys.executable, str(SYNC_PRODUCER), json.dumps(options)], ["sync_producer.py", _shown(options)])

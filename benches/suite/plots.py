@@ -13,6 +13,9 @@ from benches.suite.report import columns_of
 from benches.suite.targets import TARGETS
 
 COLOURS = ("#1b6ca8", "#d1495b", "#edae49", "#66a182")
+# Bars of so different heights are seen on such a scale alone.
+LOGARITHMIC = 30
+LEVEL_LABELS = 6
 UNITS = {"B": 1, "KiB": 1 << 10, "MB": 10**6, "MiB": 1 << 20, "GB": 10**9}
 
 
@@ -23,8 +26,9 @@ def draw(result: Result, folder: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    sweeps = _sweeps(result)
-    bars = {} if result.curves or sweeps else _bars(result)
+    groups = _groups(result)
+    sweeps = {} if groups else _sweeps(result)
+    bars = groups or ({} if result.curves or sweeps else _bars(result))
     panels = len(result.curves) + len(sweeps) + len(bars)
     if not panels:
         return
@@ -79,6 +83,25 @@ def _sweeps(result: Result) -> dict[str, dict[str, list[tuple[float, float]]]]:
     }
 
 
+def _groups(result: Result) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """The same as `_bars`, where cases have several numbers before a colon: a panel for each number, with the first
+    figure that all its cases have.
+    """
+    numbered: dict[str, dict[str, dict[str, dict[str, list[float | None]]]]] = {}
+    for case, figures in result.rows.items():
+        number, colon, rest = case.partition(": ")
+        if colon and number.isdecimal():
+            numbered.setdefault(number, {})[rest] = figures
+    found = {}
+    for number, cases in numbered.items():
+        first, *others = cases.values()
+        if figure := next((name for name in first if all(name in row for row in others)), None):
+            found[f"{number}: {figure}"] = {
+                case: {name: measured(values) for name, values in row[figure].items()} for case, row in cases.items()
+            }
+    return found if len(found) > 1 else {}
+
+
 def _bars(result: Result) -> dict[str, dict[str, dict[str, list[float]]]]:
     """figure -> case -> contestant -> values: of the first figures that some Kafka has too, at most three."""
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
@@ -103,7 +126,13 @@ def _draw_bars(place: Any, cases: dict[str, dict[str, list[float]]], colours: di
         above = [max(values) - median for median, values in zip(medians, there.values(), strict=True)]
         at = [position + number * width for position in there]
         place.bar(at, medians, width, yerr=[below, above], label=name, color=colour, capsize=2)
-    place.set_xticks(range(len(cases)), [textwrap.fill(case, 18) for case in cases], fontsize="x-small")
+    heights = [statistics.median(values) for row in cases.values() for values in row.values() if values]
+    if heights and max(heights) > LOGARITHMIC * min(heights) > 0:
+        place.set_yscale("log")
+    if len(cases) > LEVEL_LABELS:
+        place.set_xticks(range(len(cases)), list(cases), fontsize="x-small", rotation=60, ha="right")
+    else:
+        place.set_xticks(range(len(cases)), [textwrap.fill(case, 18) for case in cases], fontsize="x-small")
 
 
 def draw_goals(results: list[Result], folder: Path) -> None:

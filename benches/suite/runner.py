@@ -139,11 +139,15 @@ class Run:
 
     def drive(self, case: str | None = None, **options: Any) -> dict[str, Any]:
         """`load drive` against this broker; the curve of its latencies is kept under the case's name."""
-        options = {"seconds": self.size.seconds, "warm_up_s": min(0.5, self.size.seconds / 2), **options}
-        found = self.load(run="drive", address=self.server.bootstrap, pids=[self.server.pid], **options)
+        options = {"pids": [self.server.pid], **self.lengths(), **options}
+        found = self.load(run="drive", address=self.server.bootstrap, **options)
         if case is not None:
             self.curves[case] = found["latency"]["curve_us"]
         return found
+
+    def lengths(self) -> dict[str, float]:
+        """Of a case, as generators take them."""
+        return {"seconds": self.size.seconds, "warm_up_s": min(0.5, self.size.seconds / 2)}
 
     def payloads(self, value_bytes: int, count: int = 1000) -> tuple[Path, list[bytes]]:
         """A file of values, one a line, and the values: fewer of large ones."""

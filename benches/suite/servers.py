@@ -41,6 +41,8 @@ ONE_BROKER = {
 }
 Settings = Mapping[str, object]
 LATEST = -1
+#: Since this release Kafka does not know ZooKeeper.
+KRAFT_ONLY = 4
 BROKER = 4
 SET, DELETE = 0, 1
 CHANGE_S = 20.0
@@ -70,26 +72,57 @@ class Contestant(Protocol):
         """A broker whose data are in `folder`; the same folder and port again is a restart."""
         ...
 
+    #: Its brokers can be members of a cluster with a ZooKeeper.
+    knows_zookeeper: bool
+
+    def member(
+        self, folder: Path, settings: Settings, broker_id: int, zookeeper: str, port: int | None = None
+    ) -> Running:
+        """A broker of a cluster, which is not waited for; the same folder and port again is a restart."""
+        ...
+
 
 class Ottla:
     """`ottla serve`."""
 
     name = "Ottla"
     session_s = 0.0
+    knows_zookeeper = True
 
     def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Broker:
         brokers = Brokers(folder)
         folder.mkdir(parents=True, exist_ok=True)
         return brokers(data=folder / "data", port=port, settings={**ONE_BROKER, **settings}, wait=wait)
 
+    def member(
+        self, folder: Path, settings: Settings, broker_id: int, zookeeper: str, port: int | None = None
+    ) -> Broker:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Brokers(folder)(
+            data=folder / "data",
+            broker_id=broker_id,
+            port=port,
+            zookeeper=zookeeper,
+            settings={**ONE_BROKER, **settings},
+            wait=False,
+        )
+
 
 class Apache(Server):
-    """One combined KRaft node of Apache Kafka."""
+    """One combined KRaft node of Apache Kafka, or with `arguments` another kind of broker."""
 
-    def __init__(self, version: str, folder: Path, settings: Settings, port: int) -> None:
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        settings: Settings,
+        port: int,
+        arguments: tuple[str, ...] = ("--kraft",),
+    ) -> None:
         self.data, self.port, self.bootstrap = folder / "data", port, f"127.0.0.1:{port}"
         folder.mkdir(parents=True, exist_ok=True)
-        command = [str(SCRIPT), "broker", "run", version, "--port", str(port), "--dir", str(folder), "--kraft"]
+        command = [str(SCRIPT), "broker", "run", version, "--port", str(port), "--dir", str(folder)]
+        command += arguments
         for name, value in {**ONE_BROKER, **settings}.items():
             command += ["--set", f"{name}={value}"]
         super().__init__(f"kafka-{version}", command, folder / "log.txt", environment=JVM)
@@ -108,12 +141,20 @@ class Kafka:
         fetch(version)
         self.version = version
         self.name = f"Kafka {version}"
+        self.knows_zookeeper = int(version.partition(".")[0]) < KRAFT_ONLY
 
     def start(self, folder: Path, settings: Settings, port: int | None = None, *, wait: bool = True) -> Apache:
         server = Apache(self.version, folder, settings, port or free_port())
         if wait:
             server.wait_until(lambda: has_controller(server.port))
         return server
+
+    def member(
+        self, folder: Path, settings: Settings, broker_id: int, zookeeper: str, port: int | None = None
+    ) -> Apache:
+        return Apache(
+            self.version, folder, settings, port or free_port(), ("--id", str(broker_id), "--zookeeper", zookeeper)
+        )
 
 
 def contestants(against: str) -> list[Contestant]:
@@ -199,6 +240,12 @@ def memory_mb(server: Running, *, peak: bool = False) -> float:
     name = "VmHWM:" if peak else "VmRSS:"
     lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024 / 1e6
+
+
+def proportional_mb(server: Running) -> float:
+    """What the broker's process has in memory, where pages that it shares with others count by its part."""
+    lines = Path(f"/proc/{server.pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
 
 
 def reset_peak(server: Running) -> None:

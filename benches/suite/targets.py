@@ -73,6 +73,24 @@ TARGETS = (
     Target("partitions", "5,000", "restart, s", 0.2),
     Target("partitions", "5,000", f.KILLED, 0.2),
     Target("partitions", "5,000", f.KILLED_AWAKE, 0.2),
+    *(
+        Target("cluster", f"acks={acks}, {partitions}", figure, goal)
+        for acks in ("1", "all")
+        for partitions in ("1 partition", "6 partitions")
+        for figure, goal in ((f.RECORDS, 1.0), (f.CPU_RECORD, 0.8))
+    ),
+    *(
+        Target("cluster", f"acks={acks}, 6 partitions, 64 KiB batches", figure, goal)
+        for acks in ("1", "all")
+        for figure, goal in ((f.RECORDS, 1.3), (f.CPU_RECORD, 0.6))
+    ),
+    Target("cluster", "acks=all, single records, 50 connections", f.CPU_REQUEST, 0.5),
+    Target("cluster", "acks=all, 1,000 a second", f.P50, 0.6),
+    Target("cluster", "acks=all, 1,000 a second", f.P99, 0.6),
+    Target("cluster-failover", "5,000 partitions", f.LAST_LEADER, 2.0, own=True),
+    Target("cluster-catch-up", "1 GB behind", f.MB, 1.5),
+    Target("cluster-catch-up", "1 GB behind", f.P99_COMING_BACK, 2.0, own=True),
+    Target("cluster", "three brokers", f.ALL_RESIDENT, 0.15),
     Target("small-requests", BUSY, f.CPU_REQUEST, 10.0, own=True),
     Target("cold-start", FIRST, f.SECONDS, 0.4, own=True),
     Target("cold-start", FIRST, f.IDLE, 60.0, own=True),

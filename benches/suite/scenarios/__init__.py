@@ -2,9 +2,12 @@
 
 from benches.suite.runner import Scenario
 from benches.suite.scenarios import (
+    cluster,
     cold_reader,
     consume,
+    controller,
     durable,
+    failover,
     groups,
     latency,
     limits,
@@ -13,6 +16,7 @@ from benches.suite.scenarios import (
     produce,
     recovery,
     reliability,
+    reliability_cluster,
     sequences,
     small,
     start,
@@ -29,9 +33,13 @@ SCENARIOS: list[Scenario] = [
     *cold_reader.SCENARIOS,
     *latency.SCENARIOS,
     *partitions.SCENARIOS,
+    *cluster.SCENARIOS,
+    *failover.SCENARIOS,
+    *controller.SCENARIOS,
     *recovery.SCENARIOS,
     *groups.SCENARIOS,
     *linkedin.SCENARIOS,
     *reliability.SCENARIOS,
+    *reliability_cluster.SCENARIOS,
     *limits.SCENARIOS,
 ]
