@@ -135,15 +135,18 @@ $(STAMPS)/jars: tests/peers/pom.xml
 
 clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/promtool $(STAMPS)/jars
 
+# CI's has a second chance (tests/second_chance.py), and says what took longest.
+PYTEST ?= $(BIN)/pytest
+
 # Clusters have the machine for themselves: five servers and their clients on it are enough for two processors.
 test-python: $(STAMPS)/test-tools clients-tools
-	$(BIN)/pytest -m 'not soak' -n 2 --ignore tests/cluster
-	$(BIN)/pytest -m 'not soak' tests/cluster
+	$(PYTEST) -m 'not soak' -n 2 --ignore tests/cluster
+	$(PYTEST) -m 'not soak' tests/cluster
 
 # The same answers where Python decides about every Produce and Fetch. CI runs the parts that leases serve: PARTS.
 PARTS ?= tests/broker tests/compat tests/faults
 test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/test_turns.py"
-	OTTLA_LEASES=off $(BIN)/pytest -m 'not soak' -n 2 $(PARTS)
+	OTTLA_LEASES=off $(PYTEST) -m 'not soak' -n 2 $(PARTS)
 
 clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, and their table in docs/clients.md
 	OTTLA_WRITE_TABLE=1 $(BIN)/pytest tests/compat/test_clients.py tests/compat/test_tools.py
