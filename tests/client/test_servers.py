@@ -110,7 +110,8 @@ def test_what_is_produced_is_consumed(server: Kafka | Broker, codec: str, acks: 
 
     async def main() -> None:
         async with Cluster(server.bootstrap) as cluster:
-            await Admin(cluster).create_topic(topic, partitions=3, replicas=1)
+            # The records are years old, and a broker looks for such every five minutes.
+            await Admin(cluster).create_topic(topic, partitions=3, replicas=1, settings={"retention.ms": "-1"})
             async with Producer(
                 cluster, acks=acks, idempotent=acks == ACKS_ALL, compression=codec, batch_bytes=5000
             ) as producer:
@@ -137,7 +138,7 @@ def test_what_is_produced_is_consumed(server: Kafka | Broker, codec: str, acks: 
 def test_where_to_start(server: Kafka | Broker) -> None:
     async def main() -> None:
         async with Cluster(server.bootstrap) as cluster:
-            await Admin(cluster).create_topic("starts", partitions=1, replicas=1)
+            await Admin(cluster).create_topic("starts", partitions=1, replicas=1, settings={"retention.ms": "-1"})
             here = TopicPartition("starts", 0)
             async with Producer(cluster) as producer:
                 for number in range(10):

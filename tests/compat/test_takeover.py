@@ -78,7 +78,7 @@ def test_nothing_differs(place: Place, life: Life, is_killed: bool) -> None:
     theirs = place.theirs()
     life.fill()
     life.compact(lambda topic, index: takeover.is_cleaned(place.directories, topic, index))
-    before = life.seen()
+    before = life.expected()
     place.end(theirs, is_killed)
     assert set(takeover.magics(place.directories, "formats-0")) == {0, 1, 2}
     assert all(any(directory.glob("*-*/*.log")) for directory in place.directories)
