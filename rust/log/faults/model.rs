@@ -415,8 +415,10 @@ impl Model {
     /// Appends batches as a follower: the first as old as what is there, the others of this epoch.
     fn fetch(&mut self, batches: &[Sent]) {
         let first = self.end();
-        // What its table has of newer ones a follower has cut off before it fetches.
-        let mut epoch = self.log.leader_epoch().max(0);
+        // What its table has of newer ones a follower has cut off before it fetches. No leader sends an older epoch than that
+        // of records before these, also where they were deleted since and the table is empty.
+        let before = self.deleted.last().map_or(0, |entry| entry.epoch);
+        let mut epoch = self.log.leader_epoch().max(before);
         let mut bytes = Vec::new();
         for sent in batches {
             let producer = sent.producer.map(|id| (id, self.next_sequence(id)));
