@@ -19,7 +19,7 @@ endif
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run docs demo cluster test test-rust test-python test-leases-off clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,10 +34,14 @@ $(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
 	$(BIN)/pip install --quiet maturin
 	@touch $@
 
-# The native module in release mode, and the package itself in editable form with what users need.
+# The native module, and the package itself in editable form with what users need. The stamp says which profile it has.
 $(STAMPS)/build: $(STAMPS)/maturin pyproject.toml $(RUST_SOURCES)
 	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot,metrics,passwords,pipelines,delta,iceberg
-	@touch $@
+	@echo $(PROFILE) > $@
+
+# Benchmarks and judges take the module that users get.
+release: $(STAMPS)/build
+	@[ "$$(cat $<)" = release ] || { rm $< && $(MAKE) PROFILE=release $<; }
 
 $(STAMPS)/lint-tools: $(STAMPS)/build
 	$(BIN)/pip install --quiet ruff mypy import-linter
@@ -90,7 +94,7 @@ fmt: $(STAMPS)/lint-tools ## format everything
 	$(BIN)/ruff check --fix python tests benches
 	$(BIN)/ruff format python tests benches
 
-test: test-rust test-python ## every test there is
+test: test-rust test-python ## every test, with one judge of each kind
 
 test-rust:
 	cargo test --quiet --locked --no-default-features
@@ -137,23 +141,36 @@ clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/pro
 
 # CI's has a second chance (tests/second_chance.py), and says what took longest.
 PYTEST ?= $(BIN)/pytest
+GATE := not soak and not judge
 
 # Clusters have the machine for themselves: five servers and their clients on it are enough for two processors.
 test-python: $(STAMPS)/test-tools clients-tools
-	$(PYTEST) -m 'not soak' -n 2 --ignore tests/cluster
-	$(PYTEST) -m 'not soak' tests/cluster
+	$(PYTEST) -m '$(GATE)' -n 2 --ignore tests/cluster
+	$(PYTEST) -m '$(GATE)' tests/cluster
 
 # The same answers where Python decides about every Produce and Fetch. CI runs the parts that leases serve: PARTS.
 PARTS ?= tests/broker tests/compat tests/faults
 test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/test_turns.py"
-	OTTLA_LEASES=off $(PYTEST) -m 'not soak' -n 2 $(PARTS)
+	OTTLA_LEASES=off $(PYTEST) -m '$(GATE)' -n 2 $(PARTS)
+
+# ONLY="compat cluster" some parts, ARGS=--continue those that are not green yet.
+judges: release $(STAMPS)/test-tools clients-tools ## every test with every judge, part by part: ONLY="compat cluster", ARGS=--continue
+	$(BIN)/python -m tests.judges $(ARGS) $(ONLY)
+
+quick: $(STAMPS)/lint-tools $(STAMPS)/test-tools ## before a commit: lint of the changed files, tests of the changed rooms
+	$(BIN)/python -m tests.quick
+
+# Tests that assume a machine of their own fail here.
+stress: $(STAMPS)/test-tools clients-tools ## every Python test that CI runs, beside two busy processes
+	@busy() { while :; do :; done; }; busy & one=$$!; busy & two=$$!; \
+	trap "kill $$one $$two" EXIT; $(MAKE) test-python
 
 clients: $(STAMPS)/test-tools clients-tools ## all clients against the broker, and their table in docs/clients.md
 	OTTLA_WRITE_TABLE=1 $(BIN)/pytest tests/compat/test_clients.py tests/compat/test_tools.py
 
 # Seeds come from the time and are printed by what fails; CASES=1 OTTLA_SEED=... runs one again.
 CASES ?= 3000
-soak: $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
+soak: release $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
 	OTTLA_CASES=$(CASES) cargo test --quiet --locked --profile quick --no-default-features --lib log::
 	$(BIN)/python -m tests.faults.mutants log.
 	$(BIN)/pytest -m soak
@@ -162,7 +179,7 @@ soak: $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousan
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)
 
-# Of the files that the newest 20 commits changed, newest first, as many as 3 minutes allow; CI runs them.
+# Of the files that the newest 20 commits changed, newest first, as many as 3 minutes allow.
 mutants-changed: $(STAMPS)/test-tools ## the same for what the newest commits changed, 3 minutes at most
 	$(BIN)/python -m tests.faults.mutants --changed-since "$$(git rev-list --max-count=20 HEAD | tail -n 1)" --minutes 3
 
@@ -176,33 +193,33 @@ next: $(STAMPS)/test-tools ## the tests of what uses the inside of trio and kazo
 # AGAINST=none measures this broker alone; ARGS="--only small-requests" some of it, ARGS=--continue what is missing.
 AGAINST ?= 3.9.2,4.3.1
 ARGS ?=
-bench: $(STAMPS)/bench-tools ## this broker beside Apache Kafka, into docs/benchmarks/: AGAINST=3.9.2,4.3.1 ARGS="--only NAME"
+bench: release $(STAMPS)/bench-tools ## this broker beside Apache Kafka, into docs/benchmarks/: AGAINST=3.9.2,4.3.1 ARGS="--only NAME"
 	$(BIN)/python benches/compare.py --against $(AGAINST) --minutes 40 $(ARGS)
 
-bench-full: $(STAMPS)/bench-tools ## the same with whole sweeps and the cases that take long: hours
+bench-full: release $(STAMPS)/bench-tools ## the same with whole sweeps and the cases that take long: hours
 	$(BIN)/python benches/compare.py --against $(AGAINST) --full $(ARGS)
 
-bench-cluster: $(STAMPS)/bench-tools ## three brokers, RF 3, beside Kafka 3.9.2 with ZooKeeper (make bench has it too)
+bench-cluster: release $(STAMPS)/bench-tools ## three brokers, RF 3, beside Kafka 3.9.2 with ZooKeeper (make bench has it too)
 	$(BIN)/python benches/cluster.py $(ARGS)
 
-bench-limits: $(STAMPS)/bench-tools ## this broker beside what the machine can do, and its costs as things grow by 10 and 100
+bench-limits: release $(STAMPS)/bench-tools ## this broker beside what the machine can do, and its costs as things grow by 10 and 100
 	$(BIN)/python benches/limits.py $(ARGS)
 
 $(STAMPS)/inferno:
 	cargo install --quiet --locked --root .tools --no-default-features --features cli inferno@0.12.8
 	@touch $@
 
-bench-flames: $(STAMPS)/bench-tools $(STAMPS)/inferno ## where the broker's time goes, as flame graphs in docs/benchmarks/: ARGS="fetch end-to-end"
+bench-flames: release $(STAMPS)/bench-tools $(STAMPS)/inferno ## where the broker's time goes, as flame graphs in docs/benchmarks/: ARGS="fetch end-to-end"
 	INFERNO=.tools/bin $(BIN)/python benches/flames.py $(ARGS)
 
 # Needs valgrind. The baseline is benches/guard.json; ARGS=--save writes it anew.
 bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (3 %), CPU of requests (35 %): fails where one costs so much more than it did
 	$(BIN)/python benches/guard.py $(ARGS)
 
-bench-hostile: $(STAMPS)/bench-tools ## an honest client beside hostile ones: fails where it waits long or memory grows; ARGS="--only TEXT --seconds N"
+bench-hostile: release $(STAMPS)/bench-tools ## an honest client beside hostile ones: fails where it waits long or memory grows; ARGS="--only TEXT --seconds N"
 	$(BIN)/python benches/hostile.py $(ARGS)
 
-bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's source alone, on this machine
+bench-parts: release $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's source alone, on this machine
 	cargo bench --quiet --no-default-features --bench records
 	cargo bench --quiet --no-default-features --bench log
 	cargo bench --quiet --no-default-features --bench cleaner
@@ -211,7 +228,7 @@ bench-parts: $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's 
 	$(BIN)/python benches/spark_read.py
 	$(BIN)/python benches/spark_stream.py
 
-bench-spark: $(STAMPS)/bench-tools ## Spark with Ottla beside Spark's own Kafka connector: ARGS="--only count,write"
+bench-spark: release $(STAMPS)/bench-tools ## Spark with Ottla beside Spark's own Kafka connector: ARGS="--only count,write"
 	$(BIN)/python benches/spark.py $(ARGS)
 
 # The suite uses the tests' clients and Kafka's jars, and draws.
@@ -219,8 +236,10 @@ $(STAMPS)/bench-tools: $(STAMPS)/test-tools clients-tools
 	$(BIN)/pip install --quiet matplotlib rich
 	@touch $@
 
+WHEEL_PROFILE := release
+DIST := dist
 wheel: $(STAMPS)/maturin ## an abi3 wheel in dist/
-	$(MATURIN) build --quiet --release --locked --out dist
+	$(MATURIN) build --quiet --profile $(WHEEL_PROFILE) --locked --out $(DIST)
 
 clean: ## remove what was built
 	rm -rf target $(VENV) .venvs $(STAMPS) dist

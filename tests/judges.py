@@ -1,0 +1,97 @@
+"""Runs every judge, the slow ones too, one part after the other: what the gate (`make test`) leaves out is run here.
+
+    make judges                       all parts, from the beginning
+    make judges ARGS=--continue       the parts that are not green yet since the last beginning
+    make judges ONLY="compat cluster" these
+
+A part is a folder of `tests`, or `files` for what lies beside them. `judged.json` says which parts are green since the
+last beginning, and at which commit all of them were green the last time; CI prints that (`--last`), and no test depends
+on it. A part is noted only if everything is committed.
+"""
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+FILE = Path(__file__).with_name("judged.json")
+#: Clusters have the machine for themselves.
+ALONE = frozenset({"cluster"})
+LANE = "not soak"
+
+
+def parts() -> dict[str, list[str]]:
+    """What pytest is given for each part."""
+    tests = ROOT / "tests"
+    folders = sorted(path.name for path in tests.iterdir() if any(path.rglob("test_*.py")))
+    beside = sorted(str(path.relative_to(ROOT)) for path in tests.glob("test_*.py"))
+    return {**{name: [f"tests/{name}"] for name in folders if (tests / name).is_dir()}, "files": beside}
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def is_green(name: str, paths: list[str]) -> bool:
+    processes = [] if name in ALONE else ["-n", "2"]
+    return subprocess.run([sys.executable, "-m", "pytest", "-m", LANE, *processes, *paths], cwd=ROOT).returncode == 0
+
+
+def read() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def last(state: dict[str, Any]) -> str:
+    whole = state["whole"]
+    if whole is None:
+        return "the judges have not been green as a whole yet"
+    return f"the judges were green as a whole at {whole['commit']} ({whole['date']})"
+
+
+def note(state: dict[str, Any], name: str) -> None:
+    """A part is green. When all are, the whole is, as of the commit at which the first of them was run."""
+    if git("status", "--porcelain", "--", ".", f":!{FILE.relative_to(ROOT)}"):
+        print(f"{name} is green, and not noted: something is not committed")
+        return
+    green = state["green"]
+    green[name] = git("rev-parse", "--short", "HEAD")
+    if green.keys() >= parts().keys():
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        state.update(whole={"commit": state["begun"], "date": date}, begun=None, green={})
+    FILE.write_text(json.dumps(state, indent=1) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs every judge, part by part.")
+    parser.add_argument("only", nargs="*", metavar="part", help=f"these parts: {', '.join(parts())}")
+    parser.add_argument("--continue", dest="goes_on", action="store_true", help="the parts that are not green yet")
+    parser.add_argument("--last", action="store_true", help="say when all of them were green, and run nothing")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.only) - parts().keys():
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    state = read()
+    if arguments.last:
+        print(last(state))
+        return 0
+    if state["begun"] is None or not (arguments.goes_on or arguments.only):
+        state.update(begun=git("rev-parse", "--short", "HEAD"), green={})
+    red = []
+    for name, paths in parts().items():
+        if (arguments.only and name not in arguments.only) or (arguments.goes_on and name in state["green"]):
+            continue
+        print(f"--- {name}", flush=True)
+        if is_green(name, paths):
+            note(state, name)
+        else:
+            red.append(name)
+    print(f"red: {', '.join(red)}" if red else "green")
+    return 1 if red else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
