@@ -22,7 +22,7 @@ from ottla.wire.k27_write_txn_markers import (
 )
 from tests.support.client import Client, batch
 from tests.support.leased import One, produce, started
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -71,7 +71,7 @@ async def test_a_produce_that_others_do_not_confirm_times_out(
 ) -> None:
     async with started(tmp_path, monkeypatch) as one:
         partition = await with_another_replica(one)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             assert await one.talk(lambda client: produce_for(client, 50, size)) == RequestTimedOut.code
         # It may yet become safe: until then nobody reads it.
         assert (partition.log.end_offset, partition.log.high_watermark) == (1, 0)
@@ -82,7 +82,7 @@ async def test_the_end_of_a_transaction_that_others_do_not_confirm_times_out(
 ) -> None:
     async with started(tmp_path, monkeypatch, **{"request.timeout.ms": "50"}) as one:
         partition = await with_another_replica(one)
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             assert await one.talk(end_transaction) == RequestTimedOut.code
         assert (partition.log.end_offset, partition.log.high_watermark) == (1, 0)
 
@@ -107,7 +107,7 @@ async def test_an_answer_waits_for_the_disk_and_tells_what_changed_meanwhile(
         async def answered(conversation: Callable[[Client], Any]) -> None:
             answers.append(await one.talk(conversation))
 
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(answered, ask)
                 await comes_true("a flush that is asked for", lambda: disk.asked or answers)
@@ -154,6 +154,6 @@ async def test_what_does_not_wait_for_the_disk_is_flushed_as_often_as_settings_s
     settings = {"log.flush.on.acks.all": "false", "log.flush.interval.messages": "1"}
     async with started(tmp_path, monkeypatch, **settings) as one:
         partition = await one.create("t")
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             assert await one.talk(ask) == 0
             await comes_true("the flush", lambda: partition.log.flushed_offset == 1)

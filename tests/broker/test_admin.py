@@ -115,7 +115,7 @@ def test_a_topic_lives_and_dies(client: Client) -> None:
         (2, 0, 0),
     ]
     client.produce("lives", batch(b"old"), partition=1)
-    answer = client.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["lives", "never-was"], timeout_ms=10_000))
+    answer = client.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["lives", "never-was"], timeout_ms=60_000))
     assert {row.name: row.error_code for row in answer.responses} == {
         "lives": 0,
         "never-was": UnknownTopicOrPartition.code,
@@ -157,7 +157,7 @@ def test_a_topic_lives_and_dies(client: Client) -> None:
 def test_topics_that_are_refused(client: Client, topic: CreatableTopic, error: type) -> None:
     if topic.name == "exists":
         client.create("exists")
-    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 5)
+    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5)
     assert answer.topics[0].error_code == error.code, answer
     assert answer.topics[0].error_message
     if topic.name == "a":
@@ -166,7 +166,7 @@ def test_topics_that_are_refused(client: Client, topic: CreatableTopic, error: t
 
 def test_defaults_and_validate_only(client: Client) -> None:
     row = CreatableTopic(name="defaults", num_partitions=-1, replication_factor=-1)
-    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=5_000, validate_only=True), 5)
+    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=60_000, validate_only=True), 5)
     assert (answer.topics[0].error_code, answer.topics[0].num_partitions) == (0, 1)
     assert {config.name for config in answer.topics[0].configs or []} >= {"retention.ms", "segment.bytes"}
     assert metadata(client, "defaults").topics[0].error_code == UnknownTopicOrPartition.code
@@ -188,7 +188,7 @@ def test_partitions_are_added(client: Client) -> None:
 
     def grow(count: int) -> int:
         row = CreatePartitionsTopic(name="grows", count=count, assignments=None)
-        answer = client.call(CREATE_PARTITIONS, CreatePartitionsRequest(topics=[row], timeout_ms=10_000))
+        answer = client.call(CREATE_PARTITIONS, CreatePartitionsRequest(topics=[row], timeout_ms=60_000))
         return answer.results[0].error_code
 
     assert grow(3) == 0

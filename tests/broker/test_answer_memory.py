@@ -27,7 +27,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch
 from tests.support.client import connect as client_of
 from tests.support.hostile import Honest, closing, connect, send
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 MIB = 1 << 20
 QUEUED_BYTES = 256 * MIB
@@ -35,8 +35,6 @@ QUEUED_BYTES = 256 * MIB
 RSS_MAX = QUEUED_BYTES + QUEUED_BYTES // 4 + 64 * MIB
 CLIENTS = 50
 BROKER = 4
-#: An honest client is served all along. How fast is for `make bench-hostile`: here other tests run beside.
-NEVER_S = 10.0
 
 
 @pytest.fixture
@@ -44,12 +42,25 @@ def broker(brokers: Brokers) -> Broker:
     return brokers(settings={"queued.max.request.bytes": QUEUED_BYTES})
 
 
+#: Answers to an honest client: how many while others attack, and how many in all.
+MEANWHILE, IN_ALL = 5, 60
+
+
+def is_served(honest: Honest) -> None:
+    """Returns when an honest client got so many more answers. Called while attackers are there."""
+    before = len(honest.waits_s)
+    eventually("the honest client is served", lambda: len(honest.waits_s) >= before + MEANWHILE or honest.error)
+
+
 @contextlib.contextmanager
 def honest_beside(broker: Broker, rss_max: int = RSS_MAX) -> Iterator[Honest]:
+    """An honest client is served all along, and the broker stays in its memory.
+
+    How fast is for `make bench-hostile`.
+    """
     with Honest(broker.port, broker.pid) as honest:
         yield honest
-        eventually("the honest client was served", lambda: len(honest.waits_s) > 60 or honest.error)
-    assert honest.longest_s < NEVER_S, sorted(honest.waits_s)[-5:]
+        eventually("the honest client was served", lambda: len(honest.waits_s) > IN_ALL or honest.error)
     assert honest.rss_max < rss_max, honest.rss_max // MIB
 
 
@@ -63,17 +74,18 @@ def describe_configs(rows: int) -> bytes:
 def test_answers_that_nobody_reads_stay_below_their_bound(broker: Broker, rows: int) -> None:
     """An answer has 11 or 91 MB: a few fit into the bound, or none does."""
     frame = describe_configs(rows)
-    with honest_beside(broker):
+    with honest_beside(broker) as honest:
         attackers = [connect(broker.port) for _ in range(CLIENTS)]
         with closing(attackers):
             for one in attackers:
                 send(one, frame)
+            is_served(honest)
             with client_of(broker) as client:
                 asked = DescribeConfigsRequest(
                     resources=[DescribeConfigsResource(resource_type=BROKER, resource_name="1001")],
                 )
                 assert client.call(DESCRIBE_CONFIGS, asked, 3).results[0].configs
-            eventually("those who do not read are closed", lambda: "answers are not read" in broker.output(), 60)
+            eventually("clients that do not read are closed", lambda: "answers are not read" in broker.output())
 
 
 #: Requests of a few bytes that ask for all partitions of the cluster, or of the broker.
@@ -115,13 +127,14 @@ def test_rows_of_answers_that_many_ask_for_at_once_are_bounded(
         if api is OFFSET_FETCH:
             commit_to_wide(client)
     frame = request_frame(api.key, version, 1, "greedy", api.encode_request(version, asked))
-    with honest_beside(broker, queued_bytes + queued_bytes // 4 + 96 * MIB):
+    with honest_beside(broker, queued_bytes + queued_bytes // 4 + 96 * MIB) as honest:
         attackers = [connect(broker.port) for _ in range(200)]
         with closing(attackers):
             for one in attackers:
                 send(one, frame)
+            is_served(honest)
             for one in attackers:
-                one.settimeout(60)
+                one.settimeout(PATIENCE_S)
                 assert one.recv(4)
 
 

@@ -13,7 +13,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
 from tests.support.fetch_session import Session
 from tests.support.operations import list_offset
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 PARTITIONS = 5
 #: Of 4,000 bytes: an index has an entry for every second one.
@@ -120,12 +120,12 @@ def test_readers_of_committed_records_are_told_what_was_aborted(client: Client, 
     topic = "cold-aborted"
     client.create(topic, partitions=2)
     producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for end in (producer.abort_transaction, producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         for number in range(2):
             producer.produce(topic, content(number), partition=number)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         end(30)
     rows = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)

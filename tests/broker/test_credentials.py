@@ -20,6 +20,7 @@ from ottla.wire.k51_alter_user_scram_credentials import (
 )
 from tests.peers.ottla import Broker
 from tests.support.client import Client
+from tests.support.waiting import PATIENCE_S
 
 
 def test_confluent_sets_and_describes_credentials(shared_broker: Broker) -> None:
@@ -36,22 +37,22 @@ def test_confluent_sets_and_describes_credentials(shared_broker: Broker) -> None
         upsert("weak", info(kinds.SCRAM_SHA_256, 100), b"secret"),
     ]
     answers = admin.alter_user_scram_credentials(changes)
-    answers["Zoë"].result(10)
+    answers["Zoë"].result(PATIENCE_S)
     with pytest.raises(KafkaException) as refused:
-        answers["weak"].result(10)
+        answers["weak"].result(PATIENCE_S)
     assert refused.value.args[0].code() == UnacceptableCredential.code
 
-    described = admin.describe_user_scram_credentials().result(10)
+    described = admin.describe_user_scram_credentials().result(PATIENCE_S)
     assert [*described] == ["Zoë"]
     assert [(one.mechanism, one.iterations) for one in described["Zoë"].scram_credential_infos] == [
         (kinds.SCRAM_SHA_256, 4096),
         (kinds.SCRAM_SHA_512, 8192),
     ]
-    admin.alter_user_scram_credentials([delete("Zoë", kinds.SCRAM_SHA_256)])["Zoë"].result(10)
+    admin.alter_user_scram_credentials([delete("Zoë", kinds.SCRAM_SHA_256)])["Zoë"].result(PATIENCE_S)
     left = admin.describe_user_scram_credentials(["Zoë", "nobody"])
-    assert [one.mechanism for one in left["Zoë"].result(10).scram_credential_infos] == [kinds.SCRAM_SHA_512]
+    assert [one.mechanism for one in left["Zoë"].result(PATIENCE_S).scram_credential_infos] == [kinds.SCRAM_SHA_512]
     with pytest.raises(KafkaException) as refused:
-        left["nobody"].result(10)
+        left["nobody"].result(PATIENCE_S)
     assert refused.value.args[0].code() == ResourceNotFound.code
 
 

@@ -70,7 +70,7 @@ def test_records_of_several_partitions_fail_or_go_one_by_one(client: Client) -> 
     client.create("several", partitions=2)
     client.produce("several", batch(b"a"), partition=1)
     rows = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(3)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="several", partitions=rows)], timeout_ms=20_000)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="several", partitions=rows)], timeout_ms=60_000)
     answer = client.call(DELETE_RECORDS, request, 2)
     assert [(row.error_code, row.low_watermark) for row in answer.topics[0].partitions] == [
         (OffsetOutOfRange.code, -1),

@@ -20,7 +20,7 @@ from tests.peers.processes import free_port
 from tests.support.client import Client, batch, connect
 from tests.support.directories import produced
 from tests.support.settings import APPEND, BROKER, BROKER_LOGGER, DELETE, SET, alter
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 INVALID_REQUEST = 42
 
@@ -74,13 +74,13 @@ async def test_the_number_of_fetchers_reaches_them(tmp_path: Path, monkeypatch: 
     config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
     async with InProcess.start(config) as broker:
         await trio.to_thread.run_sync(change, broker.addresses.listening[0].port)
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await told.wait()
 
 
 def test_limits_of_connections(client: Client, shared_broker: Broker) -> None:
     def is_refused() -> bool:
-        with socket.create_connection(("127.0.0.1", shared_broker.port), timeout=10) as other:
+        with socket.create_connection(("127.0.0.1", shared_broker.port), timeout=PATIENCE_S) as other:
             other.settimeout(0.2)
             try:
                 return other.recv(1) == b""
@@ -200,10 +200,7 @@ def test_one_stored_setting_that_is_wrong_does_not_keep_the_others_away() -> Non
     stored = {"log.retention.ms": "1000", "message.max.bytes": "much", "num.partitions": "3", "no.such": "x"}
     kept, problems = usable(stored, for_one_broker=False)
     assert kept == {"log.retention.ms": "1000", "no.such": "x"}
-    assert [
-        problem.startswith(name)
-        for problem, name in zip(problems, ("message.max.bytes", "num.partitions"), strict=True)
-    ] == [True] * 2
+    assert [problem.name for problem in problems] == ["message.max.bytes", "num.partitions"]
     old = BrokerConfig({"log.retention.ms": "1000"})
     assert changed(old, old.with_dynamic({}, kept)) == set()
     assert changed(old, old.with_dynamic({"log.retention.ms": "5"}, kept)) == {"log.retention.ms"}

@@ -11,6 +11,7 @@ from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect
 from tests.support.fetch_session import Session
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("version", [7, 11, 12])
@@ -59,7 +60,7 @@ def test_a_session_waits_and_is_woken_by_any_of_its_partitions(client: Client, s
     waiting.start()
     with connect(shared_broker) as other:
         other.produce("wake", batch(b"x"), partition=17)
-    waiting.join(10)
+    waiting.join(PATIENCE_S)
     assert answers == [{17: len(batch(b"x"))}]
 
 
@@ -121,7 +122,7 @@ def test_a_deleted_topic_is_an_error_until_it_is_there_again(client: Client) -> 
     session = Session(client, "again")
     session.ask({0: 0})
     session.ask({0: 1})
-    client.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["again"], timeout_ms=10_000))
+    client.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["again"], timeout_ms=60_000))
     for _ in range(2):
         answer = session.fetch({})
         session.epoch += 1
@@ -188,11 +189,11 @@ def test_an_open_transaction_wakes_no_reader_of_committed_records(
     waiting = threading.Thread(target=lambda: answers.append(session.fetch({0: 0}, **options)))
     waiting.start()
     producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(topic, b"v", partition=0)
-    assert producer.flush(30) == 0
-    producer.commit_transaction(30)
-    waiting.join(20)
+    assert producer.flush(PATIENCE_S) == 0
+    producer.commit_transaction(PATIENCE_S)
+    waiting.join(PATIENCE_S)
     ((row,),) = [each.partition_responses for each in answers[0].responses]
     assert row.record_set, "it was woken before there was anything for it"

@@ -10,6 +10,7 @@ import pytest
 from tests.peers.ottla import Brokers
 from tests.support.client import batch, connect
 from tests.support.confluent import producer
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -42,8 +43,8 @@ def live(brokers: Brokers, data: Path) -> dict[str, int]:
             transactional = producer(broker, "id")
             transactional.begin_transaction()
             transactional.produce("t", b"y" * 600, partition=1)
-            transactional.flush(30)
-            transactional.abort_transaction(30)
+            transactional.flush(PATIENCE_S)
+            transactional.abort_transaction(PATIENCE_S)
         seen |= modes(data)
         assert broker.stop() == 0
         seen |= modes(data)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 
 def run(program: str, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=PATIENCE_S)
 
 
 BEGIN = """
@@ -85,7 +87,7 @@ import gc, sys, trio
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller import NewTopic, create_topic
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 def watched():
     gc.collect()
@@ -99,7 +101,7 @@ async def main():
         before = watched()
         await create_topic(broker.tree, NewTopic("many", 500, 1))
         await broker.metadata.wait_until(lambda: len(broker.metadata.topics.get("many", ())) == 500)
-        with trio.fail_after(50):
+        with trio.fail_after(PATIENCE_S):
             # The controller has heard that the broker knows, and forgets what it told.
             await comes_true("the end of most of what was watched", lambda: watched() <= before + 1.5 * 500)
         assert watched() > before + 500, "the partitions themselves"

@@ -61,7 +61,7 @@ from tests.support import group_client
 from tests.support.client import Client, batch, connect
 from tests.support.group_client import SUBSCRIPTION, Member
 from tests.support.transactions import again
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 #: What a restarted coordinator says until it has read its partition.
 LOADING = {CoordinatorLoadInProgress.code, NotCoordinator.code}
@@ -346,7 +346,7 @@ def test_a_deleted_topic_takes_its_offsets_along(group_broker: Broker, group: st
     admin.create(f"{group}-topic")
     alone = Member.connect(group_broker, group)
     assert alone.commit(f"{group}-topic", 3) == 0
-    request = DeleteTopicsRequest(topic_names=[f"{group}-topic"], timeout_ms=10_000)
+    request = DeleteTopicsRequest(topic_names=[f"{group}-topic"], timeout_ms=60_000)
     assert admin.call(DELETE_TOPICS, request, 3).responses[0].error_code == 0
     assert alone.committed(f"{group}-topic") == (-1, 0)
 
@@ -420,7 +420,7 @@ def test_a_restart_keeps_groups_and_offsets(brokers: Brokers, group: str, tmp_pa
         assert delete(admin, "deleted") == 0
     for stop in (signal.SIGTERM, signal.SIGKILL):
         broker.process.send_signal(stop)
-        broker.process.wait(30)
+        broker.process.wait(PATIENCE_S)
         broker = brokers.restart(broker)
         with connect(broker) as admin:
             member.client = admin
@@ -476,4 +476,4 @@ def test_who_waits_is_answered_when_the_broker_stops(brokers: Brokers, group: st
     member.send_join(version=3)
     broker.process.send_signal(signal.SIGTERM)
     assert member.receive_join() == NotCoordinator.code
-    assert broker.process.wait(30) == 0
+    assert broker.process.wait(PATIENCE_S) == 0

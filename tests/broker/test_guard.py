@@ -25,6 +25,7 @@ from ottla.wire.k21_delete_records import (
     DeleteRecordsTopic,
 )
 from tests.support.client import Client, batch
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -61,7 +62,7 @@ class Here:
 
     async def costs_one_connection(self, conversation: Callable[[Client], Any]) -> None:
         """It fails, while another client on a connection of its own is served before and after."""
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             await self.is_served()
             with pytest.raises((ConnectionLost, OSError)):
                 await self.talk(conversation)
@@ -153,7 +154,8 @@ async def test_the_callback_of_a_completion(
         with monkeypatch.context() as patched:
             patched.setattr(k00_produce._Waiting, "_appended", raises(error))
             # Its deadline answers it.
-            answer = await here.talk(lambda client: client.produce("t", batch(b"x" * 300_000), acks=1))
+            large = batch(b"x" * 300_000)
+            answer = await here.talk(lambda client: client.produce("t", large, acks=1, timeout_ms=1000))
             assert answer.responses[0].partitions[0].error_code == RequestTimedOut.code
         assert (await here.talk(produce(1))).responses[0].partitions[0].error_code == 0
     assert [line.partition(" failed")[0] for line in here.mistakes()] == ["the callback of a completion"]
@@ -179,7 +181,7 @@ async def test_the_end_of_a_turn_itself(
     async with started(tmp_path) as here:
         here.broker.server._served = raises_once(error, here.broker.turn.end)
         await here.is_served()
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             assert (await here.talk(produce(-1))).responses[0].partitions[0].error_code == 0
     assert [line.partition(" failed")[0] for line in here.mistakes()] == ["the end of a turn"]
 
@@ -204,7 +206,7 @@ async def test_a_fetch_that_is_woken(tmp_path: Path, error: type[BaseException])
             options = {"max_wait_ms": 8_000, "min_bytes": 1, "isolation_level": 1}
             answers.append(await here.talk(lambda client: client.fetch("t", 0, **options)))
 
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(fetch)
                 while len(partition.fetches) < 2:
@@ -223,7 +225,7 @@ async def test_an_acks_all_that_waits(tmp_path: Path, error: type[BaseException]
     async with started(tmp_path) as here:
         partition = here.broker.replicas.partitions["t", 0]
         assert partition.wait_durable(0, raises(error))
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             assert (await here.talk(produce(-1))).responses[0].partitions[0].error_code == 0
     assert here.mistakes() == ["an acks=all that waited for t-0 failed; others are served on"]
 
@@ -240,7 +242,7 @@ async def test_a_deadline(tmp_path: Path, error: type[BaseException]) -> None:
         later = trio.Event()
         here.broker.deadlines.add(0, Due(raises(error)))
         here.broker.deadlines.add(1, Due(later.set))
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             await later.wait()
     assert here.mistakes() == ["the deadline of Due failed; others are served on"]
 
@@ -250,7 +252,7 @@ async def test_a_disconnection(tmp_path: Path, error: type[BaseException]) -> No
     async with started(tmp_path) as here:
         here.broker.server._disconnected = raises_once(error, lambda _: None)
         await here.is_served()
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while not here.mistakes():
                 await here.is_served()
     assert here.mistakes() == ["what follows the end of a connection failed; others are served on"]
@@ -273,7 +275,7 @@ async def test_one_partition_at_the_end_of_a_turn(
 
         with monkeypatch.context() as patched:
             patched.setattr(Partition, "advance_high_watermark", advanced)
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 answer = await here.talk(lambda client: client.produce("other", batch(b"x"), acks=1))
                 await here.talk(produce(1))
         assert answer.responses[0].partitions[0].error_code == 0

@@ -6,7 +6,6 @@ import resource
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support.client import batch
 from tests.support.client import connect as client_of
 from tests.support.hostile import FRAME_BYTES, Honest, begun, closing, connect, produce_frame, send
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 MIB = 1 << 20
 #: `queued.max.request.bytes` by default, the answers' quarter of it, and what the broker is beside both.
@@ -25,8 +24,8 @@ RSS_MAX = (256 + 64 + 64) * MIB
 #: `socket.request.max.bytes` by default: the length that a frame announces, without the four bytes of the length.
 REQUEST_BYTES_MAX = 104_857_600
 OTHER = "127.0.0.2"
-#: An honest client is served all along. How fast is for `make bench-hostile`: here other tests run beside.
-NEVER_S = 10.0
+#: Answers to an honest client: how many while others attack, and how many in all.
+MEANWHILE, IN_ALL = 3, 10
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +36,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def honest_beside(broker: Broker, topic: str) -> Iterator[Honest]:
-    """An honest client is served within a second whatever happens meanwhile, and the broker stays in its memory."""
+    """An honest client is served whatever happens meanwhile, and the broker stays in its memory. How fast is for `make
+    bench-hostile`: here other tests run beside.
+    """
     with Honest(broker.port, broker.pid, topic) as honest:
         yield honest
-        eventually("the honest client was served", lambda: len(honest.waits_s) > 10 or honest.error)
-    assert honest.longest_s < NEVER_S, sorted(honest.waits_s)[-5:]
+        eventually("the honest client was served", lambda: len(honest.waits_s) > IN_ALL or honest.error)
     assert honest.rss_max < RSS_MAX, honest.rss_max // MIB
 
 
@@ -64,26 +64,27 @@ def is_closed(one: socket.socket) -> bool:
         return True
 
 
-def new_client_is_answered(broker: Broker) -> None:
-    began = time.monotonic()
+def clients_are_answered(broker: Broker, honest: Honest) -> None:
+    """A new client, and the honest one a few times more. Called while attackers are there."""
     with client_of(broker):
         pass
-    assert time.monotonic() - began < NEVER_S
+    before = len(honest.waits_s)
+    eventually("the honest client is served", lambda: len(honest.waits_s) >= before + MEANWHILE or honest.error)
 
 
 def test_half_frames_one_after_the_other_stay_below_the_bound(broker: Broker) -> None:
     data = bytes(60_000_000)
-    with honest_beside(broker, "half"):
+    with honest_beside(broker, "half") as honest:
         attackers = [begun(broker.port) for _ in range(30)]
         with closing(attackers):
             for attacker in attackers:
                 send(attacker, data)
-            new_client_is_answered(broker)
+            clients_are_answered(broker, honest)
     eventually("a line says why", lambda: "memory is short" in broker.output(), facts=broker.output)
 
 
 def test_three_that_hold_whole_frames_but_a_byte_stop_nobody(broker: Broker) -> None:
-    with honest_beside(broker, "three"):
+    with honest_beside(broker, "three") as honest:
         attackers = [begun(broker.port) for _ in range(3)]
         with closing(attackers):
             data = bytes(98_000_000)
@@ -92,13 +93,13 @@ def test_three_that_hold_whole_frames_but_a_byte_stop_nobody(broker: Broker) -> 
                 thread.start()
             for thread in threads:
                 thread.join()
-            new_client_is_answered(broker)
+            clients_are_answered(broker, honest)
 
 
 def test_clients_that_leave_while_they_wait_for_memory_are_noticed(broker: Broker) -> None:
     part = bytes(184_000)
     before = descriptors(broker)
-    with honest_beside(broker, "leave"):
+    with honest_beside(broker, "leave") as honest:
         attackers = []
         with closing(attackers):
             for _ in range(1000):
@@ -106,6 +107,7 @@ def test_clients_that_leave_while_they_wait_for_memory_are_noticed(broker: Broke
                 with contextlib.suppress(OSError):
                     attackers[-1].settimeout(0.05)
                     attackers[-1].send(part)
+            clients_are_answered(broker, honest)
         eventually("all connections are ended", lambda: descriptors(broker) <= before + 5)
 
 
@@ -120,7 +122,7 @@ def produce_of(topic: str, length: int) -> bytes:
 
 
 def error_of_produce(one: socket.socket, topic: str) -> int:
-    one.settimeout(20)
+    one.settimeout(PATIENCE_S)
     size, _ = struct.unpack(">ii", one.recv(8, socket.MSG_WAITALL))
     answer = one.recv(size - 4, socket.MSG_WAITALL)
     (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
@@ -146,14 +148,15 @@ def test_a_frame_of_the_largest_size_completes_beside_an_attack(broker: Broker, 
                         send(attacker, part, 0.2)
 
     attacker = threading.Thread(target=attack)
-    with honest_beside(broker, "beside-" + address.replace(".", "-")):
+    with honest_beside(broker, "beside-" + address.replace(".", "-")) as honest:
         attacker.start()
         try:
             with contextlib.closing(connect(broker.port)) as one:
-                assert send(one, large, 40), "it was closed, or did not end in time"
+                assert send(one, large, PATIENCE_S), "it was closed, or did not end in time"
                 assert error_of_produce(one, topic) == 0
             with contextlib.closing(begun(broker.port, length=REQUEST_BYTES_MAX + 1)) as one:
                 eventually("a frame of a byte more is refused", lambda: is_closed(one))
+            clients_are_answered(broker, honest)
         finally:
             over.set()
             attacker.join()
@@ -162,7 +165,7 @@ def test_a_frame_of_the_largest_size_completes_beside_an_attack(broker: Broker, 
 def test_who_says_to_be_a_broker_gets_no_more(broker: Broker) -> None:
     """Where brokers have no listener of their own."""
     data = bytes(60_000_000)
-    with honest_beside(broker, "claims"):
+    with honest_beside(broker, "claims") as honest:
         attackers = [connect(broker.port) for _ in range(10)]
         with closing(attackers):
             for attacker in attackers:
@@ -172,7 +175,7 @@ def test_who_says_to_be_a_broker_gets_no_more(broker: Broker) -> None:
                 send(attacker, struct.pack(">i", FRAME_BYTES))
             for attacker in attackers:
                 send(attacker, data)
-            new_client_is_answered(broker)
+            clients_are_answered(broker, honest)
 
 
 def test_announced_lengths_alone_take_no_memory(brokers: Brokers) -> None:
@@ -180,10 +183,10 @@ def test_announced_lengths_alone_take_no_memory(brokers: Brokers) -> None:
     broker = brokers()
     limit = 3_000_000_000
     resource.prlimit(broker.pid, resource.RLIMIT_AS, (limit, limit))
-    with honest_beside(broker, "announced"):
+    with honest_beside(broker, "announced") as honest:
         attackers = [begun(broker.port) for _ in range(796)]
         with closing(attackers):
-            new_client_is_answered(broker)
+            clients_are_answered(broker, honest)
     assert broker.running
 
 
@@ -196,7 +199,8 @@ def test_memory_that_is_not_to_be_had_costs_one_connection(brokers: Brokers) -> 
         eventually("the attacker is closed", lambda: is_closed(attacker))
     assert broker.running
     eventually("a line says why", lambda: "the system has no memory for" in broker.output(), facts=broker.output)
-    new_client_is_answered(broker)
+    with client_of(broker):
+        pass
 
 
 def test_idle_connections_leave_descriptors_for_files(brokers: Brokers) -> None:

@@ -26,7 +26,7 @@ from tests.support.client import Client, batch, values
 from tests.support.leased import One, produce, started
 from tests.support.moves import move
 from tests.support.settings import alter
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
 
@@ -80,7 +80,7 @@ async def test_what_the_log_looks_after_ends_no_lease(tmp_path: Path, monkeypatc
         def refused(client: Client) -> bool:
             return client.produce("t", large, acks=1).responses[0].partitions[0].error_code == MessageTooLarge.code
 
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while not await one.talk(refused):
                 pass
         assert partition.lease is not None

@@ -30,7 +30,7 @@ from tests.support.client import Client, batch, values
 from tests.support.leased import One, produce, started
 from tests.support.message_sets import message_set
 from tests.support.settings import alter
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = [pytest.mark.trio, pytest.mark.usefixtures("leases_on")]
 
@@ -92,7 +92,7 @@ async def waited_for(
         partition = await one.create("awaited")
         await one.talk(lambda client: produce(client, "awaited", b"a"))
         await one.writes_quickly()
-        with trio.fail_after(15):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 yield one, partition, Waiting(one, partition, nursery)
 
@@ -135,7 +135,7 @@ async def test_records_that_python_appends_wake_them_too(tmp_path: Path, monkeyp
     def twice(client: Client) -> None:
         rows = [PartitionProduceData(partition_index=0, records=batch(b"twice"))] * 2
         topics = [TopicProduceData(name="awaited", partitions=rows)]
-        client.send_only(PRODUCE, 8, ProduceRequest(transactional_id=None, acks=0, timeout_ms=5000, topics=topics))
+        client.send_only(PRODUCE, 8, ProduceRequest(transactional_id=None, acks=0, timeout_ms=60_000, topics=topics))
 
     def durably(client: Client) -> None:
         assert produce(client, "awaited", b"durable", acks=-1)[0] == 0
@@ -205,7 +205,7 @@ async def test_a_client_that_waits_and_goes_away_leaves_nothing(
 
 
 async def test_a_broker_that_stops_lets_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with trio.fail_after(15):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             async with started(tmp_path, monkeypatch) as one:
                 partition = await one.create("awaited")
@@ -231,7 +231,7 @@ async def test_where_the_hub_sees_no_deadlines_nobody_waits_in_it(
                 values(await other.talk(lambda client: client.fetch("awaited", 1, max_wait_ms=20_000, min_bytes=1)))
             )
 
-        with trio.fail_after(15):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(wait)
                 await comes_true("a Fetch that waits", lambda: partition.fetches)
@@ -311,7 +311,7 @@ def others() -> dict[str, Callable[[Client], None]]:
     def two(client: Client) -> None:
         rows = [PartitionProduceData(partition_index=index, records=batch(b"two")) for index in range(2)]
         topics = [TopicProduceData(name="t", partitions=rows)]
-        answer = client.call(PRODUCE, ProduceRequest(transactional_id=None, acks=1, timeout_ms=5000, topics=topics))
+        answer = client.call(PRODUCE, ProduceRequest(transactional_id=None, acks=1, timeout_ms=60_000, topics=topics))
         assert [row.error_code for row in answer.responses[0].partitions] == [0, 0]
 
     def old(client: Client) -> None:

@@ -22,6 +22,7 @@ from tests.faults.broker import settings
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import connect
 from tests.support.message_sets import message_set
+from tests.support.waiting import PATIENCE_S
 
 NOW_MS = 1_700_000_000_000
 #: Topics and their settings. Where the broker's clock is in an answer nothing can be compared.
@@ -121,7 +122,7 @@ class Requests:
             )
             for topic, number in places
         ]
-        request = ProduceRequest(acks=acks, timeout_ms=5000, topics=topics)
+        request = ProduceRequest(acks=acks, timeout_ms=60_000, topics=topics)
         if version >= 3:
             request.transactional_id = "t" if self.odds(50) else None
         return self.frame(PRODUCE.key, version, PRODUCE.encode_request(version, request))
@@ -182,7 +183,7 @@ class Talk:
         self._socket = self._connected()
 
     def _connected(self) -> socket.socket:
-        connected = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        connected = socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connected
 

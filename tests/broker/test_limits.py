@@ -25,6 +25,7 @@ from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
 from tests.support.operations import list_offset
+from tests.support.waiting import PATIENCE_S
 
 MESSAGE_MAX, REQUEST_MAX, FETCH_MAX = 3_000, 200_000, 4_096
 
@@ -87,7 +88,7 @@ def test_librdkafka_hears_of_a_record_that_is_too_large(shared_broker: Broker, c
     producer = Producer({"bootstrap.servers": shared_broker.bootstrap, "message.max.bytes": 1_000_000})
     for size in (MESSAGE_MAX, 100):
         producer.produce("told", b"x" * size, callback=lambda error, _: outcomes.append(error.code() if error else 0))
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
     assert outcomes == [KafkaError.MSG_SIZE_TOO_LARGE, 0]
 
 
@@ -100,7 +101,7 @@ def test_a_request_that_is_too_large_ends_its_connection_and_no_other(client: Cl
         def made(record_bytes: int) -> bytes:
             row = PartitionProduceData(partition_index=0, records=batch(b"x" * record_bytes))
             topics = [TopicProduceData(name="request", partitions=[row])]
-            request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=5_000, topics=topics)
+            request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=60_000, topics=topics)
             return request_frame(0, 7, 1, "t", PRODUCE.encode_request(7, request))
 
         first = made(size_bytes - 200)
@@ -178,33 +179,34 @@ def test_append_time_in_the_answer_the_records_and_by_time(client: Client, compr
 def test_librdkafka_sees_append_time(client: Client, shared_broker: Broker) -> None:
     client.create("append-time", message_timestamp_type="LogAppendTime")
     seen: list[tuple[int, int]] = []
+    began_ms = time.time_ns() // 1_000_000
     producer = Producer({"bootstrap.servers": shared_broker.bootstrap})
     producer.produce("append-time", b"v", timestamp=5, callback=lambda _, message: seen.append(message.timestamp()))
-    producer.flush(30)
+    producer.flush(PATIENCE_S)
     consumer = Consumer({"bootstrap.servers": shared_broker.bootstrap, "group.id": "g"})
     consumer.assign([TopicPartition("append-time", 0, 0)])
-    message = consumer.poll(30)
+    message = consumer.poll(PATIENCE_S)
     consumer.close()
     assert message is not None
     assert seen == [message.timestamp()]
     kind, at_ms = message.timestamp()
     assert kind == TIMESTAMP_LOG_APPEND_TIME
-    assert abs(at_ms - time.time() * 1000) < 60_000
+    assert began_ms <= at_ms <= time.time_ns() // 1_000_000
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_times_too_far_from_now_are_refused_record_by_record(client: Client, compression: str) -> None:
     topic = f"difference-{compression}"
-    client.create(topic, message_timestamp_difference_max_ms="60000")
+    client.create(topic, message_timestamp_difference_max_ms="3600000")
     now_ms = time.time_ns() // 1_000_000
     builder = _core.BatchBuilder(compression=compression)
-    for difference_ms in (0, -120_000, 30_000, 120_000):
+    for difference_ms in (0, -7_200_000, 1_800_000, 7_200_000):
         builder.append(now_ms + difference_ms, None, b"v")
     ((row,),) = [row.partitions for row in client.produce(topic, builder.finish()).responses]
     assert row.error_code == InvalidTimestamp.code
     assert [error.batch_index for error in row.record_errors] == [1, 3]
     assert values(client.fetch(topic)) == []
-    assert produced(client, topic, batch(b"v", timestamp_ms=now_ms - 30_000, compression=compression)) == 0
+    assert produced(client, topic, batch(b"v", timestamp_ms=now_ms - 1_800_000, compression=compression)) == 0
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "a" * 250, "a,b", "a:b"])
@@ -225,17 +227,17 @@ def test_names_that_would_be_one_in_metrics_collide(client: Client) -> None:
 
 def created(client: Client, *names: str) -> list[int]:
     rows = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=rows, timeout_ms=5_000), 5)
+    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=rows, timeout_ms=60_000), 5)
     return [row.error_code for row in answer.topics]
 
 
 def test_topics_are_not_deleted_where_that_is_forbidden(client: Client, shared_broker: Broker) -> None:
     client.create("stays")
     for version, error in ((1, InvalidRequest), (3, TopicDeletionDisabled)):
-        answer = client.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["stays"], timeout_ms=5_000), version)
+        answer = client.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=["stays"], timeout_ms=60_000), version)
         assert [row.error_code for row in answer.responses] == [error.code]
     admin = AdminClient({"bootstrap.servers": shared_broker.bootstrap})
     deleted = admin.delete_topics(["stays"])["stays"]
     with pytest.raises(KafkaException, match="TOPIC_DELETION_DISABLED"):
-        deleted.result(30)
+        deleted.result(PATIENCE_S)
     assert produced(client, "stays", batch(b"v")) == 0

@@ -206,7 +206,7 @@ def test_one_that_waits_is_woken_by_each_of_its_partitions(
         for number in (0, PIECE, WIDE - 1):
             client.send(FETCH, request(topic, asked, **limits), 11)
             other.produce(topic, batch(b"x"), partition=number)
-            answer = told(client.receive(timeout_ms=30_000))
+            answer = told(client.receive(timeout_ms=60_000))
             assert [partition for partition, _, size in answer if size] == [number]
             asked[number].fetch_offset += 1
 
@@ -220,7 +220,7 @@ def test_a_session_of_many_names_what_is_new(client: Client, shared_broker: Brok
     client.send(FETCH, FetchRequest(replica_id=-1, topics=[], **session), 11)
     with connect(shared_broker) as other:
         other.produce(topic, batch(b"x"), partition=PIECE)
-    assert told(client.receive(timeout_ms=30_000)) == [(PIECE, 0, len(batch(b"x")))]
+    assert told(client.receive(timeout_ms=60_000)) == [(PIECE, 0, len(batch(b"x")))]
     session = {"session_id": first.session_id, "session_epoch": 2}
     again = client.call(FETCH, request(topic, rows(range(WIDE), offset=0), **session), 11)
     assert told(again) == [(PIECE, 0, len(batch(b"x")))], "all are named, one has news"

@@ -9,7 +9,7 @@ from tests.peers.ottla import Brokers
 from tests.support.client import batch, connect, values
 from tests.support.directories import described
 from tests.support.moves import move, places, throttle
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 
 def test_replicas_move_back_and_forth_under_load(brokers: Brokers, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_replicas_move_back_and_forth_under_load(brokers: Brokers, tmp_path: Pat
         nonlocal sent
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "batch.num.messages": 100}
-            | {"message.timeout.ms": 20_000, "max.in.flight.requests.per.connection": 5}
+            | {"message.timeout.ms": 60_000, "max.in.flight.requests.per.connection": 5}
         )
         while not stop.is_set() or sent < 2000:
             key = str(sent).encode()
@@ -31,7 +31,7 @@ def test_replicas_move_back_and_forth_under_load(brokers: Brokers, tmp_path: Pat
             sent += 1
             while len(producer) > 500:
                 producer.poll(0.01)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     with connect(broker) as client:
         client.create("t", 1)
@@ -44,14 +44,14 @@ def test_replicas_move_back_and_forth_under_load(brokers: Brokers, tmp_path: Pat
                 eventually("the move", lambda path=path: places(client, "t") == {(0, False): str(path)})  # type: ignore[misc]
         finally:
             stop.set()
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert problems == []
         assert not list(a.glob("t-0"))
         assert len(list(a.glob("t-0.*-delete"))) == 2
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
-    received = [record.value() for record in consumer.consume(sent, timeout=30)]
+    received = [record.value() for record in consumer.consume(sent, timeout=PATIENCE_S)]
     consumer.close()
     assert received == [str(number).encode() for number in range(sent)]
 

@@ -40,7 +40,7 @@ from tests.log.batches import batch
 from tests.log.transactions import TRANSACTIONAL
 from tests.support.client import Client
 from tests.support.leased import One, produce, started
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -129,7 +129,7 @@ async def replicated(
     path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int = 1, **settings: str
 ) -> AsyncIterator[Replicated]:
     async with started(path, monkeypatch, **{"broker.rack": "east", **settings}) as one:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             yield Replicated(one, await one.create("t", partitions))
 
 

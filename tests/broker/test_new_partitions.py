@@ -23,10 +23,10 @@ async def test_rows_beyond_what_a_cluster_has_are_refused(tmp_path: Path, monkey
     def ask(port: int) -> tuple[list[int], list[int]]:
         with Client.connect("127.0.0.1", port, "test") as client:
             topics = [CreatableTopic(name, count, 1) for name, count in {"a": 3, "b": 5, "c": 4}.items()]
-            made = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
-            client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[CreatableTopic("d", 1, 1)], timeout_ms=10_000))
+            made = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=60_000)).topics
+            client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[CreatableTopic("d", 1, 1)], timeout_ms=60_000))
             rows = [CreatePartitionsTopic(name, count, None) for name, count in {"c": 4, "a": 8, "d": 4}.items()]
-            grown = client.call(CREATE_PARTITIONS, CreatePartitionsRequest(topics=rows, timeout_ms=10_000)).results
+            grown = client.call(CREATE_PARTITIONS, CreatePartitionsRequest(topics=rows, timeout_ms=60_000)).results
             return [row.error_code for row in made], [row.error_code for row in grown]
 
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"}
@@ -43,7 +43,7 @@ async def test_an_answer_that_would_be_too_large_leaves_settings_out(tmp_path: P
     def ask(port: int) -> list[tuple[int, int, bool]]:
         with Client.connect("127.0.0.1", port, "test") as client:
             topics = [CreatableTopic(name, 1, 1) for name in "abc"]
-            rows = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=10_000)).topics
+            rows = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=60_000)).topics
             return [(row.error_code, row.topic_config_error_code, bool(row.configs)) for row in rows]
 
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"}

@@ -19,6 +19,7 @@ from ottla.wire.k46_list_partition_reassignments import (
 )
 from tests.peers.ottla import Broker
 from tests.support.client import Client
+from tests.support.waiting import PATIENCE_S
 
 
 def test_confluent_elects_leaders(client: Client, shared_broker: Broker) -> None:
@@ -27,7 +28,7 @@ def test_confluent_elects_leaders(client: Client, shared_broker: Broker) -> None
     known = [confluent_kafka.TopicPartition("elected", index) for index in range(2)]
     unknown = confluent_kafka.TopicPartition("elected", 7)
     for kind in confluent_kafka.ElectionType:
-        answer = admin.elect_leaders(kind, [*known, unknown]).result(10)
+        answer = admin.elect_leaders(kind, [*known, unknown]).result(PATIENCE_S)
         codes = {(row.topic, row.partition): error and error.code() for row, error in answer.items()}
         assert codes == {
             ("elected", 0): ElectionNotNeeded.code,

@@ -12,6 +12,7 @@ import trio
 from ottla.errors import StorageError
 from tests.support.client import Client, values
 from tests.support.leased import produce, started
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -43,12 +44,12 @@ async def test_an_append_that_panics_costs_its_partition_until_a_restart(
         partition, _ = await one.create("t"), await one.create("other")
         assert await one.talk(lambda client: produce(client, "t", b"before", acks=acks)) == (0, 0)
         partition.log._panic_in_append()
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             refused = await one.talk(lambda client: [produce(client, "t", v, acks=acks) for v in (LARGE, b"small")])
             assert refused == [(StorageError.code, -1)] * 2
             await one.talk(honest)
             assert await one.talk(lambda client: values(client.fetch("t", 0))) == [b"before"]
-        line = told.get(timeout=20).getMessage()
+        line = told.get(timeout=PATIENCE_S).getMessage()
         assert "ottla-append-" in line
         assert "rust/log/pending.rs:" in line
         assert "an append that was asked to" in line

@@ -21,6 +21,10 @@ from ottla.errors import (
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
+from tests.support.waiting import PATIENCE_S, eventually
+
+#: Longer than a client waits for its answer.
+FOR_EVER_MS = 600_000
 
 
 @pytest.mark.parametrize("version", range(3, 9))
@@ -61,12 +65,12 @@ def test_a_fetch_waits_for_min_bytes_and_is_woken_by_a_produce(client: Client, s
 
     def consume() -> None:
         with connect(shared_broker) as other:
-            answers.append(values(other.fetch("poll", max_wait_ms=20_000, min_bytes=1)))
+            answers.append(values(other.fetch("poll", max_wait_ms=FOR_EVER_MS, min_bytes=1)))
 
     consumer = threading.Thread(target=consume)
     consumer.start()
     client.produce("poll", batch(b"woken"))
-    consumer.join(10)
+    consumer.join(PATIENCE_S)
     assert answers == [[b"woken"]]
 
 
@@ -75,7 +79,7 @@ def test_a_fetch_that_finds_too_little_answers_at_its_deadline(client: Client) -
     client.produce("deadline", batch(b"a"))
     begin = time.monotonic()
     assert values(client.fetch("deadline", max_wait_ms=300, min_bytes=100_000)) == [b"a"]
-    assert 0.25 < time.monotonic() - begin < 5
+    assert time.monotonic() - begin > 0.25
 
 
 def test_unknown_partitions_and_stale_epochs(client: Client) -> None:
@@ -140,13 +144,11 @@ def test_a_stopping_broker_answers_parked_fetches_at_once(brokers: Brokers) -> N
         client.produce("parked", batch(b"a"))
         rows = [FetchPartition(fetch_offset=0, partition_max_bytes=1 << 20)]
         topics = [FetchTopic(topic="parked", partitions=rows)]
-        parked.send(FETCH, FetchRequest(replica_id=-1, max_wait_ms=60_000, min_bytes=1_000_000, topics=topics), 11)
+        parked.send(FETCH, FetchRequest(replica_id=-1, max_wait_ms=FOR_EVER_MS, min_bytes=1_000_000, topics=topics), 11)
         # Sent before this, so read by the broker before this is answered.
         assert values(client.fetch("parked")) == [b"a"]
-        begin = time.monotonic()
         broker.stop()
         assert values(parked.receive()) == [b"a"]
-        assert time.monotonic() - begin < 4
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
@@ -176,11 +178,11 @@ def test_whether_a_topic_is_compacted_may_change(client: Client) -> None:
 
     def produced(wanted: int) -> bool:
         """Brokers learn of the change a moment after the answer."""
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            if client.produce("switched", batch(b"no key")).responses[0].partitions[0].error_code == wanted:
-                return True
-        return False
+
+        def holds() -> bool:
+            return client.produce("switched", batch(b"no key")).responses[0].partitions[0].error_code == wanted
+
+        return eventually(f"the answer {wanted}", holds)
 
     assert produced(0)
     switch("compact")

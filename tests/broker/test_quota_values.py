@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.quotas.entities import problem_of, values
 from ottla.broker.quotas.limits import Quota
 from ottla.broker.quotas.rates import THROTTLE_MS_MAX, Rate, TokenBucket, Window
+from ottla.config import BrokerConfig
+from ottla.controller.admin import set_config
+from ottla.coordination import znodes
+from ottla.coordination.embedded import EmbeddedTree
 from ottla.errors import InvalidRequest
 from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
@@ -62,6 +67,28 @@ def test_the_tree_may_hold_them(caplog: pytest.LogCaptureFixture, text: str) -> 
     (record,) = caplog.records
     assert "the quota is not taken" in record.getMessage()
     assert f"request_percentage={text}" in record.getMessage()
+
+
+@pytest.mark.trio
+async def test_a_change_with_one_of_them_has_no_effect(tmp_path: Path) -> None:
+    quotas = ClientQuotas(BrokerConfig())
+    client = ("", "c")
+    async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
+        await tree.ensure(znodes.CONFIG_CHANGES)
+
+        async def change(**settings: str) -> None:
+            await set_config(tree, "clients", "c", settings)
+            await quotas.changed(tree, "clients", "c")
+
+        for _ in range(2):
+            await change(producer_byte_rate="1", consumer_byte_rate="many")
+            assert quotas.produced(client, 1_000_000, 10_000) == 0
+        await change(producer_byte_rate="1")
+        assert quotas.produced(client, 1_000_000, 10_000) > 0
+        await change(consumer_byte_rate="many")
+        assert quotas.produced(client, 1_000_000, 10_000) > 0
+        await change()
+        assert not quotas
 
 
 def test_what_is_sane() -> None:

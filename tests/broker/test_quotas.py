@@ -26,6 +26,7 @@ from ottla.wire.k49_alter_client_quotas import (
 from tests.peers.ottla import Broker
 from tests.support.client import Client, batch, values
 from tests.support.fetch_session import Session
+from tests.support.waiting import PATIENCE_S
 
 BIG = batch(b"x" * 30_000)
 
@@ -73,23 +74,25 @@ def describe(
     ]
 
 
-def until_throttled(client: Client, topic: str) -> int:
-    """Produces until an answer names a throttle time: the quota may be heard of a moment after it was set."""
+def until_throttled(client: Client, topic: str) -> tuple[int, float]:
+    """Produces until an answer names a throttle time: the quota may be heard of a moment after it was set. Returns that
+    time and the moment in which the throttled request was sent.
+    """
     for _ in range(100):
+        sent = time.monotonic()
         throttle_ms = client.produce(topic, BIG).throttle_time_ms
         if throttle_ms:
-            return throttle_ms
+            return throttle_ms, sent
     raise AssertionError("never throttled")
 
 
 def test_a_producer_is_answered_at_once_and_then_not_heard(limited: Client, admin: Client) -> None:
     admin.create("throttled")
     limit(admin, {"producer_byte_rate": 25_000.0})
-    throttle_ms = until_throttled(limited, "throttled")
-    begin = time.monotonic()
+    throttle_ms, sent = until_throttled(limited, "throttled")
     assert admin.produce("throttled", BIG).throttle_time_ms == 0, "another client id"
     limited.call(METADATA, MetadataRequest(topics=[]))
-    assert time.monotonic() - begin >= throttle_ms / 1000 - 0.01
+    assert time.monotonic() - sent >= throttle_ms / 1000
 
 
 def test_confluent_hears_for_how_long_it_is_throttled(limited: Client, admin: Client, shared_broker: Broker) -> None:
@@ -103,7 +106,7 @@ def test_confluent_hears_for_how_long_it_is_throttled(limited: Client, admin: Cl
     while not heard:
         assert sent < 100, "never throttled"
         producer.produce("heard", b"x" * 30_000)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_S) == 0
         sent += 1
     assert heard[0].broker_id == shared_broker.id
     assert heard[0].throttle_time > 0
@@ -166,7 +169,7 @@ def test_changes_to_topics_are_limited(limited: Client, admin: Client, shared_br
         """On a connection of its own: others are not muted."""
         row = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
         with Client.connect("127.0.0.1", shared_broker.port, "limited") as client:
-            request = CreateTopicsRequest(topics=[row], timeout_ms=10_000)
+            request = CreateTopicsRequest(topics=[row], timeout_ms=60_000)
             answer = client.call(CREATE_TOPICS, request, version)
         return answer.topics[0].error_code, answer.throttle_time_ms
 
@@ -181,11 +184,11 @@ def test_changes_to_topics_are_limited(limited: Client, admin: Client, shared_br
     assert error == 0, "clients that do not know the error are served"
     assert throttle_ms > 20_000, "and pay"
 
-    deleting = DeleteTopicsRequest(topic_names=["mutation-0"], timeout_ms=10_000)
+    deleting = DeleteTopicsRequest(topic_names=["mutation-0"], timeout_ms=60_000)
     assert limited.call(DELETE_TOPICS, deleting, 5).responses[0].error_code == ThrottlingQuotaExceeded.code
     with Client.connect("127.0.0.1", shared_broker.port, "limited") as client:
         row = CreatePartitionsTopic(name="mutation-0", count=5, assignments=None)
-        growing = CreatePartitionsRequest(topics=[row], timeout_ms=10_000)
+        growing = CreatePartitionsRequest(topics=[row], timeout_ms=60_000)
         assert client.call(CREATE_PARTITIONS, growing, 3).results[0].error_code == ThrottlingQuotaExceeded.code
     assert admin.call(DELETE_TOPICS, deleting, 5).responses[0].error_code == 0
 

@@ -48,7 +48,7 @@ class Follower:
         self.client.send(FETCH, self.request(*topics, **options), 12)
 
     def receive(self) -> dict[str, int]:
-        answer: FetchResponse = self.client.receive(timeout_ms=20_000)
+        answer: FetchResponse = self.client.receive(timeout_ms=60_000)
         assert answer.error_code == 0
         self.session_id = answer.session_id
         if self.session_epoch >= 0:

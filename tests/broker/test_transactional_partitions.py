@@ -31,6 +31,7 @@ from tests.log.transactions import fill, open_log, write
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
 from tests.support.transactions import COMMITTED, last_offset, producers
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def consume(broker: Broker, count: int, settings: dict[str, object]) -> list[byt
     consumer.assign([confluent_kafka.TopicPartition("bank", 0, 0)])
     seen = []
     while len(seen) < count:
-        message = consumer.poll(20)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, len(seen)
         assert message.error() is None
         seen.append(message.value())
@@ -82,7 +83,9 @@ def consume(broker: Broker, count: int, settings: dict[str, object]) -> list[byt
 def test_our_own_consumer_too(committed: tuple[Broker, list[bytes]]) -> None:
     broker, expected = committed
     command = ["consume", "bank", "--from-beginning", "--until-end", "--read-committed", "-b", broker.bootstrap]
-    printed = subprocess.run([sys.executable, "-m", "ottla", *command], stdout=subprocess.PIPE, check=True, timeout=60)
+    printed = subprocess.run(
+        [sys.executable, "-m", "ottla", *command], stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S
+    )
     assert printed.stdout.splitlines() == expected
 
 
@@ -120,7 +123,7 @@ def test_a_marker_ends_a_transaction_and_wakes_who_waits_for_it(
     consumer = threading.Thread(target=consume)
     consumer.start()
     assert mark(client, "open", (5, 2), commit=True, epoch=4) == 0
-    consumer.join(10)
+    consumer.join(PATIENCE_S)
     assert values(answers[0]) == [b"undecided"]
     assert answers[0].responses[0].partition_responses[0].aborted_transactions == []
     assert producers(client, "open") == (0, [(5, 2, 0, 4, -1)])
@@ -153,7 +156,7 @@ def produce(client: Client, transactional_id: str | None, *batches: bytes) -> li
         TopicProduceData(name=topic, partitions=[PartitionProduceData(partition_index=0, records=records)])
         for topic, records in zip(("refused", "open"), batches, strict=False)
     ]
-    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5_000, topics=rows)
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=60_000, topics=rows)
     answer = client.call(PRODUCE, request, 8)
     return [row.error_code for topic in answer.responses for row in topic.partitions]
 

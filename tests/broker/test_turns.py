@@ -16,6 +16,7 @@ from ottla.errors import CorruptMessage, StorageError, UnknownTopicOrPartition
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, data, values
+from tests.support.waiting import PATIENCE_S
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def in_one_turn(broker: Broker) -> Iterator[None]:
 
 def request(*partitions: tuple[str, bytes], acks: int = 1) -> ProduceRequest:
     topics = [TopicProduceData(name=topic, partitions=[PartitionProduceData(records=row)]) for topic, row in partitions]
-    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=5_000, topics=topics)
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=60_000, topics=topics)
 
 
 def results(client: Client) -> list[tuple[int, int]]:
@@ -116,7 +117,7 @@ def test_what_cannot_be_written_is_not_acknowledged(brokers: Brokers) -> None:
         for client in clients:
             assert results(client) == [(StorageError.code, -1)]
     # The directory is out of use, and with it the broker.
-    assert broker.process.wait(timeout=60) != 0
+    assert broker.process.wait(PATIENCE_S) != 0
     assert file.stat().st_size == size
     log = Log.open_to_read(broker.data / "limited-0")
     assert log.end_offset == 2

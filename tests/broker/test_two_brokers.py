@@ -16,6 +16,7 @@ from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatRequest
 from ottla.wire.k26_end_txn import END_TXN, EndTxnRequest
 from tests.support.client import Client
 from tests.support.leased import produce
+from tests.support.waiting import PATIENCE_S
 
 T = TypeVar("T")
 BROKER_LOGGER = 8
@@ -36,7 +37,7 @@ class One:
             with Client.connect("127.0.0.1", port, "test") as client:
                 return conversation(client)
 
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             return await trio.to_thread.run_sync(run)
 
     def errors(self) -> dict[int, dict[int, int]]:

@@ -10,10 +10,11 @@ from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchRespo
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client, batch, connect, values
 from tests.support.fetch_session import Session
+from tests.support.waiting import PATIENCE_S
 
 #: Longer than a client of these tests waits for its answer.
 FOR_EVER_MS = 300_000
-ANSWER_MS = 20_000
+ANSWER_MS = PATIENCE_S * 1000
 RECORDS = batch(b"x" * 1000)
 
 

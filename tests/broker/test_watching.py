@@ -35,6 +35,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
 from tests.peers.skips import require
 from tests.support.client import Client, batch, connect
+from tests.support.waiting import PATIENCE_S
 
 PARTS = ("total", "requestqueue", "local", "remote", "responsequeue", "responsesend")
 SETTINGS = {"offsets.topic.num.partitions": 2}
@@ -73,7 +74,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int, commit: int) -> 
         consumer.assign([TopicPartition(topic, 0, 0)])
         seen = 0
         while seen < count:
-            message = consumer.poll(20)
+            message = consumer.poll(PATIENCE_S)
             assert message is not None
             assert message.error() is None
             seen += 1
@@ -91,7 +92,7 @@ def test_it_counts_what_a_client_does(served: tuple[Broker, int], client: Client
         producer.produce("orders", b"%d" % number * 20, partition=0)
     # These nobody reads.
     producer.produce("orders", b"unread", partition=1)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     consume(broker.bootstrap, "orders", "auditors", 100, commit=70)
     seen = scrape(port)
 
@@ -317,7 +318,7 @@ serve(BrokerConfig({"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1
 
 def test_without_the_setting_nothing_is_imported_or_measured(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SERVE, str(tmp_path / "data")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (0, "[] []\n"), done.stderr
 
 
@@ -331,7 +332,7 @@ main(["serve", "--data-dir", sys.argv[1], "--listen", "127.0.0.1:0", "--metrics-
 
 def test_a_missing_package_is_said_with_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MISSING, str(tmp_path / "data")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert "pip install 'ottla[metrics]'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -341,7 +342,7 @@ def test_an_address_that_is_taken_is_named(brokers: Brokers) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         broker = brokers(settings={"metrics.listener": address}, wait=False)
-        assert broker.process.wait(60) == 1
+        assert broker.process.wait(PATIENCE_S) == 1
     said = broker.log.read_text()
     assert f"metrics.listener: cannot listen on {address}: Address already in use" in said
     assert "Traceback" not in said
@@ -465,6 +466,6 @@ def test_metrics_without_a_host_are_for_this_machine_alone(brokers: Brokers) -> 
     broker = brokers(settings={"metrics.listener": f":{port}"})
     assert get(port, "healthz")[0] == 200
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port), timeout=20)
+        socket.create_connection(("127.0.0.2", port), timeout=PATIENCE_S)
     assert broker.stop() == 0
     assert f"metrics, healthz and readyz are at http://127.0.0.1:{port}" in broker.log.read_text()

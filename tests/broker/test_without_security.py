@@ -20,6 +20,7 @@ from ottla.wire.k57_update_features import UPDATE_FEATURES, FeatureUpdateKey, Up
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import Client
 from tests.support.settings import alter
+from tests.support.waiting import PATIENCE_S
 
 
 def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> None:
@@ -29,7 +30,7 @@ def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> 
     rule, filter = AclBinding(*what, *how), AclBindingFilter(*what, *how)
     for answer in (admin.create_acls([rule])[rule], admin.delete_acls([filter])[filter]):
         with pytest.raises(confluent_kafka.KafkaException) as refused:
-            answer.result(10)
+            answer.result(PATIENCE_S)
         assert refused.value.args[0].code() == SecurityDisabled.code
 
 
@@ -45,7 +46,7 @@ def test_confluent_learns_that_there_is_no_authorizer(shared_broker: Broker) -> 
 )
 def test_a_broker_that_cannot_protect_does_not_start(brokers: Brokers, name: str, value: str) -> None:
     broker = brokers(settings={name: value}, wait=False)
-    assert broker.process.wait(60) == 1
+    assert broker.process.wait(PATIENCE_S) == 1
     said = broker.log.read_text()
     assert f"cannot start the broker: {name}" in said
     assert "security.settings.ignored=" in said

@@ -53,7 +53,7 @@ def produce(client: Client, name: str, producer: Any, topic: str, sequence: int,
     records = batch(b"x", b"y", base_sequence=sequence, transactional=True, **options)
     rows = [PartitionProduceData(partition_index=index, records=records) for index in partitions]
     request = ProduceRequest(
-        transactional_id=name, acks=-1, timeout_ms=5_000, topics=[TopicProduceData(name=topic, partitions=rows)]
+        transactional_id=name, acks=-1, timeout_ms=60_000, topics=[TopicProduceData(name=topic, partitions=rows)]
     )
     answered = [row for topic in client.call(PRODUCE, request, 8).responses for row in topic.partitions]
     for row in answered:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from ottla.classic import Consumer, ConsumerConnector, ConsumerTimeout, TopicFilter
 from ottla.classic.stream import AnyStream
 from tests.classic.conftest import Place
+from tests.support.waiting import PATIENCE_S
 
 #: Quick enough for tests; a session that nobody ends is over soon.
 QUICK = {
@@ -63,7 +64,7 @@ class Member:
     def stop(self) -> None:
         self.connector.shutdown()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
     def __enter__(self) -> Self:

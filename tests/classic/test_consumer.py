@@ -28,7 +28,7 @@ from ottla.coordination.tree import Unavailable
 from ottla.errors import OffsetOutOfRange
 from tests.classic.conftest import Place, group
 from tests.classic.members import QUICK, Member
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 HOST = "127.0.0.1"
 
@@ -124,7 +124,7 @@ def test_a_burst_of_joins_is_one_rebalance(ours: Place) -> None:
         assert 1 <= first.connector.rebalances - before <= 1 + pauses + longer
     finally:
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
         for member in members:
             member.stop()
         watcher.stop()
@@ -324,7 +324,7 @@ def test_the_end_of_the_interpreter_commits_what_was_consumed(ours: Place) -> No
     topic, mine = ours.topic(1), group()
     fill(ours, topic, 1, 5)
     arguments = [sys.executable, "-c", PROGRAM, ours.zookeeper, mine, topic]
-    done = subprocess.run(arguments, capture_output=True, timeout=60)
+    done = subprocess.run(arguments, capture_output=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, b"")
     assert offsets(ours, mine, topic, 1) == [3]
 

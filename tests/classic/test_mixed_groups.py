@@ -200,8 +200,8 @@ def test_kills_and_topics_that_grow(place: Place, version: str) -> None:
             theirs.kill()
             gone |= {each.value for each in theirs.consumed}
             place.grow(topic, partitions + 2)
-            eventually("all come back", lambda: len(member.partitions) == partitions + 2, 60)  # noqa: B023
-            eventually("nothing is lost", lambda: not lost(), 60)
+            eventually("all come back", lambda: len(member.partitions) == partitions + 2)  # noqa: B023
+            eventually("nothing is lost", lambda: not lost())
 
 
 def test_malformed_members_do_not_stop_a_group(ours: Place) -> None:
@@ -226,8 +226,6 @@ def test_an_owner_that_does_not_give_up(ours: Place) -> None:
         with pytest.raises(ConsumerRebalanceFailed, match="after 1 retries"):
             Member(ours, mine, topic, **settings).join()
         with Member(ours, mine, topic) as member:
-            started = time.monotonic()
             client.delete(path)
             member.join()
             assert member.partitions == {0}
-            assert time.monotonic() - started < 10

@@ -45,10 +45,10 @@ def test_zookeeper_is_away(kafka: Apache, brokers: Brokers, away_s: int) -> None
         eventually("it is away for long", lambda: time.monotonic() - started > away_s, away_s + 30)
         kafka.zookeeper_server(port=port)
         with Member(place, mine, topic).join() as second:
-            eventually("they share", lambda: len(member.partitions) == len(second.partitions) == 2, 60)
+            eventually("they share", lambda: len(member.partitions) == len(second.partitions) == 2)
             sent |= fill(place, topic, 4, 5, start=10)
 
             def seen() -> set[str]:
                 return {each.value for each in (*member.consumed, *second.consumed)}
 
-            eventually("the rest arrives", lambda: seen() == sent, 60)
+            eventually("the rest arrives", lambda: seen() == sent)

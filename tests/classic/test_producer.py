@@ -35,7 +35,7 @@ from ottla.errors import NotLeaderOrFollower
 from tests.classic.conftest import Place
 from tests.peers.old_clients import VERSIONS, run
 from tests.peers.ottla import Brokers
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 HOST = "127.0.0.1"
 
@@ -203,7 +203,7 @@ class Gate(EventHandler):
     def handle(self, events: Sequence[KeyedMessage], producer: SyncProducer, encoder: Encoder[Any]) -> None:
         self.batches.append([each.value for each in events])
         self.entered.set()
-        assert self.opened.wait(30)
+        assert self.opened.wait(PATIENCE_S)
         producer.send(events[0].topic, [encoder.to_message(each.value) for each in events])
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ def test_a_full_queue_refuses(ours: Place, timeout_ms: int) -> None:
         queue_enqueue_timeout_ms=timeout_ms,
     )
     sender.send(KeyedMessage(topic, b"0"))
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(PATIENCE_S)
     sender.send([KeyedMessage(topic, b"1"), KeyedMessage(topic, b"2")])
     with pytest.raises(QueueFull, match="queue of 2 messages had no room"):
         sender.send(KeyedMessage(topic, b"3"))
@@ -241,9 +241,9 @@ def test_a_full_queue_blocks_by_default(ours: Place) -> None:
     messages = [KeyedMessage(topic, b"%d" % number) for number in range(10)]
     thread = threading.Thread(target=sender.send, args=(messages,), daemon=True)
     thread.start()
-    assert gate.entered.wait(30)
+    assert gate.entered.wait(PATIENCE_S)
     gate.opened.set()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     sender.close()
     assert [value for _, value in stored(ours, topic)] == [b"%d" % n for n in range(10)]
 
@@ -338,7 +338,9 @@ for number in range(20_000):
 
 def test_the_end_of_the_interpreter_loses_nothing(ours: Place) -> None:
     topic = ours.topic()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, ours.bootstrap, topic], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, ours.bootstrap, topic], capture_output=True, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert [value for _, value in stored(ours, topic)] == [b"%d" % number for number in range(20_000)]
 
@@ -357,8 +359,8 @@ def test_a_producer_does_not_cross_a_fork(ours: Place) -> None:
     with producer(ours, producer_type="async") as sender:
         child = context.Process(target=_in_child, args=(sender, answers))
         child.start()
-        assert "before a fork" in answers.get(timeout=30)
-        child.join(30)
+        assert "before a fork" in answers.get(timeout=PATIENCE_S)
+        child.join(PATIENCE_S)
     with pytest.raises(ProducerClosed, match="was closed"):
         sender.send(KeyedMessage("t", b"v"))
 

@@ -8,6 +8,7 @@ from ottla import _core
 from ottla.classic import ConsumerTimeout, DefaultDecoder, InvalidMessage
 from ottla.classic.stream import AnyStream, Chunk, KafkaStream
 from ottla.kafka import TopicPartition
+from tests.support.waiting import PATIENCE_S
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -91,7 +92,7 @@ def test_its_end_wakes_the_reader() -> None:
     thread = threading.Thread(target=lambda: list(reading))
     thread.start()
     reading.close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

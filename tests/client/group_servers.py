@@ -17,7 +17,7 @@ from ottla.kafka import TopicPartition
 from tests.client.conftest import knows_itself
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
-from tests.support.waiting import TIMEOUT_S
+from tests.support.waiting import PATIENCE_S
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 #: A member that is quick to notice.
@@ -67,7 +67,7 @@ def run(server: Broker | Kafka, work: Callable[[Cluster, str], Awaitable[None]],
     topic = f"group-{next(_names)}"
 
     async def main() -> None:
-        async with Cluster(server.bootstrap, timeout_ms=20_000) as cluster:
+        async with Cluster(server.bootstrap, timeout_ms=60_000) as cluster:
             await Admin(cluster).create_topic(topic, partitions)
             with trio.fail_after(100):
                 await work(cluster, topic)
@@ -86,7 +86,7 @@ async def poll_until(
     what: str, members: Sequence[Consumer], holds: Callable[[], object], seen: list[Record] | None = None
 ) -> None:
     """Polls the members in turns until something is true."""
-    deadline = trio.current_time() + TIMEOUT_S
+    deadline = trio.current_time() + PATIENCE_S
     while not holds():
         assert trio.current_time() < deadline, (what, [sorted(each.assignment()) for each in members])
         for member in members:
@@ -105,7 +105,7 @@ def is_shared(members: Sequence[Consumer], partitions: int) -> bool:
 async def raises_soon(member: Consumer, problem: type[KafkaError]) -> KafkaError:
     """What polls end with, which must be this."""
     try:
-        with trio.fail_after(TIMEOUT_S):
+        with trio.fail_after(PATIENCE_S):
             while True:
                 await member.poll(20)
     except problem as found:

@@ -31,6 +31,7 @@ from tests.client.conftest import knows_itself
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import die_with_parent
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -52,7 +53,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 async def soon(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
     """Brokers of Kafka hear of changes a moment later."""
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while not await holds():
             await trio.lowlevel.checkpoint()
 
@@ -286,7 +287,7 @@ async def test_members_are_removed(server: Kafka | Broker) -> None:
         command = [sys.executable, "-W", "ignore", "-c", MEMBERS, server.bootstrap]
         with subprocess.Popen(command, preexec_fn=die_with_parent()) as process:
             try:
-                with trio.fail_after(60):
+                with trio.fail_after(PATIENCE_S):
                     while await members() != {"one", "two", None}:
                         await trio.lowlevel.checkpoint()
                 process.send_signal(signal.SIGSTOP)

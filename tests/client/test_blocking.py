@@ -14,7 +14,7 @@ from tests.client.scripted import METADATA_REQUEST, cluster_called, response_fra
 @pytest.fixture
 def ends() -> Iterator[tuple[BlockingConnection, socket.socket]]:
     ours, theirs = socket.socketpair()
-    with theirs, BlockingConnection(ours, "test", timeout_ms=5000) as connection:
+    with theirs, BlockingConnection(ours, "test", timeout_ms=60_000) as connection:
         connection.protocol.versions = {METADATA.key: (0, 9)}
         yield connection, theirs
 

@@ -15,6 +15,7 @@ from ottla.errors import (
 from ottla.kafka import BROKER_RESOURCE, TopicPartition
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -103,11 +104,11 @@ async def test_throttles_are_set_and_taken_back(server: Kafka | Broker) -> None:
         topic, _ = await own(admin)
         assert topic == {LEADERS: f"0:7,1:{server.id}", FOLLOWERS: f"1:{gone}"}
         # A broker of Kafka hears of its settings a moment later.
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while (await own(admin))[1] != dict.fromkeys(RATES, "1000"):
                 pass
         assert await remove(admin, ["held", "never-was"]) == (["held"], [server.id])
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while "1000" in (await own(admin))[1].values():
                 pass
         topic, _ = await own(admin)

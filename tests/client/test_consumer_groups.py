@@ -33,6 +33,7 @@ from tests.client.group_servers import KINDS, QUICK, Noting, fill, is_shared, po
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.support.old_broker import OldBroker
+from tests.support.waiting import PATIENCE_S
 
 EACH = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 
@@ -321,7 +322,7 @@ def test_auto_commits_after_a_while_and_at_the_end(ours: Broker) -> None:
         async with Consumer(cluster, auto_commit_interval_ms=1, **settings) as one:
             one.subscribe([topic])
             await poll_until("the rest", [one], lambda: sum(one.positions.values()) == 60)
-            with trio.fail_after(20):
+            with trio.fail_after(PATIENCE_S):
                 while await committed() < 60:
                     await one.poll(10)
 
@@ -450,7 +451,7 @@ def test_arrow_batches_are_the_same_records(server: Broker | Kafka, read_committ
             ends = dict(one.positions)
             await one.seek_to_beginning(one.assignment())
             rows: list[tuple[int, int, bytes]] = []
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 async for batch in one.batches(("offset", "value"), rows_max=64):
                     assert batch.records.num_rows <= 64
                     rows += [
@@ -557,7 +558,7 @@ def test_a_coordinator_that_goes_and_comes(brokers: Brokers) -> None:
                 def is_back() -> bool:
                     return len(one.assignment()) == 2
 
-                with trio.fail_after(30):
+                with trio.fail_after(PATIENCE_S):
                     while not is_back():
                         try:
                             await one.poll()

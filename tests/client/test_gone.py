@@ -6,6 +6,7 @@ import trio
 from ottla.client import EARLIEST, Admin, Cluster, Consumer, TopicPartition
 from ottla.errors import UnknownTopicOrPartition
 from tests.peers.ottla import Broker
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_topic_that_is_gone_is_an_error(broker: Broker) -> None:
@@ -22,7 +23,7 @@ def test_a_topic_that_is_gone_is_an_error(broker: Broker) -> None:
                 while True:
                     assert await consumer.poll() == []
 
-            with trio.fail_after(20), pytest.raises(UnknownTopicOrPartition):
+            with trio.fail_after(PATIENCE_S), pytest.raises(UnknownTopicOrPartition):
                 await poll_for_ever()
             assert trio.current_time() - began >= 0.5
 

@@ -23,7 +23,7 @@ from ottla.errors import InvalidTimestamp, KafkaError, MessageTooLarge, NetworkE
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.proxy import CuttingProxy
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -34,7 +34,7 @@ async def read_all(cluster: Cluster, topic: str, partitions: int) -> list[list[R
     consumer = Consumer(cluster, wait_ms=100)
     await consumer.assign({TopicPartition(topic, number): EARLIEST for number in range(partitions)})
     ends = await consumer.ends()
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         while consumer.positions != ends:
             for record in await consumer.poll():
                 found[record.partition].append(record)
@@ -285,7 +285,7 @@ async def test_leaders_move(brokers: Brokers, zookeeper: str) -> None:
             for turn in range(6):
                 first = 1 + turn % 2
                 assert not await admin.reassign(dict.fromkeys(names, (first, 3 - first)))
-                with trio.fail_after(60):
+                with trio.fail_after(PATIENCE_S):
                     while await admin.moves():
                         await trio.lowlevel.checkpoint()
                     while set((await admin.overview()).leaders().values()) != {first}:
@@ -310,7 +310,7 @@ async def test_a_leader_dies(brokers: Brokers, zookeeper: str) -> None:
                 there[index] = await trio.to_thread.run_sync(
                     lambda index=index: brokers.restart(there[index], broker_id=index + 1, zookeeper=zookeeper)
                 )
-                with trio.fail_after(60):
+                with trio.fail_after(PATIENCE_S):
                     while any(len(each) < 2 for each in (await ClusterAdmin(cluster).overview()).in_sync().values()):
                         await trio.lowlevel.checkpoint()
 

@@ -10,6 +10,7 @@ from ottla.client.stores import own, trusted
 from ottla.client.tls import context
 from tests.peers.apache import need_java
 from tests.peers.certificates import Certified, certified
+from tests.support.waiting import PATIENCE_S
 
 PASSWORD = "store secret"
 
@@ -34,7 +35,7 @@ def java_stores(authority: Certified, tmp_path_factory: pytest.TempPathFactory) 
     for kind, name in (("PKCS12", "trust.p12"), ("JKS", "trust.jks")):
         command = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(pem), "-keystore"]
         command += [str(folder / name), "-storetype", kind, "-storepass", PASSWORD]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
     return folder
 
 

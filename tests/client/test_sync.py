@@ -19,6 +19,7 @@ from ottla.client.facade import FACADES, LEFT_OUT, facade, loop
 from ottla.client.sync import Admin, Cluster, Consumer, Producer, Receipt, TransactionalProducer
 from ottla.errors import MessageTooLarge, TopicAlreadyExists
 from tests.peers.ottla import Broker
+from tests.support.waiting import PATIENCE_S
 
 
 def values(cluster: Cluster, topic: str, *, read_committed: bool = False) -> list[bytes | None]:
@@ -242,7 +243,7 @@ def test_ctrl_c_ends_a_call() -> None:
     with pytest.raises(KeyboardInterrupt):
         loop().call(wait)
     thread.join()
-    assert ended.wait(10), "what nobody waits for any more goes on"
+    assert ended.wait(PATIENCE_S), "what nobody waits for any more goes on"
 
 
 def test_a_blocking_call_in_the_loops_thread_is_an_error() -> None:
@@ -256,7 +257,7 @@ def test_a_blocking_call_in_the_loops_thread_is_an_error() -> None:
 def script(broker: Broker, text: str, code: int = 0) -> str:
     head = "import os, sys\nfrom ottla.client.sync import Admin, Cluster, Producer\n"
     head += f"bootstrap = {broker.bootstrap!r}\ncluster = Cluster(bootstrap)\n"
-    done = subprocess.run([sys.executable, "-c", head + text], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", head + text], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 

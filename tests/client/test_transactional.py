@@ -12,6 +12,7 @@ from ottla.errors import InvalidProducerEpoch, InvalidTxnState, KafkaError, Mess
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker
 from tests.support.confluent import read_until
+from tests.support.waiting import PATIENCE_S
 
 FENCED = (ProducerFenced, InvalidProducerEpoch)
 _names = (f"transactional-{number}" for number in itertools.count())
@@ -148,7 +149,7 @@ def test_offsets_are_part_of_it(server: Kafka | Broker) -> None:
                 await (producer.commit() if commit else producer.abort())
                 # Kafka tells its groups of a transaction's end on another thread: if the next one has offsets by then,
                 # it takes them for those of the one that ended.
-                with trio.fail_after(30):
+                with trio.fail_after(PATIENCE_S):
                     while await trio.to_thread.run_sync(committed, topic) != 5:
                         await trio.lowlevel.checkpoint()
 

@@ -28,7 +28,7 @@ from tests.cluster.stand import OTTLA, Cluster, Member
 from tests.peers.apache import SCRIPT, environment
 from tests.support.client import Client, batch
 from tests.support.transactions import producers
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 GROUP, TRANSACTIONAL_ID = 0, 1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -178,7 +178,7 @@ class Pulse(threading.Thread):
             for partition in range(self.partitions):
                 producer.produce(self.topic, b"1", partition=partition, on_delivery=self._told(partition))
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(PATIENCE_S)
 
     def _told(self, partition: int) -> Callable[[Any, Any], None]:
         def told(problem: Any, _: Any) -> None:

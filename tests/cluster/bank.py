@@ -19,7 +19,7 @@ from tests.cluster.replicas import logs_equal
 from tests.cluster.stand import Cluster, Member
 from tests.faults.broker import settings
 from tests.faults.broker.load import CALL_S, CLIENT, Client, persist
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 ACCOUNTS, TELLERS = 10, 3
 DEPOSIT = 1000
@@ -124,7 +124,7 @@ class Teller(Client):
                 self.thrown_out.append(str(error))
             return bool(producers)
 
-        eventually(f"{self.name} has a producer", settles, 60, facts=lambda: self.thrown_out[-3:])
+        eventually(f"{self.name} has a producer", settles, facts=lambda: self.thrown_out[-3:])
         return producers[0]
 
 
@@ -223,7 +223,7 @@ def transfers(
         row = admin.NewTopic(topic, ACCOUNTS, 3)
         if replicas:
             row = admin.NewTopic(topic, ACCOUNTS, replica_assignment=[list(replicas)] * ACCOUNTS)
-        administrator.create_topics([row])[topic].result(30)
+        administrator.create_topics([row])[topic].result(PATIENCE_S)
         cluster.all_in_sync(topic)
         deposit(cluster, topic)
         tellers = [Teller(name, cluster.bootstrap, seed, bank, topic) for name in names]
@@ -239,7 +239,7 @@ def transfers(
                 teller.check()
             return len(bank.committed) >= wanted
 
-        eventually("transfers go on", enough, 60, facts=lambda: [teller.thrown_out[-2:] for teller in tellers])
+        eventually("transfers go on", enough, facts=lambda: [teller.thrown_out[-2:] for teller in tellers])
 
     def led_by(member: Member) -> int:
         states = [state for name in (topic, STATE) for state in cluster.observer.states(name).values()]

@@ -17,7 +17,7 @@ from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, List
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.cluster.network import Node
 from tests.support.client import Client
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 LATEST = -1
 CONSUMER, DEBUGGER = -1, -2
@@ -54,7 +54,7 @@ class Observer:
         self.brokers = brokers
         with node.inside():
             self.tree = KazooClient(hosts=zookeeper, timeout=10.0)
-            self.tree.start(timeout=30)
+            self.tree.start(timeout=PATIENCE_S)
 
     def __enter__(self) -> "Observer":
         return self
@@ -208,7 +208,7 @@ class Chronicle(threading.Thread):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self.join(30)
+        self.join(PATIENCE_S)
 
     def _told(self, partition: Partition, data: bytes | None, stat: Any) -> bool:
         """Kazoo forgets a watch whose function answers False."""

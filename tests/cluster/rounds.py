@@ -27,13 +27,14 @@ from tests.faults.broker.load import (
     Writer,
 )
 from tests.faults.checker import Operation, Poll, check, illegal
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
-CALL_S = 30.0
 #: For what ends only when a transaction does: one that was left open is aborted after a minute.
 END_S = 90.0
 #: Longer than any coordinator is away, and well below a minute.
 STUCK_S = 20.0
+#: One question that is asked again.
+CALL_S = 30.0
 COMPACTION = {
     "cleanup.policy": "compact",
     "segment.bytes": "20000",
@@ -107,7 +108,7 @@ class Round:
             if self.churns:
                 rows.append(admin.NewTopic(self.compacted, 1, self.replicas, config=COMPACTION))
             for made in self.admin.create_topics(rows).values():
-                made.result(CALL_S)
+                made.result(PATIENCE_S)
             self._await_leaders(*(row.topic for row in rows))
             for client in self.clients:
                 client.start()
@@ -137,7 +138,7 @@ class Round:
         for client in self.clients:
             client.stop.set()
         for client in self.clients:
-            client.join(5)
+            client.join(PATIENCE_S)
 
     def another_topic(
         self, name: str, replicas: list[int] | None = None, config: Mapping[str, str] | None = None
@@ -151,7 +152,7 @@ class Round:
             settings = {**self.config, **(config or {})}
             row = admin.NewTopic(self.prefix + name, 1, replica_assignment=[replicas], config=settings)
         for made in self.admin.create_topics([row]).values():
-            made.result(CALL_S)
+            made.result(PATIENCE_S)
         self._await_leaders(row.topic)
         return row.topic
 

@@ -25,7 +25,7 @@ def test_leadership_comes_back(cluster: Cluster) -> None:
             member.stop()
             load.writes(20)
             member.start()
-        eventually("all lead what is theirs", lambda: leaders() == first, facts=leaders, timeout_s=60)
+        eventually("all lead what is theirs", lambda: leaders() == first, facts=leaders)
         load.flows()
         load.finish()
     assert chronicle.unclean() == []

@@ -25,11 +25,11 @@ def test_the_leader_is_stopped(cluster: Cluster) -> None:
 
 @pytest.mark.soak
 def test_the_leader_is_stopped_five_times(cluster: Cluster) -> None:
-    stopped_again_and_again(cluster, 5)
+    assert max(stopped_again_and_again(cluster, 5)) <= GAP_S
 
 
-def stopped_again_and_again(cluster: Cluster, times: int) -> None:
-    """The longest time without an acknowledgement is that of a producer with its library's defaults."""
+def stopped_again_and_again(cluster: Cluster, times: int) -> list[float]:
+    """The longest time without an acknowledgement in each stop, in seconds. The producer has usual settings."""
     gaps = []
     with Round(cluster, settings.seed(), copies=False) as load:
         pulsed = load.another_topic("pulsed")
@@ -49,7 +49,7 @@ def stopped_again_and_again(cluster: Cluster, times: int) -> None:
     chronicle.check()
     load.judge(at_least=100 * times)
     logs_equal(cluster.directories, *load.topics, pulsed)
-    assert max(gaps) <= GAP_S
+    return gaps
 
 
 def stopped_once(cluster: Cluster, load: Round, pulse: asking.Pulse, chronicle: Chronicle) -> float:

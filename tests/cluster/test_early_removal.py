@@ -1,4 +1,6 @@
-"""A leader, the controller, and both are killed: clients go on long before the sessions of the dead would end."""
+"""A leader, the controller, and both are killed: clients go on long before the sessions of the dead would end, which
+last longer here than any test waits.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,17 +10,16 @@ from confluent_kafka import admin
 
 from tests.cluster import asking
 from tests.cluster.rounds import Round
-from tests.cluster.stand import SESSION_MS, Cluster, Member
+from tests.cluster.stand import Cluster, Member
 from tests.faults.broker import settings
 from tests.peers.skips import module
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
+CLUSTER = {"settings": {"zookeeper.session.timeout.ms": int(2 * PATIENCE_S * 1000)}}
 MANY = 100
 GAP_S = 1.0
-#: Where other work takes the processors: less than any session lives on.
-BUSY_GAP_S = 3.5
 
 
 def the_controller(cluster: Cluster) -> Member:
@@ -45,7 +46,7 @@ def both(cluster: Cluster) -> list[Member]:
 
 @pytest.mark.parametrize("choose", [a_leader, controller, both])
 def test_the_end_of_sessions_is_not_waited_for(cluster: Cluster, choose: Callable[[Cluster], list[Member]]) -> None:
-    gaps_are_short(cluster, choose, 1, BUSY_GAP_S)
+    killed_again_and_again(cluster, choose, 1)
 
 
 @pytest.mark.soak
@@ -54,21 +55,21 @@ def test_the_end_of_sessions_is_not_waited_for(cluster: Cluster, choose: Callabl
 def test_clients_go_on_within_a_second(
     cluster: Cluster, choose: Callable[[Cluster], list[Member]], client: type[asking.Pulse]
 ) -> None:
-    gaps_are_short(cluster, choose, 10, GAP_S, client)
+    assert max(killed_again_and_again(cluster, choose, 10, client)) <= GAP_S
 
 
-def gaps_are_short(
+def killed_again_and_again(
     cluster: Cluster,
     choose: Callable[[Cluster], list[Member]],
     times: int,
-    gap_max_s: float,
     client: type[asking.Pulse] = asking.Pulse,
-) -> None:
+) -> list[float]:
+    """The longest time without an acknowledgement, in seconds, of each time."""
     gaps: list[float] = []
     with Round(cluster, settings.seed(), copies=False) as load:
         many = f"{load.prefix}many"
         row = admin.NewTopic(many, MANY, 3, config={"min.insync.replicas": "1"})
-        load.admin.create_topics([row])[many].result(30)
+        load.admin.create_topics([row])[many].result(PATIENCE_S)
         with cluster.observer.follow(*load.topics, many) as chronicle:
             for _ in range(times):
                 cluster.all_in_sync(*load.topics, many)
@@ -80,7 +81,7 @@ def gaps_are_short(
     assert chronicle.unclean() == []
     chronicle.check()
     load.judge(at_least=100)
-    assert max(gaps) <= gap_max_s < SESSION_MS / 1000
+    return gaps
 
 
 def killed_once(cluster: Cluster, victims: list[Member], topic: str, client: type[asking.Pulse]) -> float:

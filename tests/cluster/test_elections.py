@@ -14,7 +14,7 @@ from tests.faults.broker import settings
 from tests.faults.broker.load import PARTITIONS
 from tests.peers.skips import module
 from tests.support.client import batch, values
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
@@ -62,7 +62,7 @@ def test_an_unclean_election_on_purpose(cluster: Cluster) -> None:
                 assert asking.produced(client.produce(topic, batch(b"kept-%d" % number))) == ("NONE", number)
             for other in others:
                 other.kill()
-            eventually("the leader is alone", lambda: cluster.observer.state(topic).isr == {leader.id}, 60)
+            eventually("the leader is alone", lambda: cluster.observer.state(topic).isr == {leader.id})
             for number in range(10, 20):
                 eventually(
                     f"record {number} is acknowledged",
@@ -78,7 +78,7 @@ def test_an_unclean_election_on_purpose(cluster: Cluster) -> None:
         for other in others:
             other.ready()
         # Without permission nobody leads.
-        eventually("there is no leader", lambda: cluster.observer.state(topic).leader == -1, 60)
+        eventually("there is no leader", lambda: cluster.observer.state(topic).leader == -1)
         before = cluster.observer.state(topic)
         assert before.isr == {leader.id}
         with asking.client(cluster, others[0]) as client:
@@ -116,7 +116,7 @@ def test_an_unclean_election_on_purpose(cluster: Cluster) -> None:
 def unclean_elections(controller: Member) -> int:
     """As the controller counts them in its metrics."""
     found = re.findall(r"metrics, healthz and readyz are at (\S+)", controller.server.output())
-    with controller.node.inside(), urllib.request.urlopen(f"{found[-1]}/metrics", timeout=30) as answer:
+    with controller.node.inside(), urllib.request.urlopen(f"{found[-1]}/metrics", timeout=PATIENCE_S) as answer:
         text: str = answer.read().decode()
     (count,) = re.findall(r"^kafka_controller_controllerstats_uncleanleaderelections_total (\S+)$", text, re.MULTILINE)
     return int(float(count))

@@ -13,7 +13,7 @@ from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import module
 from tests.support import confluent
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.zookeeper]
@@ -24,7 +24,6 @@ MEMBER: Mapping[str, object] = {
     "default.replication.factor": 3,
     "zookeeper.session.timeout.ms": 4000,
 }
-SECONDS = 30.0
 READ_BEFORE = 4
 
 
@@ -42,7 +41,7 @@ def ottla(*arguments: str) -> None:
 def transact(producer: ck.Producer, topic: str, *values: str) -> None:
     producer.begin_transaction()
     confluent.send(producer, topic, *values)
-    producer.commit_transaction(SECONDS)
+    producer.commit_transaction(PATIENCE_S)
 
 
 def read_on(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -59,7 +58,7 @@ def read_on(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer.subscribe([topic])
     values: list[bytes] = []
     while len(values) < count:
-        (message,) = consumer.consume(1, SECONDS) or (None,)
+        (message,) = consumer.consume(1, PATIENCE_S) or (None,)
         assert message is not None
         assert message.error() is None, message.error()
         values.append(message.value())
@@ -72,7 +71,7 @@ def test_what_it_had_is_there_and_others_share_what_is_new(brokers: Brokers, zoo
     alone = brokers(broker_id=1, settings=ALONE)
     client = admin.AdminClient({"bootstrap.servers": alone.bootstrap})
     topic = admin.NewTopic("before", 3, 1, config={"retention.ms": "-1"})
-    client.create_topics([topic])["before"].result(SECONDS)
+    client.create_topics([topic])["before"].result(PATIENCE_S)
     old = confluent.producer(alone, "mover")
     values = [f"value-{number}" for number in range(9)]
     transact(old, "before", *values)
@@ -97,7 +96,9 @@ def test_what_it_had_is_there_and_others_share_what_is_new(brokers: Brokers, zoo
     assert fenced.value.args[0].code() in (ck.KafkaError._FENCED, ck.KafkaError.INVALID_PRODUCER_EPOCH)
 
     client = admin.AdminClient({"bootstrap.servers": other})
-    client.create_topics([admin.NewTopic("after", 3, 3, config={"min.insync.replicas": "2"})])["after"].result(SECONDS)
+    client.create_topics([admin.NewTopic("after", 3, 3, config={"min.insync.replicas": "2"})])["after"].result(
+        PATIENCE_S
+    )
     transact(new, "after", *values)
 
     # What was there gets as many replicas as what is new, and then the broker that had it all can go.

@@ -65,7 +65,7 @@ class Told:
 
     def becomes(self, name: str, value: float) -> None:
         """Waits until the sum over all brokers is that."""
-        eventually(f"{name} is {value}", lambda: self.sum(name) == value, 30, facts=lambda: self.sum(name))
+        eventually(f"{name} is {value}", lambda: self.sum(name) == value, facts=lambda: self.sum(name))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.cluster import asking
 from tests.cluster.observer import PartitionState
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
-from tests.cluster.stand import SESSION_MS, Cluster, Member
+from tests.cluster.stand import Cluster, Member
 from tests.faults.broker import settings
 from tests.peers.skips import module
 from tests.support.client import batch, values
@@ -74,6 +74,5 @@ def alone(cluster: Cluster, last: Member, topic: str) -> None:
     eventually(
         f"{last.name} is alone",
         is_alone,
-        SESSION_MS / 1000 + 20,
         facts=lambda: (cluster.observer.states(topic), cluster.observer.controller(), cluster.observer.registered()),
     )

@@ -16,10 +16,10 @@ from tests.cluster.bank import STATE, TELLERS, Teller, transfers
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
 from tests.cluster.stand import OTTLA, VERSIONS, Cluster, Member
-from tests.cluster.workers import PARTITIONS, SESSION_S, Book, Worker, facts, whole
+from tests.cluster.workers import PARTITIONS, Book, Worker, facts, whole
 from tests.faults.broker import settings
 from tests.peers.skips import module
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
@@ -69,7 +69,7 @@ def make_controller(cluster: Cluster, wanted: Member) -> None:
             member.pause()
         try:
             cluster.observer.tree.delete("/controller")
-            eventually(f"{wanted.name} controls", lambda: cluster.observer.controller()[0] == wanted.id, 5)
+            eventually(f"{wanted.name} controls", lambda: cluster.observer.controller()[0] == wanted.id)
         finally:
             for member in others:
                 member.resume()
@@ -132,7 +132,7 @@ def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None
     seed, book = settings.seed(), Book()
     with Round(cluster, seed, writers=1, copies=False) as load:
         topic = f"{load.prefix}committed"
-        load.admin.create_topics([admin.NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+        load.admin.create_topics([admin.NewTopic(topic, PARTITIONS, 3)])[topic].result(PATIENCE_S)
         workers = [Worker(f"worker-{number}", cluster, book, seed, group, topic) for number in range(3)]
         for worker in workers:
             worker.start()
@@ -145,9 +145,7 @@ def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None
         commits()
         old.kill()
         killed = time.monotonic()
-        eventually(
-            "the group is whole again", lambda: whole(workers, killed), 3 * SESSION_S, facts=lambda: facts(workers)
-        )
+        eventually("the group is whole again", lambda: whole(workers, killed), facts=lambda: facts(workers))
         comes_to(cluster, group, asking.GROUP, new)
         commits()
         load.writes(20)
@@ -156,14 +154,12 @@ def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None
         cluster.all_in_sync(OFFSETS, *load.topics)
         asking.elect_first_of(cluster, [OFFSETS], [old.id, new.id, third.id])
         elected = time.monotonic()
-        eventually(
-            "the group is whole at home", lambda: whole(workers, elected), 3 * SESSION_S, facts=lambda: facts(workers)
-        )
+        eventually("the group is whole at home", lambda: whole(workers, elected), facts=lambda: facts(workers))
         commits()
         for worker in workers:
             worker.ending.set()
         for worker in workers:
-            worker.join(30)
+            worker.join(PATIENCE_S)
         load.finish()
     assert book.wrong == []
     load.judge(at_least=20)

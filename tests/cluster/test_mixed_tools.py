@@ -17,7 +17,7 @@ from tests.cluster.stand import OTTLA, VERSIONS, Cluster, Member
 from tests.faults.broker.load import CLIENT
 from tests.peers.apache import tool
 from tests.peers.skips import module
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
@@ -34,12 +34,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("tools"), (OTTLA, *VERSIONS)) as made:
         with made.clients.inside():
             client = admin.AdminClient({"bootstrap.servers": made.bootstrap, **CLIENT})
-            client.create_topics([admin.NewTopic(TOPIC, 3, replica_assignment=REPLICAS)])[TOPIC].result(30)
+            client.create_topics([admin.NewTopic(TOPIC, 3, replica_assignment=REPLICAS)])[TOPIC].result(PATIENCE_S)
             made.all_in_sync(TOPIC)
             producer = ck.Producer({"bootstrap.servers": made.bootstrap, **CLIENT})
             for number in range(RECORDS * len(REPLICAS)):
                 producer.produce(TOPIC, b"x" * 100, partition=number % len(REPLICAS))
-            assert producer.flush(60) == 0
+            assert producer.flush(PATIENCE_S) == 0
             consumer = ck.Consumer({"bootstrap.servers": made.bootstrap, **CLIENT, "group.id": GROUP})
             half = [ck.TopicPartition(TOPIC, index, RECORDS // 2) for index in range(len(REPLICAS))]
             eventually("offsets are committed", lambda: consumer.commit(offsets=half, asynchronous=False))

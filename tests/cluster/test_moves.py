@@ -71,7 +71,7 @@ def order(cluster: Cluster, targets: Targets) -> dict[TopicPartition, str]:
             for row in topic.partitions
         }
 
-    return eventually("a controller takes the order", ask, 60)
+    return eventually("a controller takes the order", ask)
 
 
 def under_way(cluster: Cluster) -> dict[TopicPartition, list[int]]:
@@ -97,7 +97,6 @@ def settled(cluster: Cluster, targets: Targets) -> None:
     eventually(
         "the moves are over",
         lambda: assigned(cluster, targets) == dict(targets),
-        60,
         facts=lambda: (assigned(cluster, targets), targets),
     )
     assert under_way(cluster) == {}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.network import Loopback, Namespaces, need_namespaces
+from tests.support.waiting import PATIENCE_S
 
 ECHO_PORT = 9092
 LOST_S = 0.3
@@ -42,7 +43,7 @@ def nodes() -> Iterator[Namespaces]:
         yield made
 
 
-def connect(nodes: Namespaces, source: str, target: str, timeout_s: float = 10.0) -> socket.socket:
+def connect(nodes: Namespaces, source: str, target: str, timeout_s: float = PATIENCE_S) -> socket.socket:
     with nodes[source].inside():
         return socket.create_connection((nodes[target].address, ECHO_PORT), timeout_s)
 
@@ -135,7 +136,7 @@ def test_a_connection_outlives_a_cut(nodes: Namespaces) -> None:
             connection.sendall(b"said")
             with pytest.raises(TimeoutError):
                 connection.recv(100)
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE_S)
         assert connection.recv(100) == b"said"
 
 

@@ -15,7 +15,7 @@ from tests.cluster.stand import VERSIONS, Cluster, Member
 from tests.cluster.test_mixed import make_controller
 from tests.peers.skips import module
 from tests.support.client import batch, values
-from tests.support.waiting import eventually, still
+from tests.support.waiting import PATIENCE_S, eventually, still
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
@@ -40,7 +40,7 @@ def topic_of(cluster: Cluster, name: str, replicas: Sequence[int], **config: str
     with cluster.clients.inside():
         client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
         row = admin.NewTopic(name, 1, replica_assignment=[list(replicas)], config=config)
-        client.create_topics([row])[name].result(30)
+        client.create_topics([row])[name].result(PATIENCE_S)
     led_by(cluster, name, cluster.broker(replicas[0]))
     return name
 
@@ -67,7 +67,7 @@ def keep(member: Member, topic: str) -> None:
         os.close(descriptor)
 
 
-def led_by(cluster: Cluster, topic: str, *members: Member, timeout_s: float = 30.0) -> Member:
+def led_by(cluster: Cluster, topic: str, *members: Member, timeout_s: float = PATIENCE_S) -> Member:
     """Waits until one of these leads and says so."""
 
     def leads() -> bool:
@@ -194,7 +194,7 @@ def test_the_last_in_sync_waits_for_an_operator(cluster: Cluster) -> None:
         answer = client.call(
             asking.ELECT_LEADERS,
             asking.ElectLeadersRequest(
-                election_type=UNCLEAN, topic_partitions=[asking.TopicPartitions(topic, [0])], timeout_ms=10_000
+                election_type=UNCLEAN, topic_partitions=[asking.TopicPartitions(topic, [0])], timeout_ms=60_000
             ),
             2,
         )

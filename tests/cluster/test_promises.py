@@ -28,7 +28,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 RECORDS, LAST_RECORDS = 5, 2
 #: Long enough for the worst moment, in which followers stand still.
 LAG_MS, SESSION_MS = 30_000, 8000
-GOES_ON_S = 40.0
 #: How long a write with acks=all waits for followers.
 WRITE_MS = 500
 ALL = "all"
@@ -167,7 +166,7 @@ class Topics:
                     left.difference_update(self.write(leads, member))
             return not left
 
-        eventually("writing goes on", rest, GOES_ON_S, facts=lambda: {kind.topic: self._state(kind) for kind in left})
+        eventually("writing goes on", rest, facts=lambda: {kind.topic: self._state(kind) for kind in left})
 
     def stand_still(self, kinds: set[Kind]) -> None:
         """Nobody takes writes to these."""

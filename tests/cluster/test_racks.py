@@ -18,7 +18,7 @@ from tests.cluster.network import need_namespaces
 from tests.cluster.stand import Cluster, Member
 from tests.peers.apache import SCRIPT, environment, fetch, need_java
 from tests.peers.skips import module
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
@@ -50,7 +50,7 @@ class Load:
         with cluster.observer.node.inside():
             client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap})
             (made,) = client.create_topics([admin.NewTopic(self.topic, 1, replica_assignment=[[1, 2, 3]])]).values()
-            made.result(30)
+            made.result(PATIENCE_S)
             cluster.all_in_sync(self.topic)
             self._producer = ck.Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
 
@@ -61,7 +61,7 @@ class Load:
             self._producer.produce(
                 self.topic, str(number), partition=0, on_delivery=lambda error, _: error and failed.append(error)
             )
-        left = self._producer.flush(30)
+        left = self._producer.flush(PATIENCE_S)
         assert (left, failed) == (0, [])
         self.written += count
 
@@ -124,7 +124,6 @@ class Reader:
         eventually(
             f"{self._load.written} are read",
             lambda: len(self.values) >= self._load.written or self.errors,
-            30,
             facts=lambda: (len(self.values), self.values[-1:], self.errors),
         )
         assert self.errors == []
@@ -132,7 +131,7 @@ class Reader:
 
     def end(self) -> None:
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
 
 def test_a_consumer_reads_in_its_rack_through_failovers(cluster: Cluster) -> None:
@@ -200,7 +199,7 @@ def test_javas_consumer_reads_in_its_rack_through_failovers(cluster: Cluster) ->
 
     def has_all() -> None:
         eventually(
-            f"{load.written} are read", lambda: len(values) >= load.written, 60, facts=lambda: (len(values), said[-20:])
+            f"{load.written} are read", lambda: len(values) >= load.written, facts=lambda: (len(values), said[-20:])
         )
         assert values == list(range(load.written))
 
@@ -222,4 +221,4 @@ def test_javas_consumer_reads_in_its_rack_through_failovers(cluster: Cluster) ->
         with java:
             java.kill()
             for thread in threads:
-                thread.join(10)
+                thread.join(PATIENCE_S)

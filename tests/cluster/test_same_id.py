@@ -30,7 +30,7 @@ def test_the_second_of_two_is_refused(cluster: Cluster, brokers: Brokers) -> Non
                 settings=member.settings,
                 wait=False,
             )
-        eventually("its end", lambda: not second.running, 60, facts=second.output_tail)
+        eventually("its end", lambda: not second.running, facts=second.output_tail)
         load.writes()
         assert cluster.observer.tree.get(path) == before
         load.finish()

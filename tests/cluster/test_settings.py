@@ -28,7 +28,7 @@ def create(cluster: Cluster, topic: str, replicas: int) -> None:
     controller, _ = cluster.observer.controller()
     row = CreatableTopic(name=topic, num_partitions=3, replication_factor=replicas)
     with client(cluster, cluster.broker(controller)) as connection:
-        answer = connection.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=30_000))
+        answer = connection.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=60_000))
     assert [one.error_code for one in answer.topics] == [0]
     cluster.all_in_sync(topic)
 

@@ -8,6 +8,8 @@ fault of the broker's repeats.
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +32,6 @@ STEP_MS_MAX = 20.0
 #: From the election until every broker tells clients of the new leaders: the processor time of the new controller's
 #: loop, which decides it and takes its own roles. On a machine that has nothing else to do that is most of the time.
 TOLD_PROCESSOR_S = 1.0
-#: The same by the clock, where others use the processors as well.
-TOLD_PATIENCE_S = 20.0
 #: What a broker does before it serves is not counted.
 STARTS = "ottla.broker.serve._serve"
 
@@ -46,24 +46,29 @@ class Figures:
 
 
 def test_four_hundred_topics(tmp_path: Path) -> None:
-    the_controller_dies(tmp_path, 400)
+    with whole(tmp_path, 400) as cluster:
+        one_round(cluster, 400)
 
 
 @pytest.mark.soak
 def test_a_thousand_topics(tmp_path: Path) -> None:
-    the_controller_dies(tmp_path, 1000)
-
-
-def the_controller_dies(tmp_path: Path, topics: int) -> None:
-    with Cluster(tmp_path, OTTLA, watched=True, settings={"replica.lag.time.max.ms": 10_000}) as cluster:
-        create(cluster, topics)
-        cluster_is_whole(cluster, topics)
-        first = one_round(cluster, topics)
+    """It has the machine for itself, so what the new controller does has bounds here. One round may be disturbed."""
+    with whole(tmp_path, 1000) as cluster:
+        first = one_round(cluster, 1000)
         if first.slow or first.told_processor_s > TOLD_PROCESSOR_S:
-            again = one_round(cluster, topics)
+            again = one_round(cluster, 1000)
             both = {what: [told, again.slow[what]] for what, told in first.slow.items() if what in again.slow}
             assert not both
             assert again.told_processor_s <= TOLD_PROCESSOR_S
+
+
+@contextmanager
+def whole(tmp_path: Path, topics: int) -> Iterator[Cluster]:
+    """A cluster with so many topics, all of whose replicas are in sync."""
+    with Cluster(tmp_path, OTTLA, watched=True, settings={"replica.lag.time.max.ms": 10_000}) as cluster:
+        create(cluster, topics)
+        cluster_is_whole(cluster, topics)
+        yield cluster
 
 
 def one_round(cluster: Cluster, topics: int) -> Figures:
@@ -77,8 +82,7 @@ def one_round(cluster: Cluster, topics: int) -> Figures:
     for member in live:
         eventually(
             f"{member.name} knows who leads",
-            lambda member=member: leads_no_more(member, cluster, controller),  # type: ignore[misc]
-            TOLD_PATIENCE_S,
+            lambda member=member: leads_no_more(member, cluster, controller),
         )
     told_s = time.monotonic() - elected
     told_processor_s = processor_time(cluster.broker(new)) - processor_s
@@ -155,4 +159,4 @@ def cluster_is_whole(cluster: Cluster, topics: int) -> None:
             known = partitions(cluster, member).values()
             return len(known) == topics * PARTITIONS and all(in_sync == 3 for _, in_sync in known)
 
-        eventually(f"{member.name} says that all replicas are in sync", whole, 60.0)
+        eventually(f"{member.name} says that all replicas are in sync", whole)

@@ -126,5 +126,5 @@ def test_kafkas_tool_throttles_a_move_and_takes_the_throttle_back(
 
     keeps_to(measured(cluster, topic, lambda: reassign("--execute", "--throttle", str(TOOL.rate))), TOOL)
     assert len(throttles()) == 2 + 2 * len(cluster.brokers)
-    eventually("the move is over", lambda: "is complete" in reassign("--verify"), 60)
+    eventually("the move is over", lambda: "is complete" in reassign("--verify"))
     assert throttles() == {}

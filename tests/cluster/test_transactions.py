@@ -47,7 +47,7 @@ def bounced(cluster: Cluster, times: int) -> None:
                 cluster.all_in_sync(*load.topics, STATE, OFFSETS)
                 load.flows()
                 assert load.transactions > began
-        eventually("a transaction was left open", lambda: load.copier is not None and load.copier.left > 0, 60)
+        eventually("a transaction was left open", lambda: load.copier is not None and load.copier.left > 0)
         load.finish()
     moves = [len(chronicle.leaders((STATE, index))) for index in range(2)]
     assert sum(moves) >= 2 + times

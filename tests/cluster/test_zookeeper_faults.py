@@ -8,7 +8,7 @@ import pytest
 from tests.cluster import asking
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
-from tests.cluster.stand import LAG_MS, SESSION_MS, Cluster, Member
+from tests.cluster.stand import LAG_MS, Cluster, Member
 from tests.faults.broker import settings
 from tests.peers.skips import module
 from tests.support.waiting import eventually
@@ -179,7 +179,6 @@ def hurt(cluster: Cluster, begin: Callable[..., None], end: Callable[..., None])
                 eventually(
                     "the follower leaves",
                     lambda: follower.id not in cluster.observer.state(load.plain).isr,
-                    4 * SESSION_MS / 1000,
                     facts=load.facts,
                 )
                 load.writes(20)

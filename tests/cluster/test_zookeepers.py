@@ -10,7 +10,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.cluster.network import need_namespaces
 from tests.cluster.stand import Cluster
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 GONE = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def tree(cluster: Cluster) -> Iterator[KazooClient]:
     with cluster.clients.inside():
         client = KazooClient(cluster.zookeeper, timeout=4)
-        client.start(30)
+        client.start(PATIENCE_S)
     yield client
     client.stop()
     client.close()
@@ -93,7 +93,7 @@ def test_one_that_stands_still(cluster: Cluster, tree: KazooClient) -> None:
     modes = settled(cluster, 3)
     leader = next(one for one in cluster.zookeepers if modes[one.name] == "leader")
     with leader.paused():
-        eventually("a write without it", lambda: wrote(tree, f"/without-{leader.name}"), 60)
+        eventually("a write without it", lambda: wrote(tree, f"/without-{leader.name}"))
     settled(cluster, 3)
     assert tree.retry(tree.exists, f"/without-{leader.name}") is not None
 
@@ -105,7 +105,7 @@ def test_a_slow_way(cluster: Cluster) -> None:
     first = cluster.zookeepers[0]
     with cluster.clients.inside(), LossyProxy((first.node.address, first.port)) as way:
         client = KazooClient(f"127.0.0.1:{way.port}", timeout=10)
-        client.start(30)
+        client.start(PATIENCE_S)
         way.delay_ms = 150
         start = time.monotonic()
         client.exists("/")

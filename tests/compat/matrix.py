@@ -23,6 +23,8 @@ from tests.peers.apache import need_java
 from tests.peers.processes import die_with_parent
 from tests.peers.segments import Batch, batches
 from tests.peers.skips import require
+from tests.support import waiting
+from tests.support.waiting import PATIENCE_S
 
 JVM = {"KAFKA_HEAP_OPTS": "-Xms64m -Xmx384m", "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 HERE = Path(__file__).parent
@@ -46,6 +48,7 @@ class Client:
     driver: str
     environment: str = ""  # a folder below .venvs; empty: the project's own environment
     java: str = ""
+    release: str = "newest"  # of its family: the oldest is in the gate where releases differ, one between never
 
     @property
     def is_kcat(self) -> bool:
@@ -60,13 +63,13 @@ class Client:
 
 CLIENTS = (
     Client("confluent-kafka", "clients", "drive_confluent.py"),
-    Client("confluent-kafka 2.8.0", "clients", "drive_confluent.py", "confluent-2.8.0"),
-    Client("confluent-kafka 2.6.0", "clients", "drive_confluent.py", "confluent-2.6.0"),
+    Client("confluent-kafka 2.8.0", "clients", "drive_confluent.py", "confluent-2.8.0", release="between"),
+    Client("confluent-kafka 2.6.0", "clients", "drive_confluent.py", "confluent-2.6.0", release="oldest"),
     Client("kafka-python", "clients", "drive_kafka_python.py"),
     Client("aiokafka", "clients", "drive_aiokafka.py"),
     Client("kcat", "clients", "drive_kcat.py"),
-    Client("Java 2.7.2", "java", "Drive.java", java="2.7.2"),
-    Client("Java 3.9.2", "java", "Drive.java", java="3.9.2"),
+    Client("Java 2.7.2", "java", "Drive.java", java="2.7.2", release="oldest"),
+    Client("Java 3.9.2", "java", "Drive.java", java="3.9.2", release="between"),
     Client("Java 4.3.1", "java", "Drive.java", java="4.3.1"),
 )
 
@@ -111,7 +114,7 @@ class Worker:
         assert self.process.stdout is not None
         self.process.stdin.close()
         try:
-            self.process.wait(20)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -157,19 +160,24 @@ class Matrix:
     def create(self, topics: Iterable[str], partitions: int = 3) -> None:
         """Create topics and wait until each partition has a leader, so that acks=0 cannot lose what was sent early."""
         new = [NewTopic(topic, partitions, 1, config={"retention.ms": "-1"}) for topic in topics]
-        for future in self.control.create_topics(new, operation_timeout=30).values():
-            future.result(60)
-        wanted, deadline = {topic.topic for topic in new}, time.monotonic() + 60
-        while wanted:
-            known = self.control.list_topics(timeout=30).topics
-            wanted = {
-                topic
-                for topic in wanted
-                if topic not in known
-                or len(known[topic].partitions) != partitions
-                or any(partition.leader < 0 for partition in known[topic].partitions.values())
-            }
-            assert time.monotonic() < deadline, f"no leaders for {sorted(wanted)[:5]}"
+        for future in self.control.create_topics(new, operation_timeout=PATIENCE_S).values():
+            future.result(PATIENCE_S)
+        wanted = {topic.topic for topic in new}
+
+        def have_leaders() -> bool:
+            known = self.control.list_topics(timeout=PATIENCE_S).topics
+            wanted.difference_update(
+                [
+                    topic
+                    for topic in wanted
+                    if topic in known
+                    and len(known[topic].partitions) == partitions
+                    and all(partition.leader >= 0 for partition in known[topic].partitions.values())
+                ]
+            )
+            return not wanted
+
+        waiting.eventually("all have leaders", have_leaders, facts=lambda: sorted(wanted)[:5])
 
     def produce(
         self,

@@ -5,6 +5,8 @@ import socket
 import struct
 from collections.abc import Iterator
 
+from tests.support.waiting import PATIENCE_S
+
 API_VERSIONS, METADATA, INIT_PRODUCER_ID = 18, 3, 22
 
 
@@ -34,7 +36,7 @@ INIT_PRODUCER_ID_BODY = string(None) + struct.pack(">i", 60_000)
 class Connection:
     """A blocking socket to a broker; reads answers frame by frame."""
 
-    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, timeout_s: float = PATIENCE_S) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -79,7 +81,7 @@ class Connection:
 
 
 @contextlib.contextmanager
-def connection(port: int, timeout_s: float = 10.0) -> Iterator[Connection]:
+def connection(port: int, timeout_s: float = PATIENCE_S) -> Iterator[Connection]:
     opened = Connection(port, timeout_s)
     try:
         yield opened

@@ -31,6 +31,7 @@ from worker import eventually
 
 from tests.peers.apache import tool
 from tests.peers.segments import cleaned_offset
+from tests.support.waiting import PATIENCE_S
 
 KAFKA = "2.7.2"
 GROUP = "warehouse"
@@ -204,7 +205,7 @@ class Life:
         offsets = [TopicPartition("bulk", partition, offset, metadata=f"at {offset}") for partition in range(3)]
         self._commits.clear()
         self.member.commit(offsets=offsets, asynchronous=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not self._commits and time.monotonic() < deadline:
             self.member.poll(0.1)
         assert self._commits == ["committed"], self._commits
@@ -301,7 +302,7 @@ def _until_ends(consumer: Consumer, partitions: int, ends: dict[int, int]) -> It
         messages = consumer.consume(10_000, timeout=0.1)
         if messages:
             silent_since = time.monotonic()
-        assert time.monotonic() < silent_since + 30, f"nothing for 30 s, and only {ends} are read"
+        assert time.monotonic() < silent_since + PATIENCE_S, f"nothing more came, and only {ends} are read"
         for message in messages:
             error = message.error()
             if error is None:

@@ -8,7 +8,6 @@ Kafka goes through a hash map.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +25,7 @@ from ottla.wire import api
 from ottla.wire.headers import parse_response_header, request_frame
 from ottla.wire.schema import Message, describe
 from tests.compat.raw import Connection
+from tests.support.waiting import PATIENCE_S, eventually
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NOT_YET = {error.code for error in (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)}
@@ -35,7 +35,6 @@ DRAWN = {"producer_id", "session_id"}
 UNALIKE = {"cluster_id", "log_dir", "documentation", "log_append_time_ms", "finalized_features_epoch", "api_keys"}
 #: Lists whose order says nothing, by the class of their items.
 ORDERED = {"FetchablePartitionResponse"}
-PATIENCE_S = 30.0
 
 #: Where these are in a batch.
 NOTHING = b"\xff" * 8
@@ -93,14 +92,16 @@ class Talk:
 
     def unheard(self, key: int, version: int, until: Callable[[Any], bool], /, **fields: object) -> Any:
         """Asks until the answer is as it should be; none of these answers is kept."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+        answer: Any = None
+
+        def is_told() -> bool:
+            nonlocal answer
             answer = self.ask(key, version, **fields)
             del self.answers[-1]
-            if until(answer):
-                return answer
-            assert time.monotonic() < deadline, f"{api(key).name} {fields}: {answer}"
-            time.sleep(0.02)
+            return until(answer)
+
+        eventually(f"{api(key).name} {fields}", is_told, facts=lambda: answer)
+        return answer
 
     # --- what conversations begin with ---
 
@@ -108,7 +109,7 @@ class Talk:
         """Makes a topic and waits until it can be written to. Settings with `_` for `.`."""
         configs = [{"name": name.replace("_", "."), "value": value} for name, value in settings.items()]
         row = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": configs}
-        self.unheard(19, 4, lambda answer: answer.topics[0].error_code == 0, topics=[row], timeout_ms=10_000)
+        self.unheard(19, 4, lambda answer: answer.topics[0].error_code == 0, topics=[row], timeout_ms=60_000)
         self.led(name)
 
     def led(self, topic: str) -> None:

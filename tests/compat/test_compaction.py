@@ -3,6 +3,7 @@
 Writers are confluent-kafka's, transactional ones among them; the reader has isolation.level=read_committed.
 """
 
+import contextlib
 import json
 import random
 import shutil
@@ -20,6 +21,7 @@ from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.segments import cleaned_offset
 from tests.support.kafka_on_our_disk import accepted_by_dump_log, kill
+from tests.support.waiting import PATIENCE_S, eventually
 
 TOPIC = "states"
 KEYS = 40
@@ -40,12 +42,11 @@ COMPACTED = {
     "delete.retention.ms": "0",
     "file.delete.delay.ms": "0",
 }
-SECONDS = 60.0
 
 
 def create(broker: Broker | Kafka) -> None:
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([admin.NewTopic(TOPIC, 1, 1, config=COMPACTED)])[TOPIC].result(SECONDS)
+    client.create_topics([admin.NewTopic(TOPIC, 1, 1, config=COMPACTED)])[TOPIC].result(PATIENCE_S)
 
 
 class Writer:
@@ -62,18 +63,18 @@ class Writer:
         settings |= {"compression.type": self._random.choice(["none", "lz4", "zstd"]), "retry.backoff.ms": 20}
         plain = ck.Producer({**settings, "enable.idempotence": True})
         transactional = ck.Producer({**settings, "transactional.id": "writer"})
-        transactional.init_transactions(SECONDS)
+        transactional.init_transactions(PATIENCE_S)
         for number in range(transactions):
             transactional.begin_transaction()
             records = self._send(transactional)
             if number % 3 == 1:
-                assert transactional.flush(SECONDS) == 0
-                transactional.abort_transaction(SECONDS)
+                assert transactional.flush(PATIENCE_S) == 0
+                transactional.abort_transaction(PATIENCE_S)
             else:
-                transactional.commit_transaction(SECONDS)
+                transactional.commit_transaction(PATIENCE_S)
                 self.last |= records
             records = self._send(plain)
-            assert plain.flush(SECONDS) == 0
+            assert plain.flush(PATIENCE_S) == 0
             self.last |= records
 
     def _send(self, producer: ck.Producer) -> dict[bytes, bytes | None]:
@@ -116,7 +117,7 @@ def read(broker: Broker | Kafka) -> list[tuple[int, bytes | None, bytes | None]]
     try:
         low, _ = answered(lambda: consumer.get_watermark_offsets(ck.TopicPartition(TOPIC, 0), 10))
         consumer.assign([ck.TopicPartition(TOPIC, 0, low)])
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             assert time.monotonic() < deadline
             message = consumer.poll(1)
@@ -133,12 +134,15 @@ def read(broker: Broker | Kafka) -> list[tuple[int, bytes | None, bytes | None]]
 
 
 def answered(ask: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            return ask()
-        except ck.KafkaException:
-            assert time.monotonic() < deadline
+    answers: list[Any] = []
+
+    def is_answered() -> bool:
+        with contextlib.suppress(ck.KafkaException):
+            answers.append(ask())
+        return bool(answers)
+
+    eventually("an answer", is_answered)
+    return answers[0]
 
 
 def folder(data: Path) -> Path:
@@ -148,7 +152,7 @@ def folder(data: Path) -> Path:
 def wait_cleaned(broker: Broker | Kafka, data: Path) -> None:
     """Until every closed segment is clean; the active one moves on only with a write."""
     broker.wait_until(
-        lambda: cleaned_offset(data, TOPIC) >= max(int(path.stem) for path in folder(data).glob("*.log")), SECONDS
+        lambda: cleaned_offset(data, TOPIC) >= max(int(path.stem) for path in folder(data).glob("*.log")), PATIENCE_S
     )
 
 
@@ -180,26 +184,26 @@ def test_readers_find_the_last_committed_value_after_every_kill(brokers: Brokers
 def test_records_are_deleted_by_other_clients(brokers: Brokers) -> None:
     broker = brokers(settings=OURS)
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(SECONDS)
+    client.create_topics([admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
     writer = Writer(2)
     writer.write(broker, 3)
     partition = ck.TopicPartition(TOPIC, 0, 50)
-    assert client.delete_records([partition])[partition].result(SECONDS).low_watermark == 50
+    assert client.delete_records([partition])[partition].result(PATIENCE_S).low_watermark == 50
     assert read(broker)[0][0] >= 50
     everything = ck.TopicPartition(TOPIC, 0, ck.OFFSET_END)
-    low = client.delete_records([everything])[everything].result(SECONDS).low_watermark
+    low = client.delete_records([everything])[everything].result(PATIENCE_S).low_watermark
     assert low > 100
     assert read(broker) == []
     beyond = ck.TopicPartition(TOPIC, 0, low + 1000)
     with pytest.raises(ck.KafkaException, match="OFFSET_OUT_OF_RANGE"):
-        client.delete_records([beyond])[beyond].result(SECONDS)
+        client.delete_records([beyond])[beyond].result(PATIENCE_S)
 
 
 @pytest.mark.java
 def test_the_tool_for_deleting_records(brokers: Brokers, tmp_path: Path) -> None:
     broker = brokers(settings=OURS)
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(SECONDS)
+    client.create_topics([admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
     Writer(2).write(broker, 3)
     wanted = tmp_path / "offsets.json"
     rows = [{"topic": TOPIC, "partition": 0, "offset": 30}]

@@ -10,10 +10,10 @@ from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import connect
 from tests.support.kafka_on_our_disk import SMALL, accepted_by_dump_log, kill, start_kafka
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 TOPIC = "bank"
-SECONDS = 60
 SETTINGS = {
     **SMALL,
     "log.segment.bytes": 10_000,
@@ -34,7 +34,7 @@ def producer(broker: Broker | Kafka, transactional_id: str) -> ck.Producer:
             "linger.ms": 0,
         }
     )
-    made.init_transactions(SECONDS)
+    made.init_transactions(PATIENCE_S)
     return made
 
 
@@ -50,14 +50,14 @@ def write(broker: Broker | Kafka, first: int, count: int) -> list[bytes]:
             for which, sender in enumerate(senders):
                 value = b"%d-%d-%d " % (number, which, turn) * (1 + number % 40)
                 sender.produce(TOPIC, value, partition=0)
-                assert sender.flush(SECONDS) == 0
+                assert sender.flush(PATIENCE_S) == 0
                 values[which].append(value)
         for which, sender in enumerate(senders):
             if (number // 2 + which) % 3 == 0:
-                sender.abort_transaction(SECONDS)
+                sender.abort_transaction(PATIENCE_S)
                 values[which] = []
             else:
-                sender.commit_transaction(SECONDS)
+                sender.commit_transaction(PATIENCE_S)
         committed += [value for turn in range(3) for taken in values for value in taken[turn : turn + 1]]
     return committed
 
@@ -67,7 +67,7 @@ def leave_open(broker: Broker | Kafka, transactional_id: str) -> None:
     sender = producer(broker, transactional_id)
     sender.begin_transaction()
     sender.produce(TOPIC, b"undecided", partition=0)
-    assert sender.flush(SECONDS) == 0
+    assert sender.flush(PATIENCE_S) == 0
 
 
 def rows(broker: Broker | Kafka) -> dict[int, FetchablePartitionResponse]:
@@ -97,7 +97,7 @@ def consume(broker: Broker | Kafka, count: int) -> list[bytes]:
     consumer.assign([ck.TopicPartition(TOPIC, 0, 0)])
     seen = []
     while True:
-        message = consumer.poll(SECONDS)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"{len(seen)} of {count}"
         if message.error():
             assert message.error().code() == ck.KafkaError._PARTITION_EOF

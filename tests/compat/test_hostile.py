@@ -57,7 +57,7 @@ class Target:
         def lines() -> list[str]:
             return [line for line in self.server.output().splitlines() if all(word in line for word in words)]
 
-        eventually(lambda: str(len(lines())), "1", 5)
+        eventually(lambda: str(len(lines())), "1")
         assert len(lines()) == 1, f"{len(lines())} lines with {words}:\n{self.server.output_tail()}"
         return lines()[0]
 
@@ -83,7 +83,7 @@ def target(attacked: Target) -> Iterator[Target]:
     attacked.answers()
     assert attacked.server.running
     if attacked.is_ours:
-        eventually(lambda: str(attacked.sockets() <= before_sockets), "True", 10)
+        eventually(lambda: str(attacked.sockets() <= before_sockets), "True")
         assert attacked.sockets() <= before_sockets, "connections leak"
         grown = attacked.process.memory_info().rss - before_bytes
         assert grown < GROWTH_BYTES_MAX, f"{grown >> 20} MiB more memory"
@@ -186,7 +186,7 @@ def test_two_thousand_connections_come_and_go(target: Target) -> None:
 
 def attack(target: Target, data: bytes) -> None:
     """Send it all and hang up the sending side: whatever it means, the broker must come to an end with it."""
-    with connection(target.port, 20) as client:
+    with connection(target.port) as client:
         with contextlib.suppress(ConnectionError):
             client.send(data)
             client.socket.shutdown(1)

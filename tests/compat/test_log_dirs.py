@@ -11,6 +11,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support.client import batch, connect, values
 from tests.support.directories import produced_acks_1
 from tests.support.kafka_on_our_disk import MIGRATION
+from tests.support.lanes import judged_by
 from tests.support.moves import move, places, throttle
 from tests.support.waiting import eventually
 
@@ -30,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, directories: list[Path]) ->
         yield brokers(arguments=("--data-dir", ",".join(map(str, directories))))
 
 
-@pytest.mark.parametrize("version", TOOLS)
+@pytest.mark.parametrize("version", judged_by(TOOLS, TOOLS[:1]))
 def test_log_dirs_and_reassign_partitions(
     broker: Broker, directories: list[Path], tmp_path: Path, version: str
 ) -> None:
@@ -68,7 +69,7 @@ def test_log_dirs_and_reassign_partitions(
     assert all(part["size"] > 5000 for entry in row["logDirs"] for part in entry["partitions"])
 
 
-@pytest.mark.parametrize("version", TOOLS)
+@pytest.mark.parametrize("version", judged_by(TOOLS, TOOLS[:1]))
 def test_configs_of_brokers_and_log_levels(broker: Broker, version: str) -> None:
     server, own = ["--bootstrap-server", broker.bootstrap], str(broker.id)
 
@@ -96,7 +97,7 @@ def test_configs_of_brokers_and_log_levels(broker: Broker, version: str) -> None
 
 
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("version", TOOLS)
+@pytest.mark.parametrize("version", judged_by(TOOLS, TOOLS[:1]))
 def test_a_half_done_move_goes_on_in_the_other_broker(
     brokers: Brokers, kafka: Apache, zookeeper: str, tmp_path: Path, version: str
 ) -> None:
@@ -122,7 +123,7 @@ def test_a_half_done_move_goes_on_in_the_other_broker(
     theirs = kafka.broker(version, zookeeper=zookeeper, settings=settings)
     with connect(theirs) as client:  # type: ignore[arg-type]
         throttle(client, 1 << 40, "1")
-        eventually("Kafka ends the move", lambda: places(client, "t") == {(0, False): str(goal)}, 60)
+        eventually("Kafka ends the move", lambda: places(client, "t") == {(0, False): str(goal)})
         assert [(value or b"")[:2] for value in values(client.fetch("t", 29))] == [b"29"]
         throttle(client, 1000, "1")
         assert move(client, "t", 0, start) == 0
@@ -157,4 +158,4 @@ def test_kafkas_controller_hears_of_our_failing_directory(
             rows = [line.split() for line in printed.splitlines() if "Leader:" in line]
             return {row[row.index("Partition:") + 1]: row[row.index("Leader:") + 1] for row in rows}
 
-        eventually("the move", lambda: leaders() == {str(lost): "2", str(1 - lost): "1"}, 60)
+        eventually("the move", lambda: leaders() == {str(lost): "2", str(1 - lost): "1"})

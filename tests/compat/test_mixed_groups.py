@@ -25,10 +25,10 @@ from tests.peers.apache import SCRIPT, environment, need_java
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import die_with_parent
 from tests.peers.skips import require
+from tests.support.waiting import PATIENCE_S
 
 HERE = Path(__file__).parent / "members"
 PARTITIONS = 6
-PATIENCE_S = 60.0
 _names = itertools.count()
 
 JAVA = ("range", "roundrobin", "sticky", "cooperative-sticky")

@@ -16,6 +16,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require
 from tests.support.client import connect
 from tests.support.kafka_on_our_disk import CLIENT, SMALL
+from tests.support.waiting import PATIENCE_S
 
 #: What a topic was told to store, one after the other, and the format that this is.
 HISTORY = [("0.9.0", 0), ("0.10.2", 1), ("2.7", 2), ("0.9.0", 0), ("2.7", 2)]
@@ -34,7 +35,7 @@ def kcat(bootstrap: str, release: str, *arguments: str, stdin: str = "") -> str:
     old = ["-X", "api.version.request=false", "-X", f"broker.version.fallback={release}"]
     command = ["kcat", "-b", bootstrap, *old, *arguments]
     try:
-        done = subprocess.run(command, input=stdin, text=True, capture_output=True, timeout=60)
+        done = subprocess.run(command, input=stdin, text=True, capture_output=True, timeout=PATIENCE_S)
     except FileNotFoundError:
         require("clients", "kcat is not installed")
     assert done.returncode == 0, done.stderr
@@ -66,11 +67,11 @@ def test_old_consumers_see_no_markers_and_wait_behind_the_last(ours: Broker) -> 
 
     ottla("topic", "create", "transactions", "-b", ours.bootstrap)
     producer = Producer({"bootstrap.servers": ours.bootstrap, "transactional.id": "old-consumers"})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for value in ("one", "two"):
         producer.begin_transaction()
         producer.produce("transactions", value, partition=0)
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE_S)
     read = ["-C", "-t", "transactions", "-p", "0", "-o", "beginning", "-c", "2", "-q", "-f", "%o %s\n"]
     assert kcat(ours.bootstrap, "0.9.0.1", *read).splitlines() == ["0 one", "2 two"]
     # Offset 3 is a marker: nothing that an old consumer could be sent, so it waits as at the end of the log.
@@ -98,14 +99,14 @@ def store_as(bootstrap: str, version: str) -> None:
 
 def ottla(*arguments: str) -> None:
     command = [sys.executable, "-m", "ottla", *arguments]
-    done = subprocess.run(command, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(command, text=True, capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 
 def produce(bootstrap: str, base: int, codec: str) -> None:
     lines = "\n".join(f"key:{number} {'x' * 100}" for number in range(base, base + 20))
     command = ["kcat", "-b", bootstrap, "-P", "-t", TOPIC, "-p", "0", "-K", ":", "-z", codec]
-    done = subprocess.run(command, input=lines, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(command, input=lines, text=True, capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 

@@ -19,9 +19,9 @@ import pytest
 
 from tests.peers.apache import SCRIPT, environment, fetch, need_java
 from tests.peers.ottla import Broker, Brokers
+from tests.support.waiting import PATIENCE_S, eventually
 
 TOPIC = "phoenix"
-WAIT_S = 60.0
 
 Produce = Callable[[str], None]
 """Sends a value and, except for Java's console, waits until the broker has it."""
@@ -33,14 +33,14 @@ Poll = Callable[[], list[str]]
 def confluent(bootstrap: str) -> Iterator[tuple[Produce, Poll]]:
     """Idempotent: its sequence numbers go on in the new topic."""
     common = {"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 200, "log_level": 0}
-    producer = confluent_kafka.Producer({**common, "enable.idempotence": True, "message.timeout.ms": WAIT_S * 1000})
+    producer = confluent_kafka.Producer({**common, "enable.idempotence": True, "message.timeout.ms": PATIENCE_S * 1000})
     consumer = confluent_kafka.Consumer({**common, "group.id": "confluent", "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
 
     def produce(value: str) -> None:
         failed: list[object] = []
         producer.produce(TOPIC, value, on_delivery=lambda error, _: failed.append(error))
-        assert producer.flush(WAIT_S) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert failed == [None]
 
     def poll() -> list[str]:
@@ -60,7 +60,7 @@ def kafka_python(bootstrap: str) -> Iterator[tuple[Produce, Poll]]:
     consumer = kafka.KafkaConsumer(TOPIC, **common, group_id="kafka-python", auto_offset_reset="earliest")
 
     def produce(value: str) -> None:
-        producer.send(TOPIC, value.encode()).get(WAIT_S)
+        producer.send(TOPIC, value.encode()).get(PATIENCE_S)
 
     def poll() -> list[str]:
         return [row.value.decode() for rows in consumer.poll(200).values() for row in rows]
@@ -132,18 +132,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def receive(poll: Poll, wanted: set[str], unwanted: set[str]) -> None:
     """Polls until all of `wanted` came; what belongs to the topic that is no more must not come."""
-    deadline = time.monotonic() + WAIT_S
     missing = set(wanted)
-    while missing:
-        assert time.monotonic() < deadline, f"never came: {sorted(missing)}"
+
+    def all_came() -> bool:
         came = poll()
         assert not unwanted.intersection(came)
-        missing -= set(came)
+        missing.difference_update(came)
+        return not missing
+
+    eventually("all come", all_came, facts=lambda: sorted(missing))
 
 
 def produced_until_something_comes(produce: Produce, poll: Poll, unwanted: set[str]) -> set[str]:
     """Produces value after value; those that are still to come when the first has come."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + PATIENCE_S
     for number in itertools.count():
         assert time.monotonic() < deadline, "nothing came"
         produce(f"newer-{number}")
@@ -169,10 +171,10 @@ def test_clients_live_through_the_deletion_of_their_topic(
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
     def create() -> None:
-        admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(10)
+        admin.create_topics([confluent_kafka.admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
 
     def delete() -> None:
-        admin.delete_topics([TOPIC])[TOPIC].result(10)
+        admin.delete_topics([TOPIC])[TOPIC].result(PATIENCE_S)
 
     create()
     try:
@@ -193,10 +195,10 @@ def test_clients_live_through_the_deletion_of_their_topic(
             receive(poll, new, old)
 
             grown = confluent_kafka.admin.NewPartitions(TOPIC, 2)
-            admin.create_partitions([grown])[TOPIC].result(10)
+            admin.create_partitions([grown])[TOPIC].result(PATIENCE_S)
             other = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
             other.produce(TOPIC, "into the new partition", partition=1)
-            assert other.flush(WAIT_S) == 0
+            assert other.flush(PATIENCE_S) == 0
             receive(poll, {"into the new partition"}, old)
     finally:
         delete()

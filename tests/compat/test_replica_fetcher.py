@@ -55,7 +55,7 @@ def registered(zookeeper: str, port: int) -> Iterator[None]:
 def create(client: Client, replicas: list[int]) -> bool:
     rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=replicas) for index in range(PARTITIONS)]
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=rows)
-    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+    answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     return answer.topics[0].error_code in (0, 36)
 
 

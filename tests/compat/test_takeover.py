@@ -73,7 +73,7 @@ def life(place: Place) -> Iterator[Life]:
     life.close()
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.judge)], ids=["stopped", "killed"])
 def test_nothing_differs(place: Place, life: Life, is_killed: bool) -> None:
     theirs = place.theirs()
     life.fill()

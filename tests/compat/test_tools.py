@@ -7,6 +7,7 @@ import pytest
 
 from tests.compat.matrix import CLIENTS, KAFKAS, RECORDS, Matrix
 from tests.peers.apache import tool
+from tests.support.lanes import judged_by
 
 pytestmark = pytest.mark.java
 READER = CLIENTS[0]
@@ -58,7 +59,7 @@ def murmur2(data: bytes) -> int:
     return (value ^ value >> 15) & 0x7FFFFFFF
 
 
-@pytest.mark.parametrize("version", KAFKAS)
+@pytest.mark.parametrize("version", judged_by(KAFKAS, KAFKAS[-1:]))
 def test_topics_and_configs(matrix: Matrix, version: str) -> None:
     topic, server = f"tools-{version}", ("--bootstrap-server", matrix.bootstrap)
     created = ("--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=86400000")
@@ -74,7 +75,7 @@ def test_topics_and_configs(matrix: Matrix, version: str) -> None:
     assert "retention.ms=86400000" in seen, seen
 
 
-@pytest.mark.parametrize("version", KAFKAS)
+@pytest.mark.parametrize("version", judged_by(KAFKAS, KAFKAS[-1:]))
 def test_console_producer_and_consumer(matrix: Matrix, version: str) -> None:
     """30,006 keyed lines in, over three partitions; one partition's from an offset out; every record judged."""
     topic = f"console-{version}"
@@ -105,7 +106,7 @@ def test_console_producer_and_consumer(matrix: Matrix, version: str) -> None:
     assert printed.encode().splitlines() == [key + b"|" + value for key, value in wanted[1][start:]]
 
 
-@pytest.mark.parametrize("version", KAFKAS)
+@pytest.mark.parametrize("version", judged_by(KAFKAS, KAFKAS[-1:]))
 def test_producer_perf_test_and_get_offsets(matrix: Matrix, version: str) -> None:
     topic, count = f"perf-{version}", 100_000
     matrix.create([topic])
@@ -123,7 +124,7 @@ def test_producer_perf_test_and_get_offsets(matrix: Matrix, version: str) -> Non
     assert sum(map(int, ends.values())) == count
 
 
-@pytest.mark.parametrize("version", KAFKAS)
+@pytest.mark.parametrize("version", judged_by(KAFKAS, KAFKAS[-1:]))
 def test_broker_api_versions(matrix: Matrix, version: str) -> None:
     printed = tool(version, "broker-api-versions", "--bootstrap-server", matrix.bootstrap)
     assert "ERROR" not in printed, printed

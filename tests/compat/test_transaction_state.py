@@ -17,8 +17,10 @@ from ottla.transaction.records import decode_value, encode_key, encode_value
 from ottla.transaction.transaction import State
 from tests.peers.apache import Apache, Kafka, tool
 from tests.peers.ottla import Broker, Brokers
-from tests.support.confluent import SECONDS, create, producer, read, read_until, send
+from tests.support.confluent import create, producer, read, read_until, send
 from tests.support.kafka_on_our_disk import MIGRATION, ZOOKEEPER_MODE, kill
+from tests.support.lanes import judged_by
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.clients]
 
@@ -32,14 +34,14 @@ SETTINGS = {
 FORMATTER = "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter"
 
 
-@pytest.mark.parametrize("version", ZOOKEEPER_MODE)
+@pytest.mark.parametrize("version", judged_by(ZOOKEEPER_MODE, ZOOKEEPER_MODE[:1]))
 def test_kafkas_formatter_prints_our_records(brokers: Brokers, version: str) -> None:
     broker = brokers(settings=SETTINGS)
     topic = create(broker)
     sender = producer(broker, "größe", transaction_timeout_ms=12_345)
     sender.begin_transaction()
     send(sender, topic, "a", "b")
-    sender.commit_transaction(SECONDS)
+    sender.commit_transaction(PATIENCE_S)
     read_until(broker, topic, ["a", "b"])
     producer(broker, "größe")
     where = ("--bootstrap-server", broker.bootstrap, "--topic", "__transaction_state", "--from-beginning")
@@ -75,7 +77,7 @@ class Cluster:
         return self.kafka.broker(self.version, zookeeper=self.zookeeper, settings=settings, port=self.port)
 
 
-@pytest.fixture(params=ZOOKEEPER_MODE)
+@pytest.fixture(params=judged_by(ZOOKEEPER_MODE, ZOOKEEPER_MODE[:1]))
 def cluster(request: pytest.FixtureRequest, brokers: Brokers, kafka: Apache, zookeeper: str, free_port: int) -> Cluster:
     return Cluster(brokers, kafka, zookeeper, request.param, free_port)
 
@@ -96,12 +98,12 @@ def test_open_transactions_go_on_under_the_other_broker(cluster: Cluster) -> Non
             kill(broker, cluster.zookeeper)
         broker = start()
         send(commits, topic, f"commit after {turn}")
-        commits.commit_transaction(SECONDS)
-        aborts.abort_transaction(SECONDS)
+        commits.commit_transaction(PATIENCE_S)
+        aborts.abort_transaction(PATIENCE_S)
         newer = producer(broker, f"f {turn}")
         newer.begin_transaction()
         send(newer, topic, f"newer {turn}")
-        newer.commit_transaction(SECONDS)
+        newer.commit_transaction(PATIENCE_S)
         wanted += [f"commit before {turn}", f"commit after {turn}", f"newer {turn}"]
         read_until(broker, topic, wanted)
         del fenced
@@ -138,7 +140,7 @@ def test_what_was_decided_is_carried_out_by_the_other_broker(cluster: Cluster) -
         again = producer(broker, f"commit {turn}")
         again.begin_transaction()
         send(again, topic, f"again {turn}")
-        again.commit_transaction(SECONDS)
+        again.commit_transaction(PATIENCE_S)
         wanted.append(f"again {turn}")
         read_until(broker, topic, wanted)
 
@@ -150,16 +152,18 @@ def test_transactions_across_a_mixed_cluster(brokers: Brokers, kafka: Apache, zo
     ours = brokers(broker_id=2, zookeeper=zookeeper, settings=settings)
     theirs = kafka.broker(version, zookeeper=zookeeper, settings=settings)
     both = admin.AdminClient({"bootstrap.servers": f"{ours.bootstrap},{theirs.bootstrap}"})
-    assert eventually(lambda: str(sorted(both.list_topics(timeout=10).brokers)), "[1, 2]", 30) == "[1, 2]"
+    assert eventually(lambda: str(sorted(both.list_topics(timeout=PATIENCE_S).brokers)), "[1, 2]") == "[1, 2]"
     topic = create(ours)
 
     def leaders(name: str) -> str:
         # Whichever broker is asked may hear of a new topic a little later than the one that answered for it.
         return str(
-            sorted({each.leader for each in both.list_topics(name, timeout=10).topics[name].partitions.values()})
+            sorted(
+                {each.leader for each in both.list_topics(name, timeout=PATIENCE_S).topics[name].partitions.values()}
+            )
         )
 
-    assert eventually(lambda: leaders(topic), "[1, 2]", 30) == "[1, 2]"
+    assert eventually(lambda: leaders(topic), "[1, 2]") == "[1, 2]"
 
     wanted: list[str] = []
     for turn in range(2):
@@ -169,11 +173,11 @@ def test_transactions_across_a_mixed_cluster(brokers: Brokers, kafka: Apache, zo
             sender.begin_transaction()
             send(sender, topic, *values)
             if name == "c":
-                sender.abort_transaction(SECONDS)
+                sender.abort_transaction(PATIENCE_S)
             else:
-                sender.commit_transaction(SECONDS)
+                sender.commit_transaction(PATIENCE_S)
                 wanted += values
     read_until(ours, topic, wanted)
-    assert eventually(lambda: leaders("__transaction_state"), "[1, 2]", 30) == "[1, 2]"
+    assert eventually(lambda: leaders("__transaction_state"), "[1, 2]") == "[1, 2]"
     listed = {partition_for(name, 2) for name in ("a", "b", "c", "d")}
     assert listed == {0, 1}, "each coordinates some"

@@ -8,7 +8,9 @@ import pytest
 from tests.compat.matrix import KAFKAS
 from tests.peers.apache import tool
 from tests.peers.ottla import Broker, Brokers
-from tests.support.confluent import SECONDS, SETTINGS, create, producer, read, read_until, send
+from tests.support.confluent import SETTINGS, create, producer, read, read_until, send
+from tests.support.lanes import judged_by
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.java, pytest.mark.clients]
 
@@ -21,7 +23,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         assert "Traceback" not in broker.output()
 
 
-@pytest.mark.parametrize("version", KAFKAS)
+@pytest.mark.parametrize("version", judged_by(KAFKAS, KAFKAS[-1:]))
 def test_the_message_copier_copies_each_message_once(shared: Broker, version: str) -> None:
     """It consumes, produces and commits offsets in one transaction, and aborts some at random, which it then repeats:
     what it has copied is the input, in its order.
@@ -32,7 +34,7 @@ def test_the_message_copier_copies_each_message_once(shared: Broker, version: st
     for start in range(0, 1000, 250):
         sender.begin_transaction()
         send(sender, source, *(value for first in wanted[start : start + 250] for value in ("-", first, "-")))
-        sender.commit_transaction(SECONDS)
+        sender.commit_transaction(PATIENCE_S)
     printed = tool(
         version,
         "org.apache.kafka.tools.TransactionalMessageCopier",
@@ -47,7 +49,7 @@ def test_the_message_copier_copies_each_message_once(shared: Broker, version: st
     assert set(read(shared, target, committed=False)) == set(wanted)
 
 
-@pytest.mark.parametrize("version", KAFKAS[1:])
+@pytest.mark.parametrize("version", judged_by(KAFKAS[1:], KAFKAS[-1:]))
 def test_kafka_transactions(shared: Broker, version: str) -> None:
     topic, name = create(shared), f"watched-{version}"
     held = producer(shared, name)
@@ -76,6 +78,6 @@ def test_kafka_transactions(shared: Broker, version: str) -> None:
 
     for partition in ("0", "1"):
         tool(*transactions, "abort", "--topic", topic, "--partition", partition, "--start-offset", "0")
-    held.commit_transaction(SECONDS)
+    held.commit_transaction(PATIENCE_S)
     read_until(shared, topic, [])
     assert read(shared, topic, committed=False) == ["a", "b"]

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import admin
 
 from tests.peers.ottla import Broker, Brokers
-from tests.support.confluent import SECONDS, SETTINGS, _names, create, producer, read, read_until, send
+from tests.support.confluent import SETTINGS, _names, create, producer, read, read_until, send
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.clients
 
@@ -41,9 +42,9 @@ def test_committed_is_read_and_aborted_is_not(shared: Broker, topic: str) -> Non
         sender.begin_transaction()
         send(sender, topic, *values)
         if turn % 3 == 1:
-            sender.abort_transaction(SECONDS)
+            sender.abort_transaction(PATIENCE_S)
         else:
-            sender.commit_transaction(SECONDS)
+            sender.commit_transaction(PATIENCE_S)
             wanted += values
     read_until(shared, topic, wanted)
     assert len(read(shared, topic, committed=False)) == 300
@@ -55,7 +56,7 @@ def test_an_open_transaction_is_not_read(shared: Broker, topic: str) -> None:
     send(sender, topic, "a", "b", "c")
     assert read(shared, topic) == []
     assert read(shared, topic, committed=False) == ["a", "b", "c"]
-    sender.commit_transaction(SECONDS)
+    sender.commit_transaction(PATIENCE_S)
     read_until(shared, topic, ["a", "b", "c"])
 
 
@@ -67,10 +68,10 @@ def test_a_zombie_is_fenced_and_what_it_wrote_is_aborted(shared: Broker, topic: 
     newer.begin_transaction()
     send(newer, topic, "newer")
     with pytest.raises(ck.KafkaException) as failed:
-        zombie.commit_transaction(SECONDS)
+        zombie.commit_transaction(PATIENCE_S)
     assert code(failed) == "_FENCED"
     assert failed.value.args[0].fatal()
-    newer.commit_transaction(SECONDS)
+    newer.commit_transaction(PATIENCE_S)
     read_until(shared, topic, ["newer"])
 
 
@@ -83,7 +84,7 @@ def test_a_zombie_cannot_write(shared: Broker, topic: str) -> None:
         send(zombie, topic, "after")
     newer.begin_transaction()
     send(newer, topic, "newer")
-    newer.commit_transaction(SECONDS)
+    newer.commit_transaction(PATIENCE_S)
     read_until(shared, topic, ["newer"])
     assert "after" not in read(shared, topic, committed=False)
 
@@ -95,10 +96,10 @@ def test_a_transaction_times_out(shared: Broker, topic: str) -> None:
     other = producer(shared, next(_names))
     other.begin_transaction()
     send(other, topic, "other")
-    other.commit_transaction(SECONDS)
+    other.commit_transaction(PATIENCE_S)
     read_until(shared, topic, ["other"])  # it stands behind the slow one
     with pytest.raises(ck.KafkaException) as failed:
-        slow.commit_transaction(SECONDS)
+        slow.commit_transaction(PATIENCE_S)
     assert code(failed) == "_FENCED"
 
 
@@ -115,11 +116,11 @@ def test_a_topic_that_goes_away_holds_nothing_up(shared: Broker, topic: str) -> 
     send(sender, topic, "stays")
     send(sender, doomed, "goes")
     client = admin.AdminClient({"bootstrap.servers": shared.bootstrap})
-    client.delete_topics([doomed])[doomed].result(SECONDS)
-    sender.commit_transaction(SECONDS)
+    client.delete_topics([doomed])[doomed].result(PATIENCE_S)
+    sender.commit_transaction(PATIENCE_S)
     sender.begin_transaction()
     send(sender, topic, "goes on")
-    sender.commit_transaction(SECONDS)
+    sender.commit_transaction(PATIENCE_S)
     read_until(shared, topic, ["stays", "goes on"])
 
 
@@ -131,7 +132,7 @@ def test_consumed_and_produced_together(shared: Broker, topic: str) -> None:
     sender = producer(shared, source)
     sender.begin_transaction()
     send(sender, source, *map(str, range(300)))
-    sender.commit_transaction(SECONDS)
+    sender.commit_transaction(PATIENCE_S)
     settings = {
         "bootstrap.servers": shared.bootstrap,
         "group.id": topic,
@@ -139,7 +140,7 @@ def test_consumed_and_produced_together(shared: Broker, topic: str) -> None:
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
     }
-    done, turn, deadline = 0, 0, time.monotonic() + SECONDS
+    done, turn, deadline = 0, 0, time.monotonic() + PATIENCE_S
     for share in (150, 300):
         worker, consumer = producer(shared, topic), ck.Consumer(settings)
         consumer.subscribe([source])
@@ -151,15 +152,15 @@ def test_consumed_and_produced_together(shared: Broker, topic: str) -> None:
             before = consumer.position(consumer.assignment())
             worker.begin_transaction()
             send(worker, topic, *(f"answer to {message.value().decode()}" for message in messages))
-            worker.send_offsets_to_transaction(before, consumer.consumer_group_metadata(), SECONDS)
+            worker.send_offsets_to_transaction(before, consumer.consumer_group_metadata(), PATIENCE_S)
             turn += 1
             if turn % 3 == 0:
-                worker.abort_transaction(SECONDS)
-                for place in consumer.committed(consumer.assignment(), SECONDS):
+                worker.abort_transaction(PATIENCE_S)
+                for place in consumer.committed(consumer.assignment(), PATIENCE_S):
                     place.offset = max(place.offset, 0)
                     consumer.seek(place)
             else:
-                worker.commit_transaction(SECONDS)
+                worker.commit_transaction(PATIENCE_S)
                 done += len(messages)
         consumer.close()
     read_until(shared, topic, [f"answer to {number}" for number in range(300)])
@@ -175,11 +176,11 @@ def test_a_killed_broker_goes_on_with_open_transactions(brokers: Brokers) -> Non
         sender.begin_transaction()
         send(sender, topic, *(f"{number} {index}" for index in range(9)))
     for sender in senders[:4]:
-        sender.commit_transaction(SECONDS)
+        sender.commit_transaction(PATIENCE_S)
     broker.kill()
     broker = brokers.restart(broker, settings=SETTINGS)
     for sender in senders[4:6]:
-        sender.commit_transaction(SECONDS)
+        sender.commit_transaction(PATIENCE_S)
     for sender in senders[6:]:
-        sender.abort_transaction(SECONDS)
+        sender.abort_transaction(PATIENCE_S)
     read_until(broker, topic, [f"{number} {index}" for number in range(6) for index in range(9)])

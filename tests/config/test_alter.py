@@ -1,12 +1,12 @@
 """IncrementalAlterConfigs on settings as text."""
 
-import time
-
 import pytest
 
+import ottla.config.alter
 from ottla.config import ConfigError
 from ottla.config.alter import Alteration, altered
 from ottla.kafka import ConfigOperation
+from tests.support.loop_steps import counted_here
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_each_item_is_subtracted_as_often_as_it_is_named() -> None:
     assert altered({"cleanup.policy": "a,b,a,b,a"}, [change], of_topic=True) == {"cleanup.policy": "b,a"}
 
 
-def test_many_items_are_subtracted_in_less_than_a_second() -> None:
+def test_each_of_many_items_is_looked_at_a_few_times() -> None:
     """Each was looked for in the whole list, which takes minutes."""
-    names = [str(number) for number in range(100_000)]
+    names = [str(number) for number in range(2_000)]
     change = Alteration("cleanup.policy", ConfigOperation.SUBTRACT, ",".join(reversed(names)))
-    begin = time.process_time()
-    assert altered({"cleanup.policy": ",".join(names)}, [change], of_topic=True) == {"cleanup.policy": ""}
-    assert time.process_time() - begin < 1
+    with counted_here(ottla.config.alter.__file__) as steps:
+        assert altered({"cleanup.policy": ",".join(names)}, [change], of_topic=True) == {"cleanup.policy": ""}
+    assert len(names) < steps.lines + steps.rows < 30 * len(names)

@@ -96,12 +96,12 @@ def test_what_is_used_of_what_is_stored() -> None:
     kept, problems = usable(settings, for_one_broker=True, passwords=ENCODER)
     assert kept == {NAME: "x", "num.io.threads": "9"}
     (problem,) = problems
-    assert problem.startswith(f"{TRUST} cannot be decoded")
+    assert str(problem).startswith(f"{TRUST} cannot be decoded")
     kept, problems = usable(settings, for_one_broker=True)
     assert kept == {"num.io.threads": "9"}
     assert len(problems) == 2
     _, problems = usable(settings, for_one_broker=False, passwords=ENCODER)
-    assert all("one broker" in problem for problem in problems)
+    assert all("one broker" in str(problem) for problem in problems)
 
 
 def test_what_is_stored_of_what_is_wanted() -> None:

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.config.properties import Entry, parse, read
+from ottla.config.properties import Entry, parse, read, write
 from ottla.config.values import ConfigError
 
 from .oracle import run_java
 
+#: Everything that `write` has to escape.
+WRITTEN = {"a b=c:d#e!f\\": "  g  h=i:j#k!l\\ ", "#m": "\t\n\r\f", "grüße €": "😀", "n": ""}
 TEXTS = {
     "plain": "a=1\nb: 2\nc 3\n",
     "comments": "# a=1\n  ! b=2\n\n \t\nc=3 # not a comment\n",
@@ -26,6 +28,8 @@ TEXTS = {
     "last line": "a=1",
     "continued by nothing": "a=1\\\n\nb=2",
     "blank after continuation": "a=\\\n   \\\n  x\n",
+    "two units": "a=\\ud83d\\ude00\n",
+    "written": write(WRITTEN),
 }
 
 
@@ -76,6 +80,13 @@ def test_escaped_text_reads_as_itself(entries: dict[str, str]) -> None:
         return "".join(f"\\u{ord(letter):04x}" if ord(letter) < 0x10000 else letter for letter in text)
 
     assert as_dictionary("\n".join(f"{escaped(key)}={escaped(value)}" for key, value in entries.items())) == entries
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_what_is_written_is_ascii_and_reads_as_itself(entries: dict[str, str]) -> None:
+    text = write(entries)
+    assert text.isascii()
+    assert as_dictionary(text) == entries
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from ottla.coordination.znodes import BrokerRegistration, Endpoint
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR, LeaderAndIsrPartitionError, LeaderAndIsrResponse
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaResponse
 from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataResponse
+from tests.support.waiting import PATIENCE_S
 
 APIS: dict[int, Any] = {api.key: api for api in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA)}
 
@@ -121,7 +122,7 @@ class FakeBroker:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until what was received makes `condition` true."""
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while not condition():
                 await self._change()
 

@@ -43,6 +43,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -298,7 +299,7 @@ async def test_every_broker_hears_of_settings_in_order(tree: Tree) -> None:
         await set_config(tree, "users", "u/clients/c", {"x": "z"})
         await tree.create(znodes.CONFIG_CHANGE_PREFIX, b"nonsense", sequential=True)
         await set_topic_config(tree, "a", {"retention.ms": "2"})
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             while len(heard) < 5:
                 await changed.wait()
         nursery.cancel_scope.cancel()
@@ -327,7 +328,7 @@ async def test_a_change_is_not_lost_with_the_session(tree: Tree) -> None:
     await set_config(tree, "brokers", "1", {"x": "z"})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch_config_changes, tree, on_change)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await twice.wait()
         nursery.cancel_scope.cancel()
     assert heard == ["1", "1"]
@@ -391,7 +392,7 @@ async def test_a_change_among_many_costs_few_looks(tree: Tree, monkeypatch: pyte
         monkeypatch.setattr(EmbeddedTree, "get_many", counted_get_many)
         for name, event in heard.items():
             await set_config(tree, "clients", name, {"x": "z"})
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 await event.wait()
         nursery.cancel_scope.cancel()
     # Each of them, and whether the oldest is old.

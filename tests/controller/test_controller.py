@@ -15,6 +15,7 @@ from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
 from tests.support.trees import state_of
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -93,7 +94,7 @@ async def test_a_topic_is_deleted_when_every_replica_is(cluster: TestCluster) ->
     gone = trio.Event()
     await cluster.admin.exists(znodes.topic_path("t"), lambda _: gone.set())
     two.speak()
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         await gone.wait()
     for path in (znodes.topic_path("t"), znodes.config_path("topics", "t"), znodes.delete_topic_path("t")):
         assert await cluster.admin.exists(path) is None
@@ -117,7 +118,7 @@ async def test_deletion_waits_for_a_broker_that_is_away(cluster: TestCluster) ->
     await cluster.admin.exists(znodes.topic_path("t"), lambda _: gone.set())
     two.received.clear()
     await cluster.restart_dead(two)
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         await gone.wait()
     assert two.stopped("t")[0].delete_partition
     assert two.roles("t") == {}
@@ -131,7 +132,7 @@ async def test_a_mark_for_a_topic_that_is_not_there_is_removed(cluster: TestClus
     await cluster.admin.create(znodes.delete_topic_path("nothing"))
     await cluster.admin.exists(znodes.delete_topic_path("nothing"), lambda _: gone.set())
     if await cluster.admin.exists(znodes.delete_topic_path("nothing")) is not None:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await gone.wait()
 
 
@@ -252,7 +253,7 @@ async def test_isr_notifications_are_removed(cluster: TestCluster) -> None:
         znodes.ISR_CHANGE_PREFIX, znodes.encode_isr_change([("t", 0), ("gone", 1)]), sequential=True
     )
     if await cluster.admin.exists(path, lambda _: gone.set()) is not None:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await gone.wait()
     assert await cluster.admin.children(znodes.ISR_CHANGES) == []
 

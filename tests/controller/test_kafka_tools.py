@@ -18,6 +18,7 @@ from ottla.coordination import znodes
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.controller.fakes import FakeBroker
 from tests.peers.apache import tool
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.trio, pytest.mark.zookeeper, pytest.mark.java]
 
@@ -38,7 +39,7 @@ class Served:
         self._heard.set()
 
     async def until_heard(self, count: int) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while len(self.heard) < count:
                 await self._heard.wait()
                 self._heard = trio.Event()
@@ -88,7 +89,7 @@ async def test_topics_tool(served: Served) -> None:
     gone = trio.Event()
     await served.tree.exists(znodes.topic_path("made"), lambda _: gone.set())
     await served.tool("topics", "--delete", "--topic", "made")
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         await gone.wait()
     assert sorted(broker.stopped("made")) == [0, 1, 2]
     assert (await served.tool("topics", "--list")).split() == ["ours"]

@@ -17,6 +17,7 @@ from ottla.kafka import TopicPartition
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
 from tests.support.trees import state_of
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -62,7 +63,7 @@ class Four:
 
     async def until_assigned(self, *replicas: int, name: TopicPartition = T) -> None:
         """The move is over: these replicas, and none on their way."""
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while True:
                 assignment = await self.assignment()
                 if (
@@ -205,7 +206,7 @@ async def test_the_node_in_the_tree_names_what_is_under_way(cluster: TestCluster
         return [each["partition"] for each in content["partitions"]]
 
     async def until_named(*partitions: int) -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while await named() != list(partitions):
                 await trio.testing.wait_all_tasks_blocked()
 
@@ -216,7 +217,7 @@ async def test_the_node_in_the_tree_names_what_is_under_way(cluster: TestCluster
     await until_named(1)
     # The request overrules it; then nothing is left.
     assert await four.controller.reassign({OTHER: None}) == {OTHER: None}
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while await named() is not None:
             await trio.testing.wait_all_tasks_blocked()
     assert await four.assignment() == TopicAssignment({0: (2, 3), 1: (0, 1)})
@@ -229,7 +230,7 @@ async def test_a_topic_may_be_deleted_while_it_moves(cluster: TestCluster) -> No
     for broker, names in zip(four.brokers, [(T, OTHER), (T, OTHER), (T,), (OTHER,)], strict=True):
         for name in names:
             await deleted(broker, name)
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while await cluster.admin.exists(znodes.topic_path("t")) is not None:
             await trio.testing.wait_all_tasks_blocked()
 

@@ -26,6 +26,7 @@ from ottla.kafka import TopicPartition
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
 from tests.support.trees import state_of
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -110,7 +111,7 @@ async def test_a_move_waits_for_its_replicas_to_be_in_sync_and_can_be_taken_back
     _, other, controller = await two(cluster)
     await cluster.kill(other)  # and out of the ISR
     results = await controller.reassign({T: (1,)})
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while (await state_of(cluster.admin, "t")).isr != (0,):
             results = await controller.reassign({T: (1,)})
     assert results == {T: None}
@@ -149,14 +150,14 @@ async def test_orders_in_the_tree_are_carried_out_and_removed(cluster: TestClust
         (znodes.PREFERRED_REPLICA_ELECTION, [row], 0),
     ]:
         await cluster.admin.multi([Create(path, json.dumps({"version": 1, "partitions": rows}).encode())])
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while await cluster.admin.exists(path) is not None:
                 pass
         await is_led_by(cluster, one, led_by)
     assert (await assignment(cluster)).partitions == {0: (0, 1)}
     # What cannot be read must not stay for ever, nor stop the controller.
     await cluster.admin.multi([Create(znodes.REASSIGN_PARTITIONS, b"?")])
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         while await cluster.admin.exists(znodes.REASSIGN_PARTITIONS) is not None:
             pass
 

@@ -33,6 +33,7 @@ from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.controller.fakes import FakeBroker
 from tests.coordination.conftest import end_session
 from tests.coordination.proxy import LossyProxy
+from tests.support.waiting import PATIENCE_S
 
 HERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))
 
@@ -109,7 +110,7 @@ async def test_a_new_session_registers_again(store: EmbeddedStore) -> None:
         nursery.start_soon(Controller(tree, 1, registration=registered).run)
         changed = trio.Event()
         await tree.expire()
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await changed.wait()
         nursery.cancel_scope.cancel()
     assert registered.epoch > first
@@ -140,7 +141,7 @@ async def test_a_session_that_ends_during_the_election_registers_again(
     controller = Controller(tree, 1, registration=registered)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(controller.run)
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             await changed.wait()
         assert not controller.is_active
         nursery.cancel_scope.cancel()
@@ -195,7 +196,7 @@ async def test_every_step_survives_lost_answers(zookeeper: str, proxy: LossyProx
         broker = FakeBroker(1)
         await nursery.start(broker.serve)
         proxy.lose_after(itertools.cycle([2, 3, 4, 5, 7, 11]))
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             await prepare(tree)
             await get_or_create_cluster_id(tree)
             epoch = await broker.register(tree)

@@ -17,7 +17,7 @@ from ottla.kafka import NO_LEADER, PartitionKey, TopicPartition
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
 from tests.support.trees import state_of
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 T = TopicPartition("t", 0)
@@ -69,7 +69,7 @@ class Stand:
         await notify_log_directory_failure(self.cluster.admin, broker.id)
 
     async def becomes(self, leader: int, *isr: int) -> None:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             while await self.state() != (leader, isr):
                 await trio.lowlevel.checkpoint()
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
+from tests.support.waiting import PATIENCE_S
+
 
 class LossyProxy:
     """Relays to `target`. While `deaf`, what the server answers is thrown away; `cut` ends all connections, and
@@ -74,7 +76,7 @@ class LossyProxy:
     ) -> None:
         self._stop = True
         self._wake.send(b"x")
-        self._thread.join(5)
+        self._thread.join(PATIENCE_S)
         for sock in (self._listener, self._wake, self._woken):
             sock.close()
         self._selector.close()

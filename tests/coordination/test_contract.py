@@ -25,6 +25,7 @@ from ottla.coordination.tree import (
     in_batches,
 )
 from tests.coordination.conftest import Trees
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -39,7 +40,7 @@ class Events:
         self._send.send_nowait(event)
 
     async def next(self) -> WatchEvent:
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             return await self._receive.receive()
 
     def none(self) -> bool:
@@ -289,7 +290,7 @@ async def test_a_watch_is_told_before_the_answer_that_shows_the_change(trees: Tr
         events = Events()
         await tree.get("/a", events)
         await other.set("/a", b"%d" % turn)
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while (await tree.get("/a")).data != b"%d" % turn:
                 pass
         assert not events.none()
@@ -356,7 +357,7 @@ async def test_a_session_that_expires(trees: Trees) -> None:
     await trees.expire(tree)
     assert await gone.next() == WatchEvent(EventKind.DELETED, "/mine")
     assert await events.next() == WatchEvent(EventKind.LOST, "/kept")
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         while SessionState.CONNECTED not in states:
             await wait_for_change(tree)
     assert states[-2:] == [SessionState.EXPIRED, SessionState.CONNECTED]
@@ -392,7 +393,7 @@ async def test_calls_under_way_when_the_session_ends_do_not_hang(trees: Trees) -
         except (SessionExpired, ConnectionLoss):
             outcomes.append("unknown")
 
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(write)

@@ -16,7 +16,7 @@ from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
 from ottla.coordination.tree import Create, Node, SessionState, Stat, TreeError, Unavailable
 from ottla.coordination.zookeeper import WINDOW, ZooKeeperTree, _MultiReads
 from tests.coordination.proxy import LossyProxy
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 real = pytest.mark.zookeeper
 trio_test = pytest.mark.trio
@@ -103,7 +103,7 @@ async def test_a_lost_connection_loses_no_node(tree: ZooKeeperTree, proxy: Lossy
     for answers in range(1, 8, 2):
         before = proxy.times_lost
         proxy.lose_after([answers, 10**9])
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             nodes = await tree.get_many(paths)
         proxy.stop_losing()
         assert proxy.times_lost > before
@@ -127,7 +127,7 @@ async def test_to_ask_an_old_server_costs_no_request(old_zookeeper: str) -> None
             except TreeError as error:
                 lost.append(error)
 
-        with trio.fail_after(60):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 for number in range(WINDOW - 1):
                     nursery.start_soon(create, number)

@@ -22,6 +22,7 @@ from ottla.coordination.tree import (
 )
 from ottla.coordination.zookeeper import WINDOW, ZooKeeperTree
 from tests.coordination.proxy import LossyProxy
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.trio, pytest.mark.zookeeper]
 
@@ -44,10 +45,10 @@ async def tree(zookeeper: str, proxy: LossyProxy, direct: ZooKeeperTree) -> Asyn
 
 async def lose_answer_of(tree: ZooKeeperTree, proxy: LossyProxy, direct: ZooKeeperTree, path: str) -> None:
     """Let the server apply the write of `path` that is about to be started; then lose the answer and the connection."""
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         while await direct.exists(path) is None:
             pass
-        await trio.to_thread.run_sync(proxy.lost.wait, 10)
+        await trio.to_thread.run_sync(proxy.lost.wait, PATIENCE_S)
     proxy.cut()
 
 
@@ -89,12 +90,12 @@ async def test_reads_are_repeated_over_lost_connections(tree: ZooKeeperTree, pro
         proxy.deaf = True
 
         async def lose() -> None:
-            await trio.to_thread.run_sync(proxy.lost.wait, 10)
+            await trio.to_thread.run_sync(proxy.lost.wait, PATIENCE_S)
             proxy.cut()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lose)
-            with trio.fail_after(10):
+            with trio.fail_after(PATIENCE_S):
                 assert (await tree.get("/a")).data == b"x"
 
 
@@ -107,13 +108,13 @@ async def test_a_watch_is_told_that_the_connection_was_lost(
     await tree.children("/", send.send_nowait)
     proxy.refuse = True
     proxy.cut()
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         events = {await receive.receive(), await receive.receive()}
     assert events == {WatchEvent(EventKind.LOST, "/a"), WatchEvent(EventKind.LOST, "/")}
     # A change while nobody looks; the read that arms again waits for the connection and sees it.
     await direct.set("/a", b"1")
     proxy.refuse = False
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         assert (await tree.get("/a", send.send_nowait)).data == b"1"
         await direct.set("/a", b"2")
         assert await receive.receive() == WatchEvent(EventKind.CHANGED, "/a")
@@ -126,14 +127,14 @@ async def test_what_is_started_while_suspended_is_done_once_connected(tree: ZooK
     proxy.cut()
     changed = trio.Event()
     tree.listen(lambda _: changed.set())
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         await changed.wait()
     assert tree.state is SessionState.SUSPENDED
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             for number in range(WINDOW * 10):
                 nursery.start_soon(tree.create, f"/a/{number}")
-            await trio.sleep(0)
+            await trio.lowlevel.checkpoint()
             proxy.refuse = False
     assert len(await tree.children("/a")) == WINDOW * 10
 
@@ -158,7 +159,7 @@ async def test_the_chroot_is_made_only_if_wanted(zookeeper_server: str, zookeepe
 
 
 async def test_no_server_is_said_in_time() -> None:
-    with trio.fail_after(30), pytest.raises(Unavailable, match="no ZooKeeper server"):
+    with trio.fail_after(PATIENCE_S), pytest.raises(Unavailable, match="no ZooKeeper server"):
         await ZooKeeperTree.connect("127.0.0.1:1", connect_timeout_ms=300)
 
 
@@ -193,7 +194,7 @@ async def test_a_connection_that_ends_for_good_is_said(
     async with trio.open_nursery() as nursery:
 
         async def lose_only_one() -> None:
-            await trio.to_thread.run_sync(proxy.lost.wait, 10)
+            await trio.to_thread.run_sync(proxy.lost.wait, PATIENCE_S)
             proxy.deaf = False
             nursery.start_soon(expect_the_end)
 

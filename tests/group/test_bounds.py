@@ -2,13 +2,13 @@
 
 import gc
 import logging
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import ottla.group
 from ottla.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -40,12 +40,13 @@ from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribeGroupsReques
 from tests.peers.ottla import Brokers
 from tests.support.client import connect
 from tests.support.group_client import Member
+from tests.support.loop_steps import counted_here
 
 SESSION_MS = 10_000
-#: The default of group.max.size.
-MEMBERS = 5_000
-#: What one step of the loop may take of its processor. It is 6 to 14 where nobody else uses the machine.
-STEP_MS_MAX = 30.0
+#: `group.max.size` is 5,000 by default. A count grows with the members in the same way, whatever they are.
+MEMBERS = 1_000
+#: Lines of Python that one step of the loop may take for each member.
+LINES_OF_MEMBER_MAX = 100
 
 
 def asks_for_an_id(group: Group, now_ms: int, client_id: str = "c") -> JoinResult:
@@ -176,16 +177,12 @@ def member_joins(group: Group, now_ms: int, member_id: str = "", metadata: bytes
     group.join(now_ms, "token", request)
 
 
-def shortest_ms(prepare: Callable[[], Group], step: Callable[[Group], object]) -> float:
-    """Processor time of a step, the shortest of three: the machine may do other things."""
-    taken_ms = []
-    for _ in range(3):
-        group = prepare()
-        gc.collect()
-        begin_ns = time.thread_time_ns()
+def work_of(prepare: Callable[[], Group], step: Callable[[Group], object]) -> int:
+    """Lines of Python that a step takes, and rows that it hands to C."""
+    group = prepare()
+    with counted_here(ottla.group.__path__[0]) as steps:
         step(group)
-        taken_ms.append((time.thread_time_ns() - begin_ns) / 1e6)
-    return min(taken_ms)
+    return steps.lines + steps.rows
 
 
 def largest_group() -> Group:
@@ -268,13 +265,14 @@ def test_no_step_of_the_largest_group_takes_long() -> None:
         assert group.state is EMPTY
 
     steps = {
-        "the end of joins": shortest_ms(largest_group, end_of_joins),
-        "the assignment": shortest_ms(largest_generation, assign),
-        "no assignment": shortest_ms(largest_generation, fail),
-        "the end of joins of which one came": shortest_ms(only_one_comes_again, end_without_the_others),
-        "all leave": shortest_ms(largest_stored_generation, all_leave),
+        "the end of joins": work_of(largest_group, end_of_joins),
+        "the assignment": work_of(largest_generation, assign),
+        "no assignment": work_of(largest_generation, fail),
+        "the end of joins of which one came": work_of(only_one_comes_again, end_without_the_others),
+        "all leave": work_of(largest_stored_generation, all_leave),
     }
-    assert max(steps.values()) < STEP_MS_MAX, steps
+    assert min(steps.values()) > MEMBERS, "each member is looked at"
+    assert max(steps.values()) < LINES_OF_MEMBER_MAX * MEMBERS, steps
 
 
 def test_the_collector_does_not_look_at_what_members_are_told() -> None:

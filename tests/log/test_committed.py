@@ -9,7 +9,7 @@ from ottla.log import IsolationLevel, Log
 from ottla.log.committed import SNAPSHOT
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import connect
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 TOPIC = "t"
 LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
@@ -21,19 +21,19 @@ class Client:
     def __init__(self, broker: Broker, name: str) -> None:
         self.name = name
         self.producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name, "linger.ms": 0})
-        self.producer.init_transactions(30)
+        self.producer.init_transactions(PATIENCE_S)
 
     def begin(self, count: int = 3) -> None:
         self.producer.begin_transaction()
         for number in range(count):
             self.producer.produce(TOPIC, f"{self.name}-{number}".encode() + bytes(300), partition=0)
-            self.producer.flush(30)
+            self.producer.flush(PATIENCE_S)
 
     def end(self, commit: bool) -> None:
         if commit:
-            self.producer.commit_transaction(30)
+            self.producer.commit_transaction(PATIENCE_S)
         else:
-            self.producer.abort_transaction(30)
+            self.producer.abort_transaction(PATIENCE_S)
 
 
 def served(broker: Broker, isolation_level: str) -> list[tuple[int, bytes]]:
@@ -43,7 +43,7 @@ def served(broker: Broker, isolation_level: str) -> list[tuple[int, bytes]]:
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found = []
     try:
-        while (message := consumer.poll(30)) is not None:
+        while (message := consumer.poll(PATIENCE_S)) is not None:
             if message.error():
                 return found
             found.append((message.offset(), message.value()))
@@ -79,7 +79,7 @@ def test_files_show_what_the_broker_shows(broker: Broker) -> None:
                 assert (log.last_stable_offset, log.end_offset) == (stable, end)
 
     plain.produce(TOPIC, b"plain" + bytes(300), partition=0)
-    plain.flush(30)
+    plain.flush(PATIENCE_S)
     first.begin()
     check(1, 4)
     second.begin()

@@ -3,6 +3,8 @@
 import urllib.error
 import urllib.request
 
+from tests.support.waiting import PATIENCE_S
+
 try:
     from prometheus_client.parser import text_string_to_metric_families
 except ImportError:
@@ -34,7 +36,7 @@ class Scraped:
 def get(port: int, page: str) -> tuple[int, str]:
     """Status and body."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.metrics.families import LOGS, TRAFFIC, Family
 from tests.peers.skips import require
+from tests.support.waiting import PATIENCE_S
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -80,4 +81,4 @@ async def main():
 
 trio.run(main)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_S)

@@ -10,6 +10,7 @@ import trio.abc
 import trio.testing
 
 from tests.peers.skips import require
+from tests.support.waiting import PATIENCE_S
 
 try:
     import h11  # noqa: F401
@@ -58,7 +59,7 @@ async def serving(http: ModuleType, watched: Watched) -> AsyncIterator[int]:
 
 
 async def everything(stream: trio.abc.Stream) -> bytes:
-    with trio.fail_after(30):
+    with trio.fail_after(PATIENCE_S):
         return b"".join([piece async for piece in stream])
 
 
@@ -111,7 +112,7 @@ async def test_a_scraper_that_does_not_read_holds_nobody_up(http: ModuleType, mo
     watched = Watched(rows=LARGE // 400)
     async with serving(http, watched) as port, await trio.open_tcp_stream("127.0.0.1", port) as idle:
         await idle.send_all(get("/metrics"))
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             # The answer has begun.
             first = await idle.receive_some(1000)
         assert b"200" in first

@@ -20,9 +20,9 @@ from ottla.mirror.config import read
 from ottla.mirror.copying import HEADER, Figures
 from ottla.mirror.daemon import Mirror
 from ottla.mirror.formats import Checkpoint, OffsetSync
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
-SECONDS = 30
 T = TopicPartition("t", 0)
 
 
@@ -38,7 +38,7 @@ class Side(NamedTuple):
         """The first records of a partition, waited for, and what else is there then."""
         consumer = Consumer(self.cluster, read_committed=committed, wait_ms=100)
         found: list[Record] = []
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(PATIENCE_S):
             while not await self.has(topic):
                 await trio.lowlevel.checkpoint()
             await consumer.assign({TopicPartition(topic, partition): EARLIEST})
@@ -56,6 +56,8 @@ async def side(alias: str, path: Path) -> AsyncIterator[Side]:
         "log.dirs": str(path / alias),
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "group.initial.rebalance.delay.ms": "0",
+        # Records are of 2023, and settings of retention are among what is copied.
+        "log.retention.check.interval.ms": "86400000",
     }
     config = BrokerConfig(settings)
     async with Broker.start(config) as broker:
@@ -95,7 +97,7 @@ async def running(*mirrors: Mirror) -> AsyncIterator[None]:
 
 
 async def holds(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(SECONDS):
+    with trio.fail_after(PATIENCE_S):
         while not condition():
             await trio.lowlevel.checkpoint()
 
@@ -144,7 +146,7 @@ async def test_topics_and_partitions_that_come_are_followed(tmp_path: Path) -> N
         await one.admin.create_partitions("t-late", 2)
         await one.cluster.refresh(["t-late"])
         await producer.send_and_wait("t-late", b"second", partition=1)
-        with trio.fail_after(SECONDS):
+        with trio.fail_after(PATIENCE_S):
             while len((await two.admin.describe_topics(["A.t-late"]))[0].partitions) < 2:
                 await trio.lowlevel.checkpoint()
         assert [each.value for each in await two.records("A.t-late", 1, 1)] == [b"second"]
@@ -214,7 +216,7 @@ async def test_groups_go_on_in_the_target(tmp_path: Path) -> None:
         async with running(copies):
             await two.records("A.t", 200)
             # All that group g has read in A it has read in B.
-            with trio.fail_after(SECONDS):
+            with trio.fail_after(PATIENCE_S):
                 while (await two.admin.groups.committed("g")).get(there) != Committed(200):
                     await trio.lowlevel.checkpoint()
             (checkpoint,) = [
@@ -361,7 +363,7 @@ async def test_what_the_target_refuses_is_not_left_out(
             await holds(lambda: len(re.findall("copying begins anew in 1 s: .*A.t-0", caplog.text)) >= 3)
             await two.admin.alter_settings("A.t", {"max.message.bytes": None})
             got: list[bytes | None] = []
-            with trio.fail_after(SECONDS):
+            with trio.fail_after(PATIENCE_S):
                 # The end is as in the source. Before it some came twice, unless each comes once.
                 while got[-len(values) :] != values:
                     got = [each.value for each in await two.records("A.t", len(values))]

@@ -11,7 +11,7 @@ import trio
 
 from ottla._core import Disconnected, Hub, Request
 from ottla.net import Server
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 METADATA, FETCH, PRODUCE, API_VERSIONS = 3, 1, 0, 18
 SUPPORTED = {PRODUCE: (0, 8), FETCH: (0, 12), METADATA: (0, 9), API_VERSIONS: (0, 3)}
@@ -106,7 +106,7 @@ async def serving(handler: Callable[[Request], None], **limits: Any) -> AsyncIte
     hub = Hub(**{"supported": SUPPORTED, **limits})
     ended: list[Disconnected] = []
     server = Server(hub, disconnected=ended.append)
-    with trio.fail_after(60):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             one = Serving(server, server.listen("127.0.0.1", 0))
             one.gone = ended

@@ -11,6 +11,7 @@ import trio
 from ottla._core import Hub, Request
 from ottla.net import Server
 from tests.net.support import METADATA, PRODUCE, SUPPORTED, echo, request_bytes, response_bytes, serving
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 
@@ -28,7 +29,7 @@ async def elsewhere(port: int, talk: Callable[[socket.socket], Any]) -> Any:
     """Talks to a server from a thread, so that no task of the loop has anything to do with it."""
 
     def run() -> Any:
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as peer:
             return talk(peer)
 
     return await trio.to_thread.run_sync(run)
@@ -100,7 +101,7 @@ async def test_a_deadline_that_a_handler_brings_nearer_is_kept() -> None:
 async def test_a_sleeper_wakes_although_nobody_asks() -> None:
     async with serving(echo) as one:
         await elsewhere(one.port, lambda peer: ask(peer, 1))
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             await trio.sleep(0.01)
 
 
@@ -146,7 +147,7 @@ async def test_stopping_from_within_a_turn() -> None:
         request.reply(b"")
         server.stop(grace_s=60)
 
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, handler)
             assert await elsewhere(port, lambda peer: ask(peer, 1) + peer.recv(1)) == response_bytes(1, b"")
@@ -164,11 +165,11 @@ async def test_the_last_connection_to_end_ends_a_stopped_server() -> None:
 
     def talk(peer: socket.socket) -> bytes:
         peer.sendall(request_bytes(PRODUCE, 7, 1))
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE_S)
         server.hub.completions.push(1, None)
         return peer.recv(1000) + peer.recv(1)
 
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, handler)
             assert await elsewhere(port, talk) == response_bytes(1, b"later")
@@ -180,7 +181,7 @@ async def test_an_error_behind_a_turn_is_logged_and_others_are_served(caplog: py
 
     server = Server(Hub(supported=SUPPORTED))
     port = server.listen("127.0.0.1", 0)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, echo, served)
             for number in (1, 2):

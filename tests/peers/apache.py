@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from tests.peers.processes import Server, ask, free_port
+from tests.peers.processes import Server, ask, free_port, keeping
 from tests.peers.skips import require
 
 SCRIPT = Path(__file__).with_name("kafka")
@@ -170,7 +170,7 @@ class Apache:
         arguments = ["--zookeeper", zookeeper] if zookeeper else ["--kraft"]
         if host != "127.0.0.1":
             small["listeners"] = f"PLAINTEXT://{host}:{port}"
-        for name, value in {**small, **(settings or {})}.items():
+        for name, value in {**small, **keeping(settings)}.items():
             arguments += ["--set", f"{name}={value}"]
         server = Kafka(version, directory, broker_id, port, arguments, heap_mb, host)
         self._stack.callback(server.kill)

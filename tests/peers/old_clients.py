@@ -3,13 +3,13 @@
 import os
 import subprocess
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.peers.apache import SCRIPT, environment, fetch, need_java
 from tests.peers.processes import die_with_parent
+from tests.support.waiting import PATIENCE_S, eventually
 
 SOURCE = Path(__file__).with_name("OldClients.java")
 VERSIONS = ("0.8.2.2", "0.10.2.2")
@@ -90,11 +90,11 @@ class OldConsumer:
         """In order: it commits and gives up what it owns."""
         if self._process.poll() is None:
             self._say("stop")
-        self._end(30)
+        self._end(PATIENCE_S)
 
     def kill(self) -> None:
         self._process.kill()
-        self._end(30)
+        self._end(PATIENCE_S)
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -102,11 +102,15 @@ class OldConsumer:
         self._process.stdin.flush()
 
     def _wait(self, answer: str, count: int, timeout_s: float = 60.0) -> None:
-        deadline = time.monotonic() + timeout_s
-        while self.answers.count(answer) < count:
-            lives = self._process.poll() is None and time.monotonic() < deadline
-            assert lives, f"no '{answer}':\n" + "\n".join(self._output[-40:])
-            time.sleep(0.01)
+        def shown() -> str:
+            return "\n".join(self._output[-40:])
+
+        def is_said() -> bool:
+            said = self.answers.count(answer) >= count
+            assert said or self._process.poll() is None, f"no '{answer}':\n{shown()}"
+            return said
+
+        eventually(f"'{answer}'", is_said, timeout_s, facts=shown)
 
     def _end(self, timeout_s: float) -> None:
         try:

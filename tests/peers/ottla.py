@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from tests.peers.processes import Server, free_port
+from tests.peers.processes import Server, free_port, keeping
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\s*")
 
@@ -77,8 +77,10 @@ class Brokers:
     brokers(data=..., settings={"num.partitions": 3}, zookeeper="127.0.0.1:2181/a") -> Broker
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, settings: Mapping[str, object] | None = None) -> None:
+        """`settings` are of all its brokers, where a broker is not given others."""
         self.directory = directory
+        self._settings = settings or {}
         self._stack = ExitStack()
         self._count = 0
 
@@ -112,7 +114,7 @@ class Brokers:
             host=host,
             port=port or free_port(),
             zookeeper=zookeeper,
-            settings=settings or {},
+            settings=keeping({**self._settings, **(settings or {})}),
             arguments=arguments,
             program=program,
             environment=environment,

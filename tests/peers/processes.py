@@ -52,7 +52,17 @@ def _first_of_outgoing() -> int:
         return 49_152  # RFC 6335
 
 
-def ask(port: int, question: bytes, timeout_s: float = 2.0, *, host: str = "127.0.0.1") -> bytes:
+def keeping(settings: Mapping[str, object] | None) -> dict[str, object]:
+    """The settings of a test's server, completed so that no record is ever too old. Many tests write records of 2023,
+    and a slow one would see them deleted. A test that has settings for retention itself gets exactly those.
+    """
+    given = dict(settings or {})
+    if any(name.startswith("log.retention.") for name in given):
+        return given
+    return {"log.retention.ms": -1, **given}
+
+
+def ask(port: int, question: bytes, timeout_s: float = 10.0, *, host: str = "127.0.0.1") -> bytes:
     """What a server answers first (up to 64 KiB); nothing if it does not listen or hangs up."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:

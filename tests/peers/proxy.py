@@ -13,6 +13,8 @@ import threading
 from collections.abc import Collection
 from types import TracebackType
 
+from tests.support.waiting import PATIENCE_S
+
 PRODUCE, METADATA, FIND_COORDINATOR = 0, 3, 10
 
 
@@ -60,7 +62,7 @@ class CuttingProxy:
     ) -> None:
         self._close(self._listener, *self._sockets)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(PATIENCE_S)
 
     def _start(self, target: object, *arguments: object) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)  # type: ignore[arg-type]

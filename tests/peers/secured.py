@@ -12,7 +12,7 @@ USER = "alice"
 # What quoting, encoding and normalizing would each make something else of.
 PASSWORD = 'it\'s "½ = 1,2";'
 STORE_PASSWORD = "store secret"
-SESSION_MS = 3000
+SESSION_MS = 10_000
 LISTENERS = {
     "mutual": "SSL",  # a client needs a certificate
     "renamed": "SSL",  # the broker's certificate is for another host

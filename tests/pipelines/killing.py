@@ -10,6 +10,8 @@ from pathlib import Path
 
 LINE = re.compile(r"(\S+): (?:batch (\d+) (begins|done)|(finished|failed)|(held)).*")
 SECONDS_MAX = 300
+#: Lines of a driver's log that are shown when a pipeline failed: Spark's stacks are long.
+TAIL = 200
 
 
 @dataclass
@@ -53,7 +55,7 @@ class Drivers:
                     break
                 if end is not None:
                     self.finished.add(name)
-                    assert end == "finished", "".join(said)
+                    assert end == "finished", "".join(said) + self._tail()
                 elif what == "begins":
                     self.killed_in[name] = int(number)
                     if kill_in is not None and int(number) >= kill_in:
@@ -70,10 +72,13 @@ class Drivers:
                 ):
                     break
             else:
-                assert process.wait(SECONDS_MAX) == 0, "".join(said[-30:])
+                assert process.wait(SECONDS_MAX) == 0, "".join(said[-30:]) + self._tail()
                 return
             assert self.killed_in, "".join(said)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             process.stdout.close()
+
+    def _tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL:])

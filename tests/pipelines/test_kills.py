@@ -96,8 +96,11 @@ def _packages() -> None:
             require("spark", f"{name} is not installed")
 
 
-def test_loads_killed(tmp_path: Path) -> None:
-    run(tmp_path, TABLES, SETTINGS, BATCH, kills=[3, 7])
+@pytest.mark.parametrize(
+    "kills", [[4], pytest.param([3, 7], marks=pytest.mark.judge)], ids=lambda kills: "-".join(map(str, kills))
+)
+def test_loads_killed(tmp_path: Path, kills: list[int]) -> None:
+    run(tmp_path, TABLES, SETTINGS, BATCH, kills=kills)
 
 
 def test_streams_killed(tmp_path: Path) -> None:

@@ -17,18 +17,10 @@ from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
 from ottla.replication.roles import PartitionState
 from ottla.replication.turn import Turn
+from tests.support.log_manager import Settings
 
 ME = 1
 NAME = "__consumer_offsets"
-
-
-class Settings:
-    def __init__(self, config: BrokerConfig) -> None:
-        self.config = config
-        self.topics: dict[str, dict[str, str]] = {}
-
-    async def load_topic(self, topic: str) -> None:
-        self.topics.setdefault(topic, {})
 
 
 @dataclass

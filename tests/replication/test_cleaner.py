@@ -10,6 +10,7 @@ import pytest
 from ottla import _core
 from ottla.config import BrokerConfig
 from ottla.replication.cleaner import CleanerSettings, describe, dirty_ratio, filthiest, is_due
+from tests.support.waiting import PATIENCE_S
 
 
 def log(clean: int, cleanable: int, *, overdue_ms: int = 0, ratio_min: float = 0.5) -> Any:
@@ -60,7 +61,7 @@ def clean(directory: _core.LogDirectory, candidate: _core.Cleanable) -> _core.Cl
     hub = _core.Hub(supported={})
     cleaner = _core.LogCleaner(1, map_bytes=1 << 20, map_load_factor=0.9, io_bytes=1 << 16, bytes_per_second=1e300)
     cleaner.clean(directory, candidate, hub.completions, 1)
-    select.select([hub.fileno()], [], [], 60)
+    select.select([hub.fileno()], [], [], PATIENCE_S)
     completion = hub.next()
     assert isinstance(completion, _core.Completion)
     if completion.error is not None:

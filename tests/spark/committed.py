@@ -1,6 +1,5 @@
 """What readers of committed records find, by somebody else's client."""
 
-import time
 from collections import Counter
 
 import confluent_kafka as ck
@@ -8,8 +7,7 @@ import trio
 
 from ottla.client import LATEST, Cluster, TopicPartition
 from ottla.client.offsets import list_offsets
-
-LSO_SECONDS_MAX = 10.0
+from tests.support.waiting import PATIENCE_S, eventually
 
 
 def ends(bootstrap: str, topic: str, *, committed: bool) -> dict[int, int]:
@@ -24,13 +22,15 @@ def ends(bootstrap: str, topic: str, *, committed: bool) -> dict[int, int]:
     return trio.run(ask)
 
 
+def all_ended(bootstrap: str, topic: str) -> dict[int, int] | None:
+    """The ends of the partitions, by partition, if no transaction is open."""
+    high, stable = (ends(bootstrap, topic, committed=committed) for committed in (False, True))
+    return high if high == stable else None
+
+
 def messages(bootstrap: str, topic: str) -> list[ck.Message]:
-    """All committed records, once the last stable offset has reached the high watermark in every partition; asserts
-    that this takes no longer than `LSO_SECONDS_MAX`.
-    """
-    deadline = time.monotonic() + LSO_SECONDS_MAX
-    while (high := ends(bootstrap, topic, committed=False)) != (stable := ends(bootstrap, topic, committed=True)):
-        assert time.monotonic() < deadline, f"{topic}: transactions are open: {stable} of {high}"
+    """All committed records, once the last stable offset has reached the high watermark in every partition."""
+    high = eventually(f"the transactions of {topic} have ended", lambda: all_ended(bootstrap, topic))
     client = ck.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -45,7 +45,7 @@ def messages(bootstrap: str, topic: str) -> list[ck.Message]:
     found, left = [], set(high)
     try:
         while left:
-            message = client.poll(30)
+            message = client.poll(PATIENCE_S)
             assert message is not None, f"{topic}: {left} of {high}"
             problem = message.error()
             if problem is None:

@@ -2,11 +2,10 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-SECONDS_MAX = 60.0
+from tests.support.waiting import eventually
 
 
 class Stops:
@@ -21,12 +20,18 @@ class Stops:
 
     def wait(self, point: str, count: int = 1, running: Callable[[], bool] = lambda: True) -> list[int]:
         """Waits until so many processes have stopped there, and gives their pids. `running` may say that it is over."""
-        deadline = time.monotonic() + SECONDS_MAX
-        while len(found := list(self.folder.glob(f"{point}-*"))) < count:
+
+        def stopped() -> list[Path]:
+            return list(self.folder.glob(f"{point}-*"))
+
+        def have_stopped() -> bool:
+            if len(stopped()) >= count:
+                return True
             assert running(), f"over before {count} processes stopped at {point}"
-            assert time.monotonic() < deadline, f"{len(found)} processes stopped at {point} instead of {count}"
-            time.sleep(0.02)
-        return [int(each.name.rpartition("-")[2]) for each in found]
+            return False
+
+        eventually(f"{count} processes stop at {point}", have_stopped, facts=stopped)
+        return [int(each.name.rpartition("-")[2]) for each in stopped()]
 
     def kill(self, point: str, pid: int) -> None:
         """Kills one of them, and lets the others end."""

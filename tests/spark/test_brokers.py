@@ -28,6 +28,7 @@ from tests.peers.skips import module
 module("spark", "pyspark")
 
 from ottla.spark.batch import BatchReader
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.spark
 RECORDS = 5000
@@ -88,9 +89,9 @@ def test_ends_that_are_behind_what_is_known_are_asked_for_again(brokers: Brokers
         found: list[dict[TopicPartition, int]] = []
         asking = threading.Thread(target=lambda: found.append(latest(patient, {partition: RECORDS + 1})))
         asking.start()
-        assert proxy.again.wait(60), "it took the first answer, which is too low"
+        assert proxy.again.wait(PATIENCE_S), "it took the first answer, which is too low"
         append(broker.bootstrap, 1)
-        asking.join(60)
+        asking.join(PATIENCE_S)
         assert found == [{partition: RECORDS + 1}]
 
         proxy.count = 0
@@ -177,7 +178,7 @@ def test_records_that_are_deleted_while_they_are_read(tmp_path: Path) -> None:
             async with Cluster(bootstrap) as cluster:
                 partition = DeleteRecordsPartition(partition_index=0, offset=offset)
                 topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
-                answer = await cluster.call_any(DELETE_RECORDS, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+                answer = await cluster.call_any(DELETE_RECORDS, DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
                 assert answer.topics[0].partitions[0].error_code == 0
 
         trio.run(main)

@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from contextlib import suppress
 
 import pytest
@@ -26,11 +25,11 @@ from tests.peers.ottla import Brokers
 from tests.peers.proxy import PRODUCE, HoldingProxy
 from tests.spark.queries import Killed, Query, Run
 from tests.spark.topics import Topics
+from tests.support.waiting import PATIENCE_S, eventually
 
 TASKS = 4
 # Where drivers are killed, and how many of the tasks' transactions are open then.
 POINTS = {"before-decision": 4, "decided": 4, "between-ends": 3, "before-done": 0, "committed": 0}
-SECONDS_MAX = 60.0
 
 
 @pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.java)])
@@ -42,9 +41,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 def until_open(query: Query, count: int) -> None:
     """Waits until the query has only `count` open transactions."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while len(query.open_transactions()) != count:
-        assert time.monotonic() < deadline, query.open_transactions()
+    eventually(f"{count} are open", lambda: len(query.open_transactions()) == count, facts=query.open_transactions)
 
 
 @pytest.mark.parametrize(("point", "still_open"), POINTS.items())
@@ -88,7 +85,7 @@ def test_a_decision_is_late(bootstrap: str, held: int, when: str) -> None:
 
         thread = threading.Thread(target=decide)
         thread.start()
-        assert proxy.holds.wait(SECONDS_MAX)
+        assert proxy.holds.wait(PATIENCE_S)
         assert len(query.open_transactions()) == TASKS + 1, "the decision's own is open too"
         replay = query.run()
         again = [replay.task(1, query.rows(1)[number::2]) for number in range(2)]
@@ -96,10 +93,10 @@ def test_a_decision_is_late(bootstrap: str, held: int, when: str) -> None:
         if when == "after it":
             replay.commit(1, again)
             proxy.release()
-            thread.join(SECONDS_MAX)
+            thread.join(PATIENCE_S)
         else:
             proxy.release()
-            thread.join(SECONDS_MAX)
+            thread.join(PATIENCE_S)
             replay.commit(1, again)
         assert not thread.is_alive()
     if when == "after it":

@@ -13,6 +13,7 @@ import pytest
 from tests.peers.processes import Server
 from tests.spark import restarted
 from tests.spark.topics import Topics
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ def test_a_killed_driver_reads_exactly_the_same_batch_again(
     topics.append("killed", [50, 50, 50])  # what has come since does not count for the batch under way
 
     query = restarted.start(spark, topics.bootstrap, "killed", tmp_path)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(PATIENCE_S)
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name.isdecimal()}
     assert after.items() >= before.items()
     assert after["3"] == stuck.read_bytes()

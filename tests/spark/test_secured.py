@@ -1,6 +1,5 @@
 """Source, sink and published offsets where brokers want TLS and SASL: Apache Kafka 3.9.2."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.peers.secured import PASSWORD, Secured
 from tests.peers.skips import require
 from tests.spark.committed import values
 from tests.spark.texts import fill, start
+from tests.support.waiting import PATIENCE_S, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,9 +88,13 @@ def test_through_sink_and_source(secured: Secured, spark: "SparkSession", tmp_pa
             .start(str(tmp_path / "read"))
         )
         assert reading.awaitTermination(300)
-        deadline = time.monotonic() + 120
-        while (found := committed(secured, f"lag-{reading.id}")) < lines.total():
-            assert time.monotonic() < deadline, found
+        group = f"lag-{reading.id}"
+        eventually(
+            "all is committed",
+            lambda: committed(secured, group) >= lines.total(),
+            2 * PATIENCE_S,
+            facts=lambda: committed(secured, group),
+        )
     finally:
         spark.streams.removeListener(listener)
 

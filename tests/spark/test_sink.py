@@ -11,6 +11,7 @@ from ottla.client.partitioner import keyed
 from tests.spark.committed import messages, values
 from tests.spark.texts import fill, start
 from tests.spark.topics import Topics
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,10 +151,10 @@ def test_a_stream_goes_on_where_it_stopped(
 ) -> None:
     wanted = fill(tmp_path, range(3))
     query = start(spark, tmp_path, topics.bootstrap, topic, delivery=delivery)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(PATIENCE_S)
     assert len(query.recentProgress) >= 3
     wanted += fill(tmp_path, range(3, 5))
-    assert start(spark, tmp_path, topics.bootstrap, topic, delivery=delivery).awaitTermination(60)
+    assert start(spark, tmp_path, topics.bootstrap, topic, delivery=delivery).awaitTermination(PATIENCE_S)
     assert values(topics.bootstrap, topic) == wanted
 
 

@@ -19,6 +19,7 @@ from tests.spark.committed import values
 from tests.spark.stops import Stops
 from tests.spark.texts import fill, start
 from tests.spark.topics import Topics
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,9 +69,9 @@ def test_a_commit_is_killed(
     assert open_count(topics.bootstrap, topic) == still_open
     stops.kill(point, pid)
     with pytest.raises(Exception, match=r"(?i)python worker|EOF|crash"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
     again = start(spark, tmp_path, topics.bootstrap, topic, tasks=2, transactionalIdPrefix=topic)
-    assert again.awaitTermination(60)
+    assert again.awaitTermination(PATIENCE_S)
     assert values(topics.bootstrap, topic) == wanted
 
 
@@ -82,9 +83,9 @@ def test_a_worker_is_killed(spark: "SparkSession", topics: Topics, topic: str, s
     assert open_count(topics.bootstrap, topic) == 2
     stops.kill("written", pids[0])
     with pytest.raises(Exception, match=r"(?i)python worker|EOF|crash"):
-        query.awaitTermination(60)
+        query.awaitTermination(PATIENCE_S)
     again = start(spark, tmp_path, topics.bootstrap, topic, tasks=TASKS, transactionalIdPrefix=topic)
-    assert again.awaitTermination(60)
+    assert again.awaitTermination(PATIENCE_S)
     assert values(topics.bootstrap, topic) == wanted
 
 
@@ -105,5 +106,5 @@ def test_a_driver_is_killed(spark: "SparkSession", topics: Topics, topic: str, t
         stops.clear("between-ends")
     assert open_count(topics.bootstrap, "ottla-sink") >= 2
     again = start(spark, tmp_path, topics.bootstrap, topic, tasks=2)
-    assert again.awaitTermination(60)
+    assert again.awaitTermination(PATIENCE_S)
     assert values(topics.bootstrap, topic) == wanted

@@ -1,7 +1,6 @@
 """`spark.readStream.format("ottla")`: micro-batches over topics whose every record is known."""
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from ottla.client import Admin, Cluster
 from ottla.client.groups import Groups
 from tests.spark import restarted
 from tests.spark.topics import Topics, collected
+from tests.support.waiting import PATIENCE_S, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class Queries:
     def finish(self, frame: "DataFrame", **trigger: Any) -> list[Any]:
         """Runs to the end: the progress of each batch that read something."""
         query = self.start(frame, **(trigger or {"availableNow": True}))
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(PATIENCE_S)
         return [each for each in query.recentProgress if each.numInputRows]
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -99,7 +99,7 @@ def test_a_checkpoint_that_sparks_kafka_source_wrote(topics: Topics, spark: "Spa
         path = tmp_path / "checkpoint" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert restarted.start(spark, topics.bootstrap, "carried", tmp_path).awaitTermination(60)
+    assert restarted.start(spark, topics.bootstrap, "carried", tmp_path).awaitTermination(PATIENCE_S)
     read = {path.name: json.loads(path.read_text()) for path in tmp_path.iterdir() if path.name.isdecimal()}
     assert read.pop("1") == [[0, offset] for offset in range(20, 25)] + [[1, offset] for offset in range(50, 70)]
     rest = [[0, offset] for offset in range(25, 100)] + [[1, offset] for offset in range(70, 200)]
@@ -126,12 +126,14 @@ def test_lag_tools_see_what_a_query_has_read(apache_topics: Topics, queries: Que
             spark, "brokers", subscribe="seen", startingOffsets="earliest", groupIdPrefix="lag", maxOffsetsPerTrigger=20
         )
         query = queries.start(frame, availableNow=True)
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(PATIENCE_S)
         group = f"lag-{query.id}"
         # Events come after the end, in order: this one last.
-        deadline = time.monotonic() + 20
-        while committed(topics, group) != {("seen", 0): 30, ("seen", 1): 10}:
-            assert time.monotonic() < deadline, committed(topics, group)
+        eventually(
+            "all is committed",
+            lambda: committed(topics, group) == {("seen", 0): 30, ("seen", 1): 10},
+            facts=lambda: committed(topics, group),
+        )
     finally:
         spark.streams.removeListener(listener)
 

@@ -1,6 +1,5 @@
 """A stream of committed records from log files, of our broker and of Apache Kafka 3.9, that is stopped and goes on."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +17,10 @@ module("spark", "pyspark")
 
 from ottla.spark.stream import StreamReader
 from tests.support.stream_reader import EVERYTHING, offsets, reader
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
 NAME = "committed-stream"
-SECONDS_MAX = 60.0
 
 
 @pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.java)])
@@ -51,10 +50,14 @@ def end(topics: Topics, transaction: Transaction, *, commit: bool) -> None:
 
 def until(source: StreamReader, start: dict[str, Any], wanted: int) -> dict[str, Any]:
     """The end of the next batch, once the broker has written as much of its high watermark to disk."""
-    deadline = time.monotonic() + SECONDS_MAX
-    while (found := source.latestOffset(start, EVERYTHING)) != {NAME: {"0": wanted}}:
-        assert time.monotonic() < deadline, found
-        assert found[NAME]["0"] < wanted, "it reads past an open transaction"
+    found: dict[str, Any] = {}
+
+    def is_written() -> bool:
+        found.update(source.latestOffset(start, EVERYTHING))
+        assert found[NAME]["0"] <= wanted, "it reads past an open transaction"
+        return found == {NAME: {"0": wanted}}
+
+    eventually(f"{wanted} is written", is_written, facts=lambda: found)
     return found
 
 

@@ -1,6 +1,5 @@
 """Topics with known contents for the Spark source, written once through our own client."""
 
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +9,12 @@ import trio
 
 from ottla.client import Admin, Cluster, Producer, TopicPartition
 from ottla.spark.segments import read_checkpoint
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BASE_MS = 1_700_000_000_000
-CHECKPOINT_SECONDS_MAX = 20.0
 
 
 @dataclass
@@ -77,12 +76,11 @@ class Topics:
                     )
 
     def _until_checkpointed(self, name: str, counts: list[int]) -> None:
-        deadline = time.monotonic() + CHECKPOINT_SECONDS_MAX
-        while True:
+        def is_written() -> bool:
             marks = read_checkpoint(self.data / "replication-offset-checkpoint")
-            if all(marks.get(TopicPartition(name, number), 0) == count for number, count in enumerate(counts)):
-                return
-            assert time.monotonic() < deadline, f"the broker has not written the high watermarks of {name}"
+            return all(marks.get(TopicPartition(name, number), 0) == count for number, count in enumerate(counts))
+
+        eventually(f"the broker writes the high watermarks of {name}", is_written)
 
     def rows(self, name: str, *, headers: bool = False) -> list[tuple[Any, ...]]:
         """All rows of a topic as Spark should show them, in the order of partition and offset."""

@@ -1,6 +1,7 @@
 """A client that says exactly what a test wants said."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from ottla import _core
 from ottla.client.blocking import BlockingConnection
@@ -23,6 +24,10 @@ from ottla.wire.k44_incremental_alter_configs import (
 )
 from ottla.wire.schema import Api
 from tests.peers.ottla import Broker
+from tests.support.waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from ottla.client.security import Security
 
 
 def connect(broker: Broker) -> "Client":
@@ -38,19 +43,31 @@ def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **options: obje
 
 
 class Client(BlockingConnection):
-    """A connection with short forms of what many tests say."""
+    """A connection with short forms of what many tests say. It waits for an answer as long as any test does."""
+
+    @classmethod
+    def connect(
+        cls,
+        host: str,
+        port: int,
+        client_id: str | None = "ottla",
+        *,
+        timeout_ms: float = PATIENCE_S * 1000,
+        security: "Security | None" = None,
+    ) -> Self:
+        return super().connect(host, port, client_id, timeout_ms=timeout_ms, security=security)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         configs = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in config.items()]
         row = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=configs)
-        answer = self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=10_000))
+        answer = self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=60_000))
         assert [(row.name, row.error_code) for row in answer.topics] == [(topic, 0)]
 
     def create_on(self, topic: str, replicas: dict[int, list[int]]) -> None:
         """With these brokers for each partition."""
         rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in replicas.items()]
         row = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=rows)
-        answer = self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=10_000))
+        answer = self.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=60_000))
         assert [(row.name, row.error_code) for row in answer.topics] == [(topic, 0)]
 
     def produce(
@@ -62,11 +79,12 @@ class Client(BlockingConnection):
         acks: int = -1,
         version: int = 8,
         transactional_id: str | None = None,
+        timeout_ms: int = 60_000,
     ) -> ProduceResponse:
         row = TopicProduceData(
             name=topic, partitions=[PartitionProduceData(partition_index=partition, records=records)]
         )
-        request = ProduceRequest(acks=acks, timeout_ms=5_000, topics=[row])
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topics=[row])
         if version >= 3:
             request.transactional_id = transactional_id
         return self.call(PRODUCE, request, version)
@@ -87,13 +105,13 @@ class Client(BlockingConnection):
         self.alter(4, broker, settings)
 
     def delete_topic(self, topic: str) -> None:
-        answer = self.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000))
+        answer = self.call(DELETE_TOPICS, DeleteTopicsRequest(topic_names=[topic], timeout_ms=60_000))
         assert [(row.name, row.error_code) for row in answer.responses] == [(topic, 0)]
 
     def produce_silently(self, topic: str, records: bytes) -> None:
         """With acks=0, to which there is no answer."""
         row = TopicProduceData(name=topic, partitions=[PartitionProduceData(records=records)])
-        request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=5_000, topics=[row])
+        request = ProduceRequest(transactional_id=None, acks=0, timeout_ms=60_000, topics=[row])
         self.send_only(PRODUCE, 8, request)
 
     def send_only(self, api: Api, version: int, request: object) -> None:

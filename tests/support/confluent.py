@@ -8,6 +8,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin
 
 from tests.peers.ottla import Broker
+from tests.support.waiting import PATIENCE_S, eventually
 
 PARTITIONS = 3
 
@@ -20,16 +21,13 @@ SETTINGS = {
 }
 
 
-SECONDS = 30.0
-
-
 _names = (f"name-{number}" for number in itertools.count())
 
 
 def create(broker: Broker) -> str:
     name = next(_names)
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([admin.NewTopic(name, PARTITIONS, 1)])[name].result(SECONDS)
+    client.create_topics([admin.NewTopic(name, PARTITIONS, 1)])[name].result(PATIENCE_S)
     return name
 
 
@@ -46,7 +44,7 @@ def producer(broker: Broker, transactional_id: str, **settings: Any) -> ck.Produ
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
-    made.init_transactions(SECONDS)
+    made.init_transactions(PATIENCE_S)
     return made
 
 
@@ -57,7 +55,7 @@ def send(sender: ck.Producer, topic: str, *values: str) -> None:
         sender.produce(
             topic, value.encode(), partition=index % PARTITIONS, on_delivery=lambda e, _: e and failed.append(e)
         )
-    assert sender.flush(SECONDS) == 0
+    assert sender.flush(PATIENCE_S) == 0
     if failed:
         raise ck.KafkaException(failed[0])
 
@@ -75,7 +73,7 @@ def read(broker: Broker, topic: str, *, committed: bool = True) -> list[str]:
         }
     )
     consumer.assign([ck.TopicPartition(topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)])
-    values, ends, deadline = [], set(), time.monotonic() + SECONDS
+    values, ends, deadline = [], set(), time.monotonic() + PATIENCE_S
     while len(ends) < PARTITIONS:
         assert time.monotonic() < deadline
         for message in consumer.consume(1000, 0.02):
@@ -92,6 +90,10 @@ def read(broker: Broker, topic: str, *, committed: bool = True) -> list[str]:
 
 def read_until(broker: Broker, topic: str, wanted: list[str]) -> None:
     """Markers are written after the answer: reads until `wanted` is all there is to read."""
-    deadline = time.monotonic() + SECONDS
-    while (seen := read(broker, topic)) != sorted(wanted):
-        assert time.monotonic() < deadline, seen
+    seen: list[str] = []
+
+    def is_all() -> bool:
+        seen[:] = read(broker, topic)
+        return seen == sorted(wanted)
+
+    eventually(f"{topic} has what is wanted", is_all, facts=lambda: seen)

@@ -12,6 +12,7 @@ from ottla.wire.k35_describe_log_dirs import (
 )
 from tests.support.client import Client, batch
 
+REQUEST_TIMED_OUT = 7
 STORAGE_ERROR = 56
 
 

@@ -45,11 +45,11 @@ class Member:
 
     # --- joining ---
 
-    def send_join(self, *, version: int = 7, metadata: bytes = SUBSCRIPTION, session_timeout_ms: int = 10_000) -> None:
+    def send_join(self, *, version: int = 7, metadata: bytes = SUBSCRIPTION, session_timeout_ms: int = 60_000) -> None:
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=20_000 if version >= 1 else -1,
+            rebalance_timeout_ms=60_000 if version >= 1 else -1,
             member_id=self.id,
             group_instance_id=self.instance,
             protocol_type="consumer",

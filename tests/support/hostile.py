@@ -14,13 +14,14 @@ from ottla.client.blocking import BlockingConnection
 from ottla.wire.headers import request_frame
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.client import Client, batch
+from tests.support.waiting import PATIENCE_S
 
 FRAME_BYTES = 99_000_000
 
 
 def connect(port: int, address: str = "127.0.0.1") -> socket.socket:
     """A connection from this address of the loopback."""
-    one = socket.create_connection(("127.0.0.1", port), 20, source_address=(address, 0))
+    one = socket.create_connection(("127.0.0.1", port), PATIENCE_S, source_address=(address, 0))
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return one
 
@@ -45,7 +46,7 @@ def send(one: socket.socket, data: bytes, seconds: float = 1.0) -> bool:
 
 def produce_frame(topic: str, records: bytes, acks: int = 1) -> bytes:
     row = TopicProduceData(name=topic, partitions=[PartitionProduceData(partition_index=0, records=records)])
-    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=30_000, topics=[row])
+    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=60_000, topics=[row])
     return request_frame(PRODUCE.key, 8, 1, "honest", PRODUCE.encode_request(8, request))
 
 
@@ -72,17 +73,17 @@ class Honest:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         if error is None and self.error is not None:
             raise self.error
 
     def _run(self) -> None:
         try:
-            with BlockingConnection.connect("127.0.0.1", self._port, "honest") as client:
+            with BlockingConnection.connect("127.0.0.1", self._port, "honest", timeout_ms=PATIENCE_S * 1000) as client:
                 row = TopicProduceData(
                     name=self._topic, partitions=[PartitionProduceData(partition_index=0, records=batch(b"x" * 30))]
                 )
-                request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=30_000, topics=[row])
+                request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=60_000, topics=[row])
                 while not self._stop.wait(0.05):
                     began = time.monotonic()
                     (answer,) = client.call(PRODUCE, request, 8).responses

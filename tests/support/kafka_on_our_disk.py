@@ -28,7 +28,7 @@ def kill(broker: Broker | Kafka, zookeeper: str) -> None:
     broker.kill()
     client = KazooClient(hosts=zookeeper)
     client.start()
-    assert eventually(lambda: str(client.exists("/brokers/ids/1")), "None", 30) == "None"
+    assert eventually(lambda: str(client.exists("/brokers/ids/1")), "None") == "None"
     client.stop()
     client.close()
 

@@ -66,7 +66,7 @@ def largest(
         fewer = items
         while True:
             message = _struct(root, version, path, fewer, rows, 0, values or {})
-            more_items = _count(message) - items
+            more_items = items_of(message) - items
             more_bytes = len(api.encode_request(version, message)) - bytes_max if more_items <= 0 else 0
             if more_items <= 0 and more_bytes <= 0:
                 break
@@ -75,17 +75,17 @@ def largest(
         yield Largest(message, version, ".".join(path))
 
 
-def _count(message: Message) -> int:
+def items_of(message: Message) -> int:
     """The items of all arrays in a message."""
     count = 0
     for name in message.__struct_fields__:
         value = getattr(message, name)
         if isinstance(value, Message):
-            count += _count(value)
+            count += items_of(value)
         elif isinstance(value, list):
             count += len(value)
             if value and isinstance(value[0], Message):
-                count += sum(map(_count, value))
+                count += sum(map(items_of, value))
     return count
 
 
@@ -165,7 +165,7 @@ def _small(field: FieldSpec, version: int, rows: Rows, number: int, values: dict
     if isinstance(kind, tuple) and kind[0] == "array":
         item = kind[1]
         return [_struct(item, version, (), 0, rows, 0, values) if isinstance(item, StructSpec) else _scalar(item)]
-    if field.name.startswith("partition") and kind == "int32":
+    if kind == "int32" and (field.name.startswith("partition") or field.name == "id"):
         return rows.number(number)
     return None
 

@@ -15,6 +15,7 @@ from ottla.config import BrokerConfig
 from ottla.controller import NewTopic, create_topic
 from ottla.replication.partition import Partition
 from tests.support.client import Client, batch
+from tests.support.waiting import PATIENCE_S
 
 
 class One:
@@ -50,7 +51,7 @@ class One:
         """
         if "quick" not in self.broker.metadata.topics:
             await self.create("quick")
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while await self.needed(lambda client: produce(client, "quick", b"a")):
                 pass
 

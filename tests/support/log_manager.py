@@ -15,6 +15,9 @@ class Settings:
     async def load_topic(self, topic: str) -> None:
         self.topics.setdefault(topic, {})
 
+    def keeps_everything(self, topic: str | None) -> bool:
+        return False
+
 
 def append(log: _core.Log, value: bytes) -> None:
     builder = _core.BatchBuilder()

@@ -1,64 +1,138 @@
-"""How long a broker's loop is taken in one go: processor time of its thread, which other processes do not change."""
+"""What a broker's loop does in one go, counted: lines of Python, and rows that one call hands to C or Rust.
+
+A machine that is loaded, or slow, counts the same. The clock by which handlers give way (`ottla.broker.pace`) goes on
+by `TICK_S` for each line and each such row meanwhile, so that a slice of theirs has as many lines everywhere: 400.
+What they do in one go on purpose (`PIECES`) is made as much smaller as the requests of a test are.
+
+Lines of tests and of trio's own do not count.
+"""
 
 from __future__ import annotations
 
-import gc
-import time
+import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType, FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 
+import ottla
+import ottla.broker.api.k27_write_txn_markers
+import ottla.broker.metadata_cache
+import ottla.broker.pace
+import ottla.broker.replies
+import ottla.controller.turns
+import ottla.group.coordinator
 import ottla.net.server
+import ottla.replication.pace
+import ottla.wire.schema
 from ottla._core import Hub, Request
 from ottla.net.idle import Event, Turns
+from tests.support.rows_to_c import noted
+
+TESTS = str(Path(__file__).parents[1])
+TRIO = str(Path(trio.__file__).parent)
+OTTLA = str(Path(ottla.__file__).parent)
+#: What a line, or a row that C walks over, takes by the clock of the handlers.
+TICK_S = 5e-6
+#: Rows that the broker decodes, encodes, answers, puts and frees without a pause.
+PIECES = (
+    (ottla.wire.schema, "ITEMS_AT_ONCE", 100),
+    (ottla.broker.replies, "ROWS_AT_ONCE", 16),
+    (ottla.broker.metadata_cache, "TOPICS_AT_ONCE", 100),
+    (ottla.broker.pace, "FREED_AT_ONCE", 16),
+    (ottla.broker.pace, "LARGE_BYTES", 1024),
+    (ottla.broker.api.k27_write_txn_markers, "MARKERS_AT_ONCE", 16),
+    (ottla.group.coordinator, "GROUPS_AT_ONCE", 8),
+    (ottla.replication.pace, "PARTITIONS_PER_TURN", 4),
+    (ottla.controller.turns, "PARTITIONS_PER_TURN", 16),
+)
+#: Lines of these say nothing about whether a handler looked at its rows: they are decoded and freed all the same.
+OF_ANY_ROWS = ("pace.py", "request_memory.py", "schema.py", "requests.py")
+OF_ANY_CALL = (".go_on", ".decode", ".encode")
 
 
 class Steps(trio.abc.Instrument):
-    """The longest steps: of a task, of the handler of one request or completion, of the hub alone."""
+    """The longest steps: of a task, of the handler of one request or completion. For the thread of one loop."""
 
     def __init__(self) -> None:
-        self._begin_ns = 0
-        self._collector_ns = 0
-        self._collected_ns = 0
-        self.longest_ms = 0.0
-        self.what = ""
-
-    def collector(self, phase: str, _info: object) -> None:
-        if phase == "start":
-            self._collector_ns = time.thread_time_ns()
-        else:
-            self._collected_ns += time.thread_time_ns() - self._collector_ns
+        self._thread = threading.get_ident()
+        self.lines = 0
+        self.rows = 0
+        self._begin = 0
+        self._of_step: dict[CodeType, int] = {}
+        self._files: dict[CodeType, bool] = {}
+        self.reset()
 
     def reset(self) -> None:
-        self.longest_ms, self.what = 0.0, ""
+        self.longest, self.what = 0, ""
+        self.most_rows, self.call = 0, ""
+        self.looked_at = 0
 
-    def note(self, begin_ns: int, what: Callable[[], str], turns: int = 1) -> None:
-        taken_ms = (time.thread_time_ns() - begin_ns) / 1e6 / max(turns, 1)
-        if taken_ms > self.longest_ms:
-            self.longest_ms = taken_ms
-            self.what = f"{what()}, collector {self._collected_ns / 1e6:.1f} ms"
-        self._collected_ns = 0
+    def now_s(self) -> float:
+        """A clock that goes on with what is counted."""
+        return (self.lines + self.rows) * TICK_S
 
-    @property
-    def collected_ms(self) -> float:
-        """What of the step under way the collector has taken."""
-        return self._collected_ns / 1e6
+    def tracer(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        code = frame.f_code
+        counts = self._files.get(code)
+        if counts is None:
+            counts = self._files[code] = not code.co_filename.startswith((TESTS, TRIO))
+        return self._line if counts else None
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+        if event == "line":
+            self.lines += 1
+            code = frame.f_code
+            self._of_step[code] = self._of_step.get(code, 0) + 1
+        return self._line
+
+    def rows_to_c(self, rows: int, call: str) -> None:
+        """One call was given so many rows. Clients in other threads run code of `ottla` too."""
+        if threading.get_ident() != self._thread:
+            return
+        self.rows += rows
+        if not call.endswith(OF_ANY_CALL):
+            self.looked_at += rows
+        if rows > self.most_rows:
+            caller = sys._getframe(2)
+            while caller.f_code.co_filename.startswith(TESTS):
+                caller = caller.f_back  # type: ignore[assignment]  # ottla called it
+            self.most_rows = rows
+            self.call = f"{call} at {Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
 
     def begins(self) -> int:
         """A step begins now: what `note` is to be given."""
-        return time.thread_time_ns()
+        self._of_step.clear()
+        return self.lines
+
+    def note(self, begin: int, what: Callable[[], str]) -> None:
+        """A step ends."""
+        for code, lines in self._of_step.items():
+            if code.co_filename.startswith(OTTLA) and not code.co_filename.endswith(OF_ANY_ROWS):
+                self.looked_at += lines
+        if self.lines - begin > self.longest:
+            self.longest = self.lines - begin
+            most = ", ".join(f"{lines} in {_name(code)}" for code, lines in Counter(self._of_step).most_common(3))
+            self.what = f"{what()}: {most}"
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._begin_ns = self.begins()
+        self._begin = self.begins()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.note(self._begin_ns, lambda: f"{task.name}{_api(task)}")
+        self.note(self._begin, lambda: f"{task.name}{api_of(task)}")
 
 
-def _api(task: trio.lowlevel.Task) -> str:
+def _name(code: CodeType) -> str:
+    return f"{Path(code.co_filename).name}:{code.co_qualname}"
+
+
+def api_of(task: trio.lowlevel.Task) -> str:
     """Of which API the request is that a task answers, nothing if it answers none any more; and where it waits now."""
     frame = getattr(task.coro, "cr_frame", None)
     request = frame.f_locals.get("request") if frame else None
@@ -72,42 +146,50 @@ def _api(task: trio.lowlevel.Task) -> str:
 
 
 @contextmanager
-def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
-    """Measures the brokers that are started inside, in the trio run that this is called in."""
+def counted() -> Iterator[Steps]:
+    """Counts in the trio run, and its thread, that this is called in. Brokers are to be started inside."""
     steps = Steps()
-    monkeypatch.setattr(ottla.net.server, "Turns", timed_turns(steps))
-    trio.lowlevel.add_instrument(steps)
-    gc.callbacks.append(steps.collector)
-    try:
-        yield steps
-    finally:
-        trio.lowlevel.remove_instrument(steps)
-        gc.callbacks.remove(steps.collector)
+    before = sys.gettrace()
+    with pytest.MonkeyPatch.context() as patch, noted(steps.rows_to_c):
+        patch.setattr(ottla.net.server, "Turns", counted_turns(steps))
+        patch.setattr(ottla.broker.pace, "time", SimpleNamespace(monotonic=steps.now_s))
+        for module, name, rows in PIECES:
+            patch.setattr(module, name, rows)
+        trio.lowlevel.add_instrument(steps)
+        sys.settrace(steps.tracer)
+        try:
+            yield steps
+        finally:
+            sys.settrace(before)
+            trio.lowlevel.remove_instrument(steps)
 
 
-def timed_turns(steps: Steps) -> type[Turns]:
+@contextmanager
+def counted_here(under: str) -> Iterator[Steps]:
+    """Counts what is called in the block, without a loop: `steps.lines`, and `steps.rows` that functions of the file or
+    folder `under` hand to C.
+    """
+    steps = Steps()
+    before = sys.gettrace()
+    with noted(steps.rows_to_c, under):
+        sys.settrace(steps.tracer)
+        try:
+            yield steps
+        finally:
+            sys.settrace(before)
+
+
+def counted_turns(steps: Steps) -> type[Turns]:
     """Turns of the hub that are noted."""
 
-    class TimedTurns(Turns):
+    class CountedTurns(Turns):
         def __init__(self, hub: Hub, turn: Callable[[Event], object], failed: Callable[[BaseException], object]):
-            def timed_turn(event: Event) -> None:
-                begin_ns = steps.begins()
+            def counted_turn(event: Event) -> None:
+                begin = steps.begins()
                 turn(event)
                 del event
-                steps.note(begin_ns, lambda: "a turn")
+                steps.note(begin, lambda: "a turn")
 
-            super().__init__(hub, timed_turn, failed)
-            wait = self._wait
+            super().__init__(hub, counted_turn, failed)
 
-            def timed_wait(timeout: float) -> Event | None:
-                """A wait has many turns of the hub while a large frame comes in. Each serves everybody: they are taken
-                to be alike.
-                """
-                begin_ns, turns = steps.begins(), hub.turns_total
-                event = wait(timeout)
-                steps.note(begin_ns, lambda: "the hub", hub.turns_total - turns)
-                return event
-
-            self._wait = timed_wait
-
-    return TimedTurns
+    return CountedTurns

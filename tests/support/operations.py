@@ -21,7 +21,7 @@ EARLIEST = -2
 def delete(client: Client, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
     """(error code, low watermark)"""
     rows = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=20_000)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=rows)], timeout_ms=60_000)
     ((row,),) = [topic.partitions for topic in client.call(DELETE_RECORDS, request, version).topics]
     return row.error_code, row.low_watermark
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.peers.skips import require
 
 ROOT = Path(__file__).parents[3]
-END_S = 30
+END_S = 60
 
 
 class Lost(NamedTuple):

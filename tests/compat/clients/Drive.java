@@ -487,7 +487,7 @@ public final class Drive {
 
     /** As in worker.py: asks until the answer is the wanted one, since metadata spreads after an answer. */
     private static String eventually(Supplier<String> see, String wanted) throws InterruptedException {
-        long deadline = System.nanoTime() + Duration.ofSeconds(15).toNanos();
+        long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
         String seen = see.get();
         while (!seen.equals(wanted) && System.nanoTime() < deadline) {
             Thread.sleep(20);

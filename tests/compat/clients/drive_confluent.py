@@ -5,7 +5,7 @@ from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka import admin
-from worker import HEARTBEAT_MS, SESSION_MS, Deadline, Record, Start, serve
+from worker import DEADLINE_S, HEARTBEAT_MS, SESSION_MS, Deadline, Record, Start, serve
 
 
 class Confluent:
@@ -119,7 +119,7 @@ class Confluent:
                 "fetch.message.max.bytes": 1_048_576,
             }
         )
-        consumer.list_topics(topic, timeout=30)  # without known leaders, asking for offsets waits half a second
+        consumer.list_topics(topic, timeout=DEADLINE_S)  # without known leaders, asking for offsets waits half a second
         return consumer
 
     def _read(self, consumer: ck.Consumer, done: Any) -> list[Record]:
@@ -144,7 +144,7 @@ class Confluent:
         offset = {"earliest": ck.OFFSET_BEGINNING}.get(start.kind, start.value)
         places = [ck.TopicPartition(topic, partition, offset) for partition in range(partitions)]
         if start.kind == "timestamp":
-            places = consumer.offsets_for_times(places, timeout=30)
+            places = consumer.offsets_for_times(places, timeout=DEADLINE_S)
         consumer.assign(places)
         records = self._read(consumer, lambda _, ends: len(ends) == partitions)
         consumer.close()
@@ -219,37 +219,37 @@ class ConfluentAdmin:
     def create(self, partitions: int, configs: dict[str, str]) -> str:
         new = admin.NewTopic(self.topic, partitions, 1, config=configs)
         try:
-            self.client.create_topics([new])[self.topic].result(10)
+            self.client.create_topics([new])[self.topic].result(DEADLINE_S)
         except ck.KafkaException as error:
             return str(error.args[0].name())
         return "created"
 
     def partitions(self) -> str:
-        found = self.client.list_topics(timeout=10).topics.get(self.topic)
+        found = self.client.list_topics(timeout=DEADLINE_S).topics.get(self.topic)
         return str(len(found.partitions)) if found else "none"
 
     def grow(self, partitions: int) -> None:
-        self.client.create_partitions([admin.NewPartitions(self.topic, partitions)])[self.topic].result(10)
+        self.client.create_partitions([admin.NewPartitions(self.topic, partitions)])[self.topic].result(DEADLINE_S)
 
     def config(self, name: str) -> str:
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.topic)
-        entry = self.client.describe_configs([resource])[resource].result(10)[name]
+        entry = self.client.describe_configs([resource])[resource].result(DEADLINE_S)[name]
         return f"{entry.value} {admin.ConfigSource(entry.source).name}"
 
     def incremental(self, name: str, value: str | None) -> None:
         operation = admin.AlterConfigOpType.SET if value is not None else admin.AlterConfigOpType.DELETE
         entry = admin.ConfigEntry(name, value, incremental_operation=operation)
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.topic, incremental_configs=[entry])
-        self.client.incremental_alter_configs([resource])[resource].result(10)
+        self.client.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
 
     def replace(self, name: str, value: str) -> None:
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.topic, set_config={name: value})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            self.client.alter_configs([resource])[resource].result(10)
+            self.client.alter_configs([resource])[resource].result(DEADLINE_S)
 
     def delete(self) -> None:
-        self.client.delete_topics([self.topic])[self.topic].result(10)
+        self.client.delete_topics([self.topic])[self.topic].result(DEADLINE_S)
 
     def close(self) -> None:
         pass

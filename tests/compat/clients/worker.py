@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 HEAD = struct.Struct(">iqq")
 LENGTH = struct.Struct(">i")
-DEADLINE_S = 60.0  # for one command: long for any of them, short for whoever waits
+DEADLINE_S = 60.0  # for one command, as PATIENCE_S of tests/support/waiting.py, which these processes do not import
 
 
 class Record(NamedTuple):
@@ -153,7 +153,7 @@ def by_place(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: record[:2])
 
 
-def eventually(see: Callable[[], str], wanted: str, timeout_s: float = 15.0) -> str:
+def eventually(see: Callable[[], str], wanted: str, timeout_s: float = DEADLINE_S) -> str:
     """Ask until the answer is the wanted one, since metadata spreads after an answer; returns the last answer."""
     deadline = time.monotonic() + timeout_s
     while (seen := see()) != wanted and time.monotonic() < deadline:

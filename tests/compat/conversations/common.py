@@ -28,7 +28,9 @@ def batch(*values: bytes, key: bytes | None = None, **options: object) -> bytes:
 
 def produce(talk: Talk, topic: str, records: bytes | None, version: int = 8, **fields: object) -> None:
     row = {"name": topic, "partitions": [{"partition_index": fields.pop("partition", 0), "records": records}]}
-    talk.ask(PRODUCE, version, **{"acks": -1, "timeout_ms": 5000, "transactional_id": None, "topics": [row], **fields})
+    talk.ask(
+        PRODUCE, version, **{"acks": -1, "timeout_ms": 60_000, "transactional_id": None, "topics": [row], **fields}
+    )
 
 
 def fetch(

@@ -155,9 +155,9 @@ def produces(talk: Talk) -> None:
         produce(talk, "pr", batch(b"a", producer_id=100 + version, producer_epoch=1, base_sequence=0), version)
         produce(talk, "pr", batch(b"a", producer_id=100 + version, producer_epoch=0, base_sequence=4), version)
         produce(talk, "pr", batch(b"a", compression="zstd"), version)
-        talk.ask(PRODUCE, version, acks=1, timeout_ms=5000, transactional_id=None, topics=[])
+        talk.ask(PRODUCE, version, acks=1, timeout_ms=60_000, transactional_id=None, topics=[])
         empty = [{"name": "pr", "partitions": []}]
-        talk.ask(PRODUCE, version, acks=1, timeout_ms=5000, transactional_id=None, topics=empty)
+        talk.ask(PRODUCE, version, acks=1, timeout_ms=60_000, transactional_id=None, topics=empty)
 
 
 def list_offsets(talk: Talk) -> None:
@@ -197,7 +197,7 @@ def delete_records(talk: Talk) -> None:
     for version in range(3):
         for offset in (0, -2, 1 + version, 4, -3):
             row = {"partition_index": 0, "offset": offset}
-            talk.ask(DELETE_RECORDS, version, topics=[{"name": "dr", "partitions": [row]}], timeout_ms=5000)
+            talk.ask(DELETE_RECORDS, version, topics=[{"name": "dr", "partitions": [row]}], timeout_ms=60_000)
         for name, index in (
             ("none", 0),
             ("dr", 1),
@@ -207,8 +207,8 @@ def delete_records(talk: Talk) -> None:
             ("__consumer_offsets", 0),
         ):
             row = {"partition_index": index, "offset": 0}
-            talk.ask(DELETE_RECORDS, version, topics=[{"name": name, "partitions": [row]}], timeout_ms=5000)
-        talk.ask(DELETE_RECORDS, version, topics=[], timeout_ms=5000)
+            talk.ask(DELETE_RECORDS, version, topics=[{"name": name, "partitions": [row]}], timeout_ms=60_000)
+        talk.ask(DELETE_RECORDS, version, topics=[], timeout_ms=60_000)
     row = {"partition_index": 0, "offset": -1}
     talk.ask(DELETE_RECORDS, 2, topics=[{"name": "dr", "partitions": [row]}], timeout_ms=0)
     fetch(talk, "dr", offset=1)
@@ -226,7 +226,7 @@ def old_formats(talk: Talk) -> None:
         for version in range(9):
             if version < 3:
                 data = _core.encode_messages(rows, magic=1 if version == 2 else 0)
-                talk.ask(PRODUCE, version, acks=1, timeout_ms=5000, topics=produced(topic, data))
+                talk.ask(PRODUCE, version, acks=1, timeout_ms=60_000, topics=produced(topic, data))
             else:
                 produce(talk, topic, batch(b"x", b"y"), version)
         for version in range(13):
@@ -243,7 +243,7 @@ def old_formats(talk: Talk) -> None:
                 talk.ask(LIST_OFFSETS, version, replica_id=-1, topics=[{"name": topic, "partitions": [row]}])
     for version in range(3):
         for data in (_core.encode_messages(rows, magic=min(2 - version, 1)), batch(b"x")):
-            talk.ask(PRODUCE, version, acks=1, timeout_ms=5000, topics=produced("om-2", data))
+            talk.ask(PRODUCE, version, acks=1, timeout_ms=60_000, topics=produced("om-2", data))
     produce(talk, "om-2", _core.encode_messages(rows, magic=1), 3)
 
 
@@ -283,7 +283,7 @@ def times(talk: Talk) -> None:
         row = {"partition_index": 0, "timestamp": stamp}
         talk.ask(LIST_OFFSETS, 5, replica_id=-1, topics=[{"name": "ti-append", "partitions": [row]}])
     row = {"partition_index": 0, "offset": 4}
-    talk.ask(DELETE_RECORDS, 1, topics=[{"name": "ti", "partitions": [row]}], timeout_ms=5000)
+    talk.ask(DELETE_RECORDS, 1, topics=[{"name": "ti", "partitions": [row]}], timeout_ms=60_000)
     for stamp in (-2, 0, 3, 10, 12, 21):
         row = {"partition_index": 0, "timestamp": stamp}
         for version in (0, 5):

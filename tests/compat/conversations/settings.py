@@ -199,7 +199,7 @@ def elections(talk: Talk) -> None:
                     ELECT_LEADERS,
                     version,
                     topic_partitions=topics,
-                    timeout_ms=5000,
+                    timeout_ms=60_000,
                     **({"election_type": kind} if version else {}),
                 )
 
@@ -220,11 +220,11 @@ def reassignments(talk: Talk) -> None:
         ("ra", 0, [7]),
     ):
         rows = [{"partition_index": index, "replicas": replicas}]
-        talk.ask(ALTER_REASSIGNMENTS, 0, topics=[{"name": name, "partitions": rows}], timeout_ms=5000)
-    talk.ask(ALTER_REASSIGNMENTS, 0, topics=[], timeout_ms=5000)
-    talk.ask(ALTER_REASSIGNMENTS, 0, topics=[{"name": "ra", "partitions": []}], timeout_ms=5000)
+        talk.ask(ALTER_REASSIGNMENTS, 0, topics=[{"name": name, "partitions": rows}], timeout_ms=60_000)
+    talk.ask(ALTER_REASSIGNMENTS, 0, topics=[], timeout_ms=60_000)
+    talk.ask(ALTER_REASSIGNMENTS, 0, topics=[{"name": "ra", "partitions": []}], timeout_ms=60_000)
     for topics in (None, [], [{"name": "ra", "partition_indexes": [0]}], [{"name": "none", "partition_indexes": [0]}]):
-        talk.ask(LIST_REASSIGNMENTS, 0, topics=topics, timeout_ms=5000)
+        talk.ask(LIST_REASSIGNMENTS, 0, topics=topics, timeout_ms=60_000)
 
 
 def quotas(talk: Talk) -> None:
@@ -305,13 +305,13 @@ def scram(talk: Talk) -> None:
 
 
 def features(talk: Talk) -> None:
-    talk.ask(UPDATE_FEATURES, 0, timeout_ms=5000, feature_updates=[])
-    talk.ask(UPDATE_FEATURES, 0, timeout_ms=5000, feature_updates=[{"feature": "x", "max_version_level": 1}])
-    talk.ask(UPDATE_FEATURES, 0, timeout_ms=5000, feature_updates=[{"feature": "x", "max_version_level": 0}])
+    talk.ask(UPDATE_FEATURES, 0, timeout_ms=60_000, feature_updates=[])
+    talk.ask(UPDATE_FEATURES, 0, timeout_ms=60_000, feature_updates=[{"feature": "x", "max_version_level": 1}])
+    talk.ask(UPDATE_FEATURES, 0, timeout_ms=60_000, feature_updates=[{"feature": "x", "max_version_level": 0}])
     talk.ask(
         UPDATE_FEATURES,
         0,
-        timeout_ms=5000,
+        timeout_ms=60_000,
         feature_updates=[{"feature": "x", "max_version_level": 0, "allow_downgrade": True}],
     )
     for name, version in (("client", "1.0"), ("", ""), ("a b", "1"), ("-", "1"), ("x", "1 0")):

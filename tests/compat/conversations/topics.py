@@ -16,7 +16,7 @@ def create_topics(talk: Talk) -> None:
 
     def create(version: int = 6, *, validate_only: bool = False, **fields: object) -> None:
         row = {"name": "ct", "num_partitions": 1, "replication_factor": 1, **fields}
-        talk.ask(CREATE_TOPICS, version, topics=[row], timeout_ms=10_000, validate_only=validate_only)
+        talk.ask(CREATE_TOPICS, version, topics=[row], timeout_ms=60_000, validate_only=validate_only)
 
     for version in range(1, 7):
         for only in (True, False):
@@ -81,17 +81,17 @@ def create_topics(talk: Talk) -> None:
         both = [{"name": "retention.ms", "value": "1"}, {"name": "retention.ms", "value": "2"}]
         create(version, configs=both, validate_only=True)
     row = {"name": "ct-a", "num_partitions": 1, "replication_factor": 1}
-    talk.ask(CREATE_TOPICS, 6, topics=[row, row, {**row, "name": "ct-b"}], timeout_ms=10_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct.c"}], timeout_ms=10_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=10_000)
-    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=10_000, validate_only=True)
+    talk.ask(CREATE_TOPICS, 6, topics=[row, row, {**row, "name": "ct-b"}], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct.c"}], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=60_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct_c"}], timeout_ms=60_000, validate_only=True)
     talk.ask(
         CREATE_TOPICS,
         5,
         topics=[{**row, "name": "ct-d", "configs": [{"name": "retention.ms", "value": "77"}]}],
-        timeout_ms=10_000,
+        timeout_ms=60_000,
     )
-    talk.ask(CREATE_TOPICS, 6, topics=[], timeout_ms=10_000)
+    talk.ask(CREATE_TOPICS, 6, topics=[], timeout_ms=60_000)
     talk.ask(CREATE_TOPICS, 6, topics=[{**row, "name": "ct-e"}], timeout_ms=0)
     talk.ask(CREATE_TOPICS, 0, topics=[{**row, "name": "ct-e"}], timeout_ms=-1)
 
@@ -99,10 +99,10 @@ def create_topics(talk: Talk) -> None:
 def delete_topics(talk: Talk) -> None:
     talk.topic("dt")
     for version in range(6):
-        talk.ask(DELETE_TOPICS, version, topic_names=["none"], timeout_ms=5000)
-        talk.ask(DELETE_TOPICS, version, topic_names=[], timeout_ms=5000)
-        talk.ask(DELETE_TOPICS, version, topic_names=["", "a b"], timeout_ms=5000)
-    talk.ask(DELETE_TOPICS, 5, topic_names=["dt", "dt", "none"], timeout_ms=5000)
+        talk.ask(DELETE_TOPICS, version, topic_names=["none"], timeout_ms=60_000)
+        talk.ask(DELETE_TOPICS, version, topic_names=[], timeout_ms=60_000)
+        talk.ask(DELETE_TOPICS, version, topic_names=["", "a b"], timeout_ms=60_000)
+    talk.ask(DELETE_TOPICS, 5, topic_names=["dt", "dt", "none"], timeout_ms=60_000)
     talk.ask(METADATA, 8, topics=[{"name": "dt"}], allow_auto_topic_creation=False)
 
 
@@ -115,7 +115,7 @@ def create_partitions(talk: Talk) -> None:
                 CREATE_PARTITIONS,
                 version,
                 topics=[{"name": name, "count": count, "assignments": None, **fields}],
-                timeout_ms=5000,
+                timeout_ms=60_000,
                 validate_only=only,
             )
 
@@ -126,11 +126,11 @@ def create_partitions(talk: Talk) -> None:
     for assigned in ([], [[1]], [[1], [1]], [[]], [[9]], [[1, 1]], [[1, 9]]):
         grow(3, assignments=[{"broker_ids": ids} for ids in assigned])
     row = {"name": "cp", "count": 3, "assignments": None}
-    talk.ask(CREATE_PARTITIONS, 3, topics=[row, row], timeout_ms=5000, validate_only=True)
-    talk.ask(CREATE_PARTITIONS, 3, topics=[row, row, {**row, "name": "none"}], timeout_ms=5000)
-    talk.ask(CREATE_PARTITIONS, 3, topics=[row], timeout_ms=5000)
-    talk.ask(CREATE_PARTITIONS, 3, topics=[row], timeout_ms=5000)
-    talk.ask(CREATE_PARTITIONS, 3, topics=[], timeout_ms=5000)
+    talk.ask(CREATE_PARTITIONS, 3, topics=[row, row], timeout_ms=60_000, validate_only=True)
+    talk.ask(CREATE_PARTITIONS, 3, topics=[row, row, {**row, "name": "none"}], timeout_ms=60_000)
+    talk.ask(CREATE_PARTITIONS, 3, topics=[row], timeout_ms=60_000)
+    talk.ask(CREATE_PARTITIONS, 3, topics=[row], timeout_ms=60_000)
+    talk.ask(CREATE_PARTITIONS, 3, topics=[], timeout_ms=60_000)
     talk.ask(CREATE_PARTITIONS, 3, topics=[{**row, "count": 4}], timeout_ms=0)
 
 

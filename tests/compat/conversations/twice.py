@@ -67,22 +67,22 @@ def twice_in_records(talk: Talk) -> None:
 def twice_in_topics(talk: Talk) -> None:
     talk.topic("tt", 2)
     row = {"name": "tt-new", "num_partitions": 1, "replication_factor": 1}
-    talk.ask(CREATE_TOPICS, 5, topics=[row, {**row, "num_partitions": 2}, {**row, "name": "tt-x"}], timeout_ms=5000)
+    talk.ask(CREATE_TOPICS, 5, topics=[row, {**row, "num_partitions": 2}, {**row, "name": "tt-x"}], timeout_ms=60_000)
     wanted = {"name": "tt", "count": 3}
-    talk.ask(CREATE_PARTITIONS, 1, topics=[wanted, {**wanted, "count": 4}], timeout_ms=5000)
+    talk.ask(CREATE_PARTITIONS, 1, topics=[wanted, {**wanted, "count": 4}], timeout_ms=60_000)
     talk.ask(METADATA, 9, topics=[{"name": "tt"}, {"name": "tt"}])
     setting = {"name": "retention.ms", "value": "1"}
     row = {**row, "name": "tt-y", "configs": [setting, {**setting, "value": "2"}]}
-    talk.ask(CREATE_TOPICS, 5, topics=[row], timeout_ms=5000)
+    talk.ask(CREATE_TOPICS, 5, topics=[row], timeout_ms=60_000)
     talk.ask(ALTER_REASSIGNMENTS, 0, topics=_twice("tt", "partitions", {"partition_index": 0, "replicas": [1]}))
     talk.ask(LIST_REASSIGNMENTS, 0, topics=_twice("tt", "partition_indexes", 0))
     for topics in (_twice("tt", "partition_id", 0, name="topic"), _twice("none", "partition_id", 0, name="topic")):
-        talk.ask(ELECT_LEADERS, 2, topic_partitions=topics, timeout_ms=5000)
+        talk.ask(ELECT_LEADERS, 2, topic_partitions=topics, timeout_ms=60_000)
     talk.ask(DESCRIBE_LOG_DIRS, 2, topics=_twice("tt", "partition_index", 0, name="topic"))
     for path in ("/nowhere", "/elsewhere"):
         dirs = [{"path": path, "topics": _twice("tt", "partitions", 0)} for path in ("/nowhere", path)]
         talk.ask(ALTER_REPLICA_LOG_DIRS, 1, dirs=dirs)
-    talk.ask(DELETE_TOPICS, 4, topic_names=["tt", "tt", "tt-no", "tt-no"], timeout_ms=5000)
+    talk.ask(DELETE_TOPICS, 4, topic_names=["tt", "tt", "tt-no", "tt-no"], timeout_ms=60_000)
 
 
 def twice_in_settings(talk: Talk) -> None:

@@ -8,6 +8,7 @@ from collections import Counter, deque
 
 from tests.faults.broker.mutate import mutated
 from tests.faults.broker.plausible import Plausible
+from tests.support.waiting import PATIENCE_S
 
 SLOW_MAX = 40
 RESET = struct.pack("ii", 1, 0)
@@ -53,7 +54,7 @@ class Assailant:
         return self._socket
 
     def connect(self) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), 5)
+        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 

@@ -22,7 +22,7 @@ from tests.peers.skips import require
 from tests.support.client import Client, batch, connect, values
 from tests.support.producers import retried
 from tests.support.transactions import COMMITTED, describe, init, last_offset, nothing_hangs
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 try:
     import confluent_kafka as ck
@@ -30,7 +30,6 @@ except ImportError:
     ck = None
 
 pytestmark = pytest.mark.clients
-SECONDS = 60
 WINDOW = 5  # batches of a producer that are recognised, as in Kafka
 
 
@@ -54,7 +53,7 @@ def transactional(bootstrap: str, name: str) -> "ck.Producer":
     """A producer that has begun a transaction."""
     options = {"transactional.id": name, "message.timeout.ms": 60_000}
     producer = ck.Producer({"bootstrap.servers": bootstrap, **CLIENT, **PRODUCER, **options})
-    producer.init_transactions(SECONDS)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     return producer
 
@@ -74,7 +73,7 @@ def committed(broker: Broker, topic: str) -> list[bytes]:
         return consumer.position([ck.TopicPartition(topic, 0)])[0].offset >= end
 
     if end > 0:
-        eventually("all that is committed", is_read, SECONDS)
+        eventually("all that is committed", is_read, PATIENCE_S)
     consumer.close()
     return found
 
@@ -89,7 +88,7 @@ class Ending(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.producer.commit_transaction(SECONDS)
+            self.producer.commit_transaction(PATIENCE_S)
         except ck.KafkaException as error:
             self.error = error
 
@@ -99,21 +98,21 @@ def test_the_commit_of_a_replaced_producer_arrives_in_the_next_transaction(broke
     with HoldingProxy(broker.port, END_TXN.key) as proxy:
         old = transactional(proxy.bootstrap, "late-commit")
         old.produce("late-commit", b"old")
-        assert old.flush(SECONDS) == 0
+        assert old.flush(PATIENCE_S) == 0
         ending = Ending(old)
         ending.start()
-        assert proxy.holds.wait(SECONDS)
+        assert proxy.holds.wait(PATIENCE_S)
         new = transactional(broker.bootstrap, "late-commit")
         new.produce("late-commit", b"new")
-        assert new.flush(SECONDS) == 0
+        assert new.flush(PATIENCE_S) == 0
         proxy.release()
-        ending.join(SECONDS)
+        ending.join(PATIENCE_S)
     assert ending.error is not None
     assert ending.error.args[0].fatal(), ending.error
     assert describe(client, "late-commit").transaction_state == "Ongoing"
     assert committed(broker, "late-commit") == []
     new.produce("late-commit", b"more")
-    new.commit_transaction(SECONDS)
+    new.commit_transaction(PATIENCE_S)
     assert committed(broker, "late-commit") == [b"new", b"more"]
     nothing_hangs(client, "late-commit")
 
@@ -124,14 +123,14 @@ def test_records_of_a_replaced_producer_arrive_in_the_next_transaction(broker: B
         old = transactional(proxy.bootstrap, "late-records")
         old.produce("late-records", b"old")
         old.poll(0)
-        assert proxy.holds.wait(SECONDS)
+        assert proxy.holds.wait(PATIENCE_S)
         new = transactional(broker.bootstrap, "late-records")
         new.produce("late-records", b"new")
-        assert new.flush(SECONDS) == 0
+        assert new.flush(PATIENCE_S) == 0
         proxy.release()
         with pytest.raises(ck.KafkaException, match="fenced"):
-            old.commit_transaction(SECONDS)
-        new.commit_transaction(SECONDS)
+            old.commit_transaction(PATIENCE_S)
+        new.commit_transaction(PATIENCE_S)
     assert values(client.fetch("late-records")) == [b"new"]
     assert committed(broker, "late-records") == [b"new"]
     nothing_hangs(client, "late-records")
@@ -186,7 +185,7 @@ def test_lost_answers_and_kills_under_an_idempotent_producer(brokers: Brokers) -
             if number % 200 == 199:
                 broker.kill()
                 broker = brokers.restart(broker, settings=COORDINATORS)
-        assert producer.flush(SECONDS) == 0
+        assert producer.flush(PATIENCE_S) == 0
         assert proxy.lost > 3
     assert errors == []
     with connect(broker) as client:

@@ -16,14 +16,13 @@ from tests.peers.skips import require
 from tests.support.client import Client, batch, connect
 from tests.support.directories import STORAGE_ERROR, described, fill
 from tests.support.transactions import again
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 try:
     import confluent_kafka as ck
 except ImportError:
     ck = None
 
-SECONDS = 60
 LARGE = b"x" * 200_000
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
@@ -61,15 +60,15 @@ def copied(bootstrap: str, source: str, target: str, partition: int) -> None:
             "message.timeout.ms": 60_000,
         }
     )
-    producer.init_transactions(SECONDS)
-    (message,) = consumer.consume(1, SECONDS)
+    producer.init_transactions(PATIENCE_S)
+    (message,) = consumer.consume(1, PATIENCE_S)
     assert message.error() is None
     producer.begin_transaction()
     producer.produce(target, message.value(), partition=partition)
     places = [ck.TopicPartition(source, message.partition(), message.offset() + 1)]
-    producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), SECONDS)
-    producer.commit_transaction(SECONDS)
-    (place,) = consumer.committed([ck.TopicPartition(source, message.partition())], SECONDS)
+    producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), PATIENCE_S)
+    producer.commit_transaction(PATIENCE_S)
+    (place,) = consumer.committed([ck.TopicPartition(source, message.partition())], PATIENCE_S)
     assert place.offset == message.offset() + 1
     consumer.close()
 
@@ -170,7 +169,7 @@ def test_a_full_disk_under_the_embedded_tree(small_disk: Path, brokers: Brokers)
             client.create(f"t-{number}", 1)
             made.append(f"t-{number}")
     assert filler is not None
-    code = broker.process.wait(SECONDS)
+    code = broker.process.wait(PATIENCE_S)
     assert code not in (0, -9), broker.output_tail()
     said = broker.output()
     assert "Traceback" not in said, said[-3000:]

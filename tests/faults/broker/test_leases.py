@@ -9,7 +9,7 @@ import confluent_kafka as ck
 from tests.faults.broker.load import CLIENT, offset_of
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import connect
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 KILLS = 5
 PARTITIONS = 3
@@ -34,7 +34,7 @@ class Writer(threading.Thread):
                 count += 1
                 self.send(b"%d of %d" % (count, self.number), count % PARTITIONS)
             self.producer.poll(0.002)
-        self.producer.flush(60)
+        self.producer.flush(PATIENCE_S)
 
     def send(self, value: bytes, partition: int) -> None:
         def delivered(error: object, message: ck.Message) -> None:

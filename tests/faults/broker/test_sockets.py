@@ -21,6 +21,7 @@ from tests.faults.broker.plausible import ALTER_CLIENT_QUOTAS, BETWEEN_BROKERS, 
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require
 from tests.support.client import connect
+from tests.support.waiting import PATIENCE_S
 
 try:
     import confluent_kafka as ck
@@ -60,7 +61,7 @@ class Honest(threading.Thread):
 
     def live(self) -> None:
         address = {"bootstrap.servers": self.bootstrap, **CLIENT}
-        producer = ck.Producer({**address, **PRODUCER, "message.timeout.ms": 15_000})
+        producer = ck.Producer({**address, **PRODUCER, "message.timeout.ms": 60_000})
         consumer = ck.Consumer({**address, **CONSUMER, "group.id": "honest"})
         consumer.subscribe(["honest"])
         deadline = time.monotonic() + 3600
@@ -69,13 +70,13 @@ class Honest(threading.Thread):
                 for _ in range(10):
                     producer.produce("honest", str(self.sent), partition=0, on_delivery=self.delivered)
                     self.sent += 1
-                deadline = time.monotonic() + 30
+                deadline = time.monotonic() + PATIENCE_S
             producer.poll(0)
             for message in consumer.consume(100, 0.05):
                 assert message.error() is None, message.error()
                 self.received.append(int(message.value()))
         consumer.close()
-        assert producer.flush(15) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def delivered(self, error: object, message: object) -> None:
         if error is not None:
@@ -141,7 +142,7 @@ def beside_an_honest_client(target: Broker, seconds: float) -> None:
         assail(target, Plausible(FOR_CLIENTS, internal=False), seconds)
     finally:
         honest.stop.set()
-        honest.join(60)
+        honest.join(PATIENCE_S)
     assert honest.errors == []
     assert honest.received == [*range(honest.sent)]
     assert honest.sent > 100
