@@ -18,6 +18,8 @@ import pytest
 import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from ottla.coordination import znodes
+from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 from ottla.doctor import brokers as doctor_brokers
 from ottla.doctor.brokers import Cluster
 from ottla.doctor.examine import Options, examine
@@ -40,12 +42,14 @@ from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import Server, free_port
 from tests.support.client import Client, batch, connect
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
-QUICK = Options(timeout_s=5.0)
+#: How long Kafka keeps records. Brokers of other tests keep all, of which the doctor warns.
+USUAL = {"log.retention.hours": 168}
+PATIENT = Options(timeout_s=PATIENCE_S)
 
 
-def look(port: int, options: Options = QUICK, host: str = "127.0.0.1") -> Report:
+def look(port: int, options: Options = PATIENT, host: str = "127.0.0.1") -> Report:
     return trio.run(examine, host, port, options)
 
 
@@ -70,8 +74,14 @@ def trouble(report: Report) -> list[Finding]:
 
 @pytest.fixture(scope="module")
 def well(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Brokers(tmp_path_factory.mktemp("well")) as brokers:
+    with Brokers(tmp_path_factory.mktemp("well"), settings=USUAL) as brokers:
         yield brokers()
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Brokers]:
+    with Brokers(tmp_path, settings=USUAL) as factory:
+        yield factory
 
 
 CHECKS = [
@@ -104,7 +114,7 @@ def test_a_broker_that_is_well(well: Broker) -> None:
         [sys.executable, "-m", "ottla", "topic", "list", "-b", well.bootstrap],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (listed.returncode, "doctor" in listed.stdout) == (0, False)
 
@@ -118,16 +128,18 @@ def test_it_writes_nothing_unless_it_may(well: Broker) -> None:
 
 def test_the_command(well: Broker) -> None:
     command = [sys.executable, "-m", "ottla", "doctor", well.bootstrap]
-    plain = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (plain.returncode, plain.stderr) == (0, "")
     assert "✓ controller" in plain.stdout
-    told = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60)
+    told = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=PATIENCE_S)
     report = json.loads(told.stdout)
     assert (told.returncode, report["level"], report["target"]) == (0, "ok", well.bootstrap)
     assert {finding["check"] for finding in report["findings"]} >= set(CHECKS)
-    bad = subprocess.run([*command[:-1], f"127.0.0.1:{free_port()}"], capture_output=True, text=True, timeout=60)
+    bad = subprocess.run(
+        [*command[:-1], f"127.0.0.1:{free_port()}"], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert (bad.returncode, "✗ port" in bad.stdout, "→" in bad.stdout) == (2, True, True)
-    usage = subprocess.run([*command[:-1], "nonsense:x"], capture_output=True, text=True, timeout=60)
+    usage = subprocess.run([*command[:-1], "nonsense:x"], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (usage.returncode, "HOST:PORT" in usage.stderr) == (2, True)
 
 
@@ -139,7 +151,7 @@ def doctor(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[
         [sys.executable, "-m", "ottla", "doctor", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env={**os.environ, **environment},
     )
 
@@ -187,7 +199,7 @@ def test_colours_only_where_they_are_wanted(well: Broker) -> None:
             with suppress(OSError):  # the end of a terminal
                 while more := os.read(end, 65536):
                     output += more
-            process.wait(60)
+            process.wait(PATIENCE_S)
         os.close(end)
         return output
 
@@ -217,7 +229,7 @@ def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
                 except OSError:
                     return
                 with connection:
-                    connection.settimeout(10)
+                    connection.settimeout(PATIENCE_S)
                     with suppress(OSError):
                         answer(connection)
 
@@ -225,7 +237,7 @@ def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(15)
+    thread.join(PATIENCE_S)
 
 
 def test_a_web_server() -> None:
@@ -433,7 +445,7 @@ def test_a_cluster_of_two(zookeeper: str, brokers: Brokers) -> None:
     two_are_examined(first.port, second, "1 has 2.7, 2 has 2.6")
 
 
-OF_TWO = {"offsets.topic.replication.factor": 2, "transaction.state.log.replication.factor": 2}
+OF_TWO = {**USUAL, "offsets.topic.replication.factor": 2, "transaction.state.log.replication.factor": 2}
 
 
 def two_are_examined(port: int, second: Server, protocols: str | None) -> None:
@@ -444,8 +456,8 @@ def two_are_examined(port: int, second: Server, protocols: str | None) -> None:
     def trouble_with(check: str) -> list[Finding]:
         return [finding for finding in trouble(look(port, options)) if finding.check == check]
 
-    options = Options(timeout_s=20)
-    eventually("they are a cluster", lambda: len(of(look(port, options), "broker 2")) == 1, 60)
+    options = Options(timeout_s=PATIENCE_S)
+    eventually("they are a cluster", lambda: len(of(look(port, options), "broker 2")) == 1)
     with Client.connect("127.0.0.1", port, "test") as client:
         client.create_on("lopsided", {index: [1, 2] for index in range(6)})
         client.alter_topic("lopsided", {"min.insync.replicas": "2"})
@@ -464,10 +476,10 @@ def two_are_examined(port: int, second: Server, protocols: str | None) -> None:
     else:
         assert protocols in only(report, "settings", Level.WARNING).found
     second.kill()
-    eventually("it is missed", lambda: trouble_with("brokers"), 60)
+    eventually("it is missed", lambda: trouble_with("brokers"))
     assert "2 (6 partitions)" in only(look(port, options), "brokers", Level.WARNING).found
     # Now something is to move, and cannot.
-    eventually("the first is the controller", lambda: not trouble_with("controller"), 60)
+    eventually("the first is the controller", lambda: not trouble_with("controller"))
     move = ReassignableTopic(name="lopsided", partitions=[ReassignablePartition(partition_index=0, replicas=[2])])
     with Client.connect("127.0.0.1", port, "test") as client:
         answer = client.call(ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest(topics=[move]))
@@ -504,6 +516,31 @@ def test_settings_that_people_stumble_over(brokers: Brokers) -> None:
     assert report.exit_code == 2
 
 
+def test_settings_of_topics_that_are_not_understood(brokers: Brokers, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = brokers(data=data)
+    with connect(broker) as client:
+        for topic in ("odd", "later", "malformed"):
+            client.create(topic)
+    broker.stop()
+
+    async def write() -> None:
+        async with await EmbeddedTree.open(str(data / TREE_FILE)) as tree:
+            for topic, node in {
+                "odd": znodes.encode_config({"retention.ms": "for ever", "min.insync.replicas": "most"}),
+                "later": znodes.encode_config({"local.retention.ms": "-2"}),
+                "malformed": b"no json",
+            }.items():
+                await tree.ensure(znodes.config_path("topics", topic))
+                await tree.set(znodes.config_path("topics", topic), node)
+
+    trio.run(write)
+    finding = only(look(brokers(data=data).port), "topics", Level.PROBLEM)
+    for word in ("odd (retention.ms", "odd (min.insync.replicas", "malformed (/config/topics/malformed"):
+        assert word in finding.found
+    assert "later" not in finding.found
+
+
 def test_a_log_directory_that_is_out_of_use(brokers: Brokers, tmp_path: Path) -> None:
     # The tree is in the first; where it is must be known before one may be missing.
     brokers(data=tmp_path / "good").stop()
@@ -533,19 +570,19 @@ def test_transactions_that_are_open_and_that_hang(well: Broker) -> None:
     with connect(well) as client:
         client.create("open")
     producer = Producer({"bootstrap.servers": well.bootstrap, "transactional.id": "t"})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce("open", b"now")
-    producer.flush(20)
+    producer.flush(PATIENCE_S)
     (found,) = of(look(well.port), "transactions")
     assert (found.level, "1 partitions have open ones" in found.found) == (Level.OK, True)
-    producer.commit_transaction(20)
+    producer.commit_transaction(PATIENCE_S)
 
     producer.begin_transaction()
     producer.produce("open", b"an hour ago", timestamp=int((time.time() - 3600) * 1000))
-    producer.flush(20)
+    producer.flush(PATIENCE_S)
     assert "open-0 (producer" in only(look(well.port), "transactions", Level.PROBLEM).found
-    producer.abort_transaction(20)
+    producer.abort_transaction(PATIENCE_S)
 
 
 # --- Apache Kafka ---
@@ -568,10 +605,10 @@ def test_apache_kafka_and_its_listener_with_logins(kafka: Apache, zookeeper: str
             "log.retention.hours": 24,
         },
     )
-    report = look(port, Options(timeout_s=20, may_write=True))
+    report = look(port, Options(timeout_s=PATIENCE_S, may_write=True))
     assert trouble(report) == []
     assert {finding.check for finding in report.findings} == {*CHECKS, "broker 1"}
-    login = only(look(sasl, Options(timeout_s=20)), "protocol", Level.PROBLEM)
+    login = only(look(sasl, Options(timeout_s=PATIENCE_S)), "protocol", Level.PROBLEM)
     assert "by PLAIN" in login.found
     assert "sasl.mechanism" in login.todo
 

@@ -14,6 +14,7 @@ from ottla.doctor.examine import Options, examine
 from ottla.doctor.findings import Finding, Level, Report
 from ottla.doctor.migration import BROKERS, TREE, check_tree
 from tests.peers.apache import Apache
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper]
 
@@ -28,7 +29,7 @@ def of(report: Report, check: str) -> list[Finding]:
 
 def topic(port: int, **config: str) -> None:
     client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    client.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(30)
+    client.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(PATIENCE_S)
 
 
 @pytest.mark.parametrize(("version", "settings"), [("2.7.2", {}), ("3.9.2", {"inter.broker.protocol.version": "2.7"})])
@@ -79,7 +80,7 @@ def test_settings_that_ottla_refuses_or_does_not_have(kafka: Apache, zookeeper: 
 def tree(zookeeper: str) -> Iterator[KazooClient]:
     server, _, chroot = zookeeper.partition("/")
     client = KazooClient(server)
-    client.start(30)
+    client.start(PATIENCE_S)
     client.ensure_path("/" + chroot)
     client.chroot = "/" + chroot
     yield client

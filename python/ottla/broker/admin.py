@@ -4,7 +4,7 @@ is the controller room's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
 import trio
@@ -62,7 +62,7 @@ class Admin:
         partitions: int = NOT_GIVEN,
         replication_factor: int = NOT_GIVEN,
         assignment: Assignment | None = None,
-        overrides: dict[str, str | None] | None = None,
+        overrides: Mapping[str, str | None] | None = None,
     ) -> None:
         """Creates a topic. Raises KafkaError."""
         topic, _ = self.new_topic(
@@ -85,7 +85,7 @@ class Admin:
         partitions: int = NOT_GIVEN,
         replication_factor: int = NOT_GIVEN,
         assignment: Assignment | None = None,
-        overrides: dict[str, str | None] | None = None,
+        overrides: Mapping[str, str | None] | None = None,
     ) -> tuple[admin.NewTopic, TopicConfig]:
         """Returns a topic to create, and its effective settings. The broker's defaults stand for arguments that are not
         given. Raises KafkaError.
@@ -182,9 +182,12 @@ class Admin:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
         current = {} if replace else await self.topic_overrides(name)
         wanted = altered(current, alterations, of_topic=True)
-        check_topic(wanted)
+        untouched = set(current)
+        if current:
+            untouched.difference_update(alteration.name for alteration in alterations)
+        check_topic(wanted, untouched)
         if not validate_only:
-            await admin.set_topic_config(self._tree, name, wanted)
+            await admin.set_topic_config(self._tree, name, wanted, untouched)
 
     async def _alter_broker(
         self, name: str, alterations: Sequence[Alteration], validate_only: bool, replace: bool

@@ -12,10 +12,11 @@ from functools import partial
 
 import trio
 
-from ottla.config import BrokerConfig, ConfigError
-from ottla.config.dynamic import changed, usable
+from ottla.config import BrokerConfig, ConfigError, UnknownSetting
+from ottla.config.dynamic import OF_LOGS, changed, usable
 from ottla.config.passwords import OLD_SECRET, SECRET, encoded_anew, is_password
 from ottla.config.security import IGNORED
+from ottla.config.topic import understood
 from ottla.controller.admin import get_config, set_config
 from ottla.controller.config_changes import watch_config_changes
 from ottla.coordination import znodes
@@ -27,16 +28,15 @@ logger = logging.getLogger("ottla.settings")
 
 #: the name under /config/brokers of what all brokers share
 DEFAULT = "<default>"
-
-#: of a topic whose own settings cannot be understood
-UNKNOWN_TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+#: stands for both nodes, where one of them contradicts the other
+TOGETHER = "both"
 
 
 async def decoded(
     config: BrokerConfig, settings: Mapping[str, str], *, for_one_broker: bool
-) -> tuple[dict[str, str], list[str]]:
-    """What `usable` says. The keys of passwords are made on a thread, without holding Python up: whoever encoded them
-    decided how long that takes.
+) -> tuple[dict[str, str], list[ConfigError]]:
+    """What `usable` says. The keys of passwords are made on a thread, without holding Python up: the number of rounds
+    that they were encoded with says how long that takes.
     """
     look = partial(
         usable,
@@ -49,7 +49,12 @@ async def decoded(
 
 
 class Settings:
-    """`config` is the broker's, with what was changed while brokers ran; `topics` each topic's own settings as text."""
+    """`config` is the broker's, with what was changed while brokers ran; `topics` each topic's own settings as text.
+
+    A value that is not understood keeps everything in the logs that it holds for (`keeps_everything`) until it is
+    mended: a topic's value in the logs of the topic, a broker's setting for logs in all of them. A change that arrives
+    while the broker serves, and has such a value, has no effect as a whole.
+    """
 
     def __init__(self, tree: Tree, static: BrokerConfig, broker_id: int) -> None:
         self.config = static
@@ -58,6 +63,10 @@ class Settings:
         self._broker_id = broker_id
         #: The last settings that could be understood, by the node's name under /config/brokers.
         self._dynamic: dict[str, dict[str, str]] = {}
+        #: Why settings are not understood: those of topics by the topic's name, those under /config/brokers by the
+        #: node's name.
+        self.topics_not_understood: dict[str, str] = {}
+        self.brokers_not_understood: dict[str, str] = {}
         self._troubles = Repeated(logger)
         self._subscribers: list[tuple[frozenset[str], Callable[[], None]]] = []
 
@@ -68,31 +77,65 @@ class Settings:
         for topic, path, node in zip(topics, paths, await self._tree.get_many(paths), strict=True):
             if node is not None:
                 try:
-                    self.topics[topic] = znodes.decode_config(path, node.data)
+                    self._take(topic, znodes.decode_config(path, node.data))
                 except MalformedNode as error:
                     self._keep(topic, error)
         await self._encode_anew()
-        await self._load_broker()
+        await self._load_broker(is_change=False)
 
     async def load_topic(self, topic: str) -> None:
         """Reads one topic's settings: those of a new topic are there before anyone is told of it."""
+        # A topic that gets more partitions must not take a change that was refused.
+        await self._load_topic(topic, is_change=topic in self.topics_not_understood)
+
+    async def _load_topic(self, topic: str, *, is_change: bool) -> None:
         try:
-            self.topics[topic] = await get_config(self._tree, "topics", topic)
+            own = await get_config(self._tree, "topics", topic)
         except MalformedNode as error:
             self._keep(topic, error)
+        else:
+            self._take(topic, own, is_change=is_change)
 
-    def _keep(self, topic: str, error: MalformedNode) -> None:
-        """Nobody understands a topic's settings: those that held go on to hold. Where none are known nothing is taken
-        out of its logs, since they may have said that everything is kept.
+    def _take(self, topic: str, own: dict[str, str], *, is_change: bool = False) -> None:
+        """The settings of a topic that can be used. A change with one that cannot has no effect."""
+        _, problems = understood(own)
+        unknown = sorted(name for name, problem in problems.items() if isinstance(problem, UnknownSetting))
+        if unknown:
+            names = ", ".join(unknown)
+            self._troubles.log(
+                logging.WARNING,
+                (topic, names),
+                "topic %s has settings that this release does not know, and that have no effect: %s",
+                topic,
+                names,
+            )
+        problem = next((each for each in problems.values() if not isinstance(each, UnknownSetting)), None)
+        if problem is None:
+            self.topics_not_understood.pop(topic, None)
+            self.topics[topic] = own
+            return
+        if not is_change:
+            self.topics[topic] = own
+        self._keep(topic, problem)
+
+    def _keep(self, topic: str, error: ConfigError | MalformedNode) -> None:
+        """Settings of a topic are not understood: those that held go on to hold, and nothing is taken out of its logs,
+        since it may have been told so.
         """
-        self.topics.setdefault(topic, UNKNOWN_TOPIC_SETTINGS)
+        self.topics.setdefault(topic, {})
+        self.topics_not_understood[topic] = str(error)
         self._troubles.log(
             logging.ERROR,
             error.args,
-            "the settings of topic %s cannot be understood: those known before hold, or else nothing is deleted: %s",
+            "settings of topic %s are not understood: those known before hold, and nothing of it is deleted or "
+            "compacted until this is mended: %s",
             topic,
             error,
         )
+
+    def keeps_everything(self, topic: str | None) -> bool:
+        """Whether settings that hold for a topic are not understood, so that nothing may be taken out of its logs."""
+        return bool(self.brokers_not_understood) or topic in self.topics_not_understood
 
     def subscribe(self, names: Iterable[str], changed: Callable[[], None]) -> None:
         """Has `changed` called after the value of any of these settings of the broker changed; `config` has the new
@@ -116,32 +159,46 @@ class Settings:
         except (ConfigError, MalformedNode) as error:
             logger.error("passwords in /config/brokers/%s are not encoded anew: %s", name, error)
 
-    async def _load_broker(self) -> None:
-        own = await self._usable(str(self._broker_id))
-        default = await self._usable(DEFAULT)
+    async def _load_broker(self, *, is_change: bool) -> None:
+        own = await self._usable(str(self._broker_id), is_change=is_change)
+        default = await self._usable(DEFAULT, is_change=is_change)
         try:
             self.config = self.config.with_dynamic(own, default)
             hide(self.config.secrets)
+            self.brokers_not_understood.pop(TOGETHER, None)
         except ConfigError as error:
             # Someone wrote it past every check: what held before goes on to hold.
-            logger.error("settings in /config/brokers are not taken: %s", error)
+            logger.error("settings in /config/brokers are not taken, and nothing is deleted or compacted: %s", error)
+            self.brokers_not_understood[TOGETHER] = str(error)
 
-    async def _usable(self, name: str) -> dict[str, str]:
+    async def _usable(self, name: str, *, is_change: bool) -> dict[str, str]:
+        """What holds of a node under /config/brokers."""
         try:
             settings = await get_config(self._tree, "brokers", name)
         except MalformedNode as error:
-            logger.error("settings in /config/brokers are not taken: %s", error)
+            logger.error("settings in /config/brokers are not taken, and nothing is deleted or compacted: %s", error)
+            self.brokers_not_understood[name] = str(error)
             return self._dynamic.get(name, {})
         kept, problems = await decoded(self.config, settings, for_one_broker=name != DEFAULT)
         for problem in problems:
             logger.error("a setting in /config/brokers/%s is not taken: %s", name, problem)
+        of_logs = [problem for problem in problems if problem.name in OF_LOGS]
+        if of_logs:
+            logger.error("nothing is deleted or compacted until /config/brokers/%s is mended", name)
+            self.brokers_not_understood[name] = str(of_logs[0])
+        else:
+            self.brokers_not_understood.pop(name, None)
+        if problems and is_change:
+            return self._dynamic.get(name, {})
         self._dynamic[name] = kept
         return kept
 
     async def _broker_changed(self) -> None:
-        before = self.config
-        await self._load_broker()
+        before, kept_everything = self.config, bool(self.brokers_not_understood)
+        await self._load_broker(is_change=True)
         names = changed(before, self.config)
+        if kept_everything != bool(self.brokers_not_understood):
+            names |= OF_LOGS
         if names:
             logger.info("settings changed: %s", ", ".join(sorted(names)))
         for wanted, call in self._subscribers:
@@ -165,7 +222,7 @@ class Settings:
 
         async def on_change(kind: str, name: str) -> None:
             if kind == "topics":
-                await self.load_topic(name)
+                await self._load_topic(name, is_change=True)
                 topic_changed(name)
             elif kind == "brokers" and name in (DEFAULT, str(self._broker_id)):
                 await self._broker_changed()

@@ -60,8 +60,10 @@ def describe_default_broker(broker: BrokerConfig, names: Iterable[str] | None = 
 
 
 def describe_topic(broker: BrokerConfig, topic: TopicConfig, names: Iterable[str] | None = None) -> list[Described]:
-    """All settings of a topic (`names`: these of them)."""
-    return [_topic(broker, topic, name) for name in TOPIC_SETTINGS if names is None or name in names]
+    """All settings of a topic (`names`: these of them). Stored names that no setting has are among them, with their
+    values hidden as in Kafka, since a value may be a secret.
+    """
+    return [_topic(broker, topic, name) for name in (*TOPIC_SETTINGS, *topic.unknown) if names is None or name in names]
 
 
 def _broker(broker: BrokerConfig, name: str) -> Described:
@@ -85,6 +87,8 @@ def _broker(broker: BrokerConfig, name: str) -> Described:
 def _topic(broker: BrokerConfig, topic: TopicConfig, name: str) -> Described:
     from ottla.config.documentation import topic_documentation
 
+    if name not in TOPIC_SETTINGS:
+        return Described(name, None, Source.TOPIC, [Synonym(name, None, Source.TOPIC)], None, None, False, True)
     setting = TOPIC_SETTINGS[name]
     value = topic.text(name)
     synonyms = [] if setting.broker_name is None else _synonyms(broker, setting.broker_name, False)

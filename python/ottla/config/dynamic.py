@@ -11,6 +11,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.names import base_setting, require_dynamic
 from ottla.config.passwords import SECRET, PasswordEncoder, is_password
 from ottla.config.security import refusal
+from ottla.config.table import SYNONYMS, TOPIC_SETTINGS
 from ottla.config.values import ConfigError, InvalidValue, Type, UnknownSetting, check, parse
 
 THREADS: Final = (
@@ -23,6 +24,15 @@ THREADS: Final = (
 )
 """Numbers of threads: each change may halve or double them at most."""
 
+OF_LOGS: Final = frozenset(
+    name
+    for setting in TOPIC_SETTINGS.values()
+    if setting.broker_name is not None
+    for name in SYNONYMS.get(setting.broker_name, (setting.broker_name,))
+    if name.startswith("log.")
+)
+"""The settings of brokers that hold for logs of topics without such a setting of their own."""
+
 
 def usable(
     settings: Mapping[str, str],
@@ -30,14 +40,15 @@ def usable(
     for_one_broker: bool,
     passwords: PasswordEncoder | None = None,
     ignored: Collection[str] = (),
-) -> tuple[dict[str, str], list[str]]:
-    """Of settings as `/config/brokers/...` has them, those that a broker takes, and a sentence about each other one.
+) -> tuple[dict[str, str], list[ConfigError]]:
+    """Of settings as `/config/brokers/...` has them, those that a broker takes, and an error for each other one.
     Passwords among them are decoded. `ignored` is the value of `security.settings.ignored`.
 
     Somebody may have written them past every check, or for a broker of another version; one that is wrong must not
     keep the others from having effect. Names that no setting has are kept, as in Kafka.
     """
-    kept, problems = {}, []
+    kept: dict[str, str] = {}
+    problems: list[ConfigError] = []
     for name, text in settings.items():
         try:
             require_dynamic(name, for_one_broker=for_one_broker)
@@ -53,7 +64,7 @@ def usable(
         except UnknownSetting:
             pass
         except ConfigError as error:
-            problems.append(str(error))
+            problems.append(error)
             continue
         kept[name] = text
     return kept, problems

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.config.values import ConfigError
@@ -26,6 +26,7 @@ class Entry(NamedTuple):
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NAMES = {character: name for name, character in _ESCAPES.items()}
 # The key ends at the first white space, `=` or `:` that is not escaped; one `=` or `:` may follow the white space.
 _ENTRY = re.compile(r"((?:[^\\\s=:]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -46,6 +47,26 @@ def parse(text: str) -> Iterator[Entry]:
             logical = logical[:-1] + following.lstrip(" \t\f")
         if match := _ENTRY.fullmatch(logical):
             yield Entry(_unescape(match[1], number), _unescape(match[2], number), number)
+
+
+def write(entries: Mapping[str, str]) -> str:
+    """The text of a file with these entries, which Java reads as well, whatever its encoding is taken for."""
+    return "".join(f"{_escape(key, every_blank=True)}={_escape(value)}\n" for key, value in entries.items())
+
+
+def _escape(text: str, *, every_blank: bool = False) -> str:
+    def character(match: re.Match[str]) -> str:
+        found = match[0]
+        if found in _NAMES:
+            return f"\\{_NAMES[found]}"
+        if " " <= found <= "~":
+            return f"\\{found}"
+        # Java's characters are those of UTF-16.
+        units = found.encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+    blanks = " " if every_blank else "(?<![^ ]) "
+    return re.sub(rf"[\\=:#!]|[^ -~]|{blanks}", character, text)
 
 
 def read(path: str | os.PathLike[str]) -> list[Entry]:
@@ -76,4 +97,5 @@ def _unescape(text: str, line: int) -> str:
             raise ConfigError("", f"line {line}: four hexadecimal digits must follow \\u")
         return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(character, text)
+    # Two escapes are one character beyond the first 65,536.
+    return _ESCAPE.sub(character, text).encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

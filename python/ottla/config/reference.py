@@ -99,9 +99,25 @@ def _table(settings: Iterable[Setting]) -> Iterator[str]:
     yield ""
 
 
+_NOT_UNDERSTOOD = """\
+### Settings that are not understood
+
+The coordination tree may hold what no command of this release writes: settings of a later Kafka, or of a hand.
+
+- A name that is not known has no effect. It stays in the tree, a warning names it, and DescribeConfigs lists it without
+  its value. `--unset` takes it away.
+- A topic with a value that is not understood is served, with the broker's value for that setting. **Nothing of it is
+  deleted or compacted** until the value is mended, whatever the other settings say. The log, `ottla doctor` and the
+  metric `ottla_topics_whose_settings_are_not_understood` tell of it.
+- The same holds for all topics of a broker where a setting of `/config/brokers` for logs (`log.*`) is not understood.
+- A change that comes while a broker runs, and holds a value that is not understood, has no effect as a whole.
+"""
+
+
 def _topics() -> Iterator[str]:
     yield "## Settings of topics\n"
     yield "`ottla topic create NAME --set retention.ms=3600000`; `ottla topic alter NAME --set ... --unset ...`.\n"
+    yield _NOT_UNDERSTOOD
     yield "| setting | type | default | possible | the broker's setting | meaning |"
     yield "|---|---|---|---|---|---|"
     for setting in TOPIC:

@@ -9,7 +9,7 @@ messages, because tools show them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -187,9 +187,9 @@ def _check_assignment(assignment: Assignment) -> None:
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
 
 
-def _check_config(config: Mapping[str, str]) -> None:
+def _check_config(config: Mapping[str, str], untouched: Collection[str] = ()) -> None:
     try:
-        check_topic(config)
+        check_topic(config, untouched)
     except ConfigError as error:
         raise InvalidConfig(str(error)) from error
 
@@ -357,11 +357,13 @@ async def get_config(tree: Tree, entity_type: str, entity_name: str) -> dict[str
     return {} if node is None else znodes.decode_config(path, node.data)
 
 
-async def set_topic_config(tree: Tree, topic: str, config: Mapping[str, str]) -> None:
-    """Replace a topic's own settings and tell every broker. Raises UnknownTopicOrPartition, InvalidConfig."""
+async def set_topic_config(tree: Tree, topic: str, config: Mapping[str, str], untouched: Collection[str] = ()) -> None:
+    """Replace a topic's own settings and tell every broker. Those of `untouched` are stored already, as they are, and
+    are not checked. Raises UnknownTopicOrPartition, InvalidConfig.
+    """
     if not _may_be_name(topic) or await tree.exists(znodes.topic_path(topic)) is None:
         raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
-    _check_config(config)
+    _check_config(config, untouched)
     await set_config(tree, "topics", topic, config)
 
 

@@ -73,6 +73,7 @@ async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
         settings.check_internal_topics,
         settings.check_settings,
         settings.check_topics,
+        settings.check_understood,
         throttles.check_throttles,
         transactions.check_open,
     ]

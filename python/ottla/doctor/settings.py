@@ -6,10 +6,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
+from ottla.config import Source, UnknownSetting
+from ottla.config.topic import understood
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
+from ottla.errors import UnknownTopicOrPartition
 from ottla.kafka import BROKER_RESOURCE, OFFSETS_TOPIC, TOPIC_RESOURCE, TRANSACTIONS_TOPIC
-from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.k32_describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
 
 #: Topics whose settings are asked for, so many at a time.
 TOPICS_AT_ONCE = 200
@@ -138,7 +146,9 @@ async def check_topics(report: Report, cluster: Cluster) -> None:
     unclean: list[str] = []
     names = list(replicas)
     async for name, settings in of_topics(cluster, names, OF_TOPICS):
-        least = int(settings.get("min.insync.replicas") or 1)
+        text = settings.get("min.insync.replicas") or ""
+        # One that is not understood has a finding of its own.
+        least = int(text) if text.isdecimal() else 1
         if least > replicas[name]:
             impossible.append(f"{name} ({least} of {replicas[name]})")
         elif isr[name] < least:
@@ -181,6 +191,29 @@ async def check_topics(report: Report, cluster: Cluster) -> None:
         report.ok("topics", f"nothing odd in the settings of {len(names)}")
 
 
+async def check_understood(report: Report, cluster: Cluster) -> None:
+    """Whether what topics have for settings is understood. Raises OSError, Refused."""
+    found: list[str] = []
+    async for row in _described(cluster, [topic.name for topic in cluster.metadata.topics], None):
+        if row.error_code not in (0, UnknownTopicOrPartition.code):
+            found.append(f"{row.resource_name} ({row.error_message or named(row.error_code)})")
+            continue
+        own = {each.name: each.value for each in row.configs if each.config_source == Source.TOPIC.value}
+        _, problems = understood({name: value for name, value in own.items() if value is not None})
+        found += [
+            f"{row.resource_name} ({problem})"
+            for problem in problems.values()
+            if not isinstance(problem, UnknownSetting)
+        ]
+    if found:
+        report.problem(
+            "topics",
+            f"settings that Ottla does not understand: {some(found)}",
+            "Ottla's brokers delete and compact nothing of these topics until this is mended: ottla topic alter TOPIC "
+            "--set NAME=VALUE, or --unset NAME",
+        )
+
+
 async def of_broker(cluster: Cluster, broker: int, names: Sequence[str]) -> dict[str, str | None]:
     """These settings of one broker, as it has them. Raises OSError, Refused."""
     resource = DescribeConfigsResource(
@@ -197,12 +230,19 @@ async def of_topics(
     cluster: Cluster, topics: Sequence[str], names: Sequence[str]
 ) -> AsyncIterator[tuple[str, dict[str, str | None]]]:
     """These settings of each topic; one that was deleted meanwhile is left out. Raises OSError, Refused."""
+    async for row in _described(cluster, topics, list(names)):
+        if row.error_code == 0:
+            yield row.resource_name, {each.name: each.value for each in row.configs}
+
+
+async def _described(
+    cluster: Cluster, topics: Sequence[str], names: list[str] | None
+) -> AsyncIterator[DescribeConfigsResult]:
+    """What a broker says of each topic's settings, of all of them for None. Raises OSError, Refused."""
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         resources = [
-            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names))
+            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=names)
             for topic in topics[start : start + TOPICS_AT_ONCE]
         ]
-        answer = await cluster.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
-        for row in answer.results:
-            if row.error_code == 0:
-                yield row.resource_name, {each.name: each.value for each in row.configs}
+        for row in (await cluster.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))).results:
+            yield row

@@ -71,6 +71,13 @@ ALERTS: Final = (
         "{{ $value | humanizePercentage }} of the disk of {{ $labels.logDirectory }} on {{ $labels.instance }} is left",
     ),
     Alert(
+        "OttlaSettingsNotUnderstood",
+        "ottla_topics_whose_settings_are_not_understood > 0",
+        10,
+        WARNING,
+        "nothing of {{ $value }} topics is deleted or compacted on {{ $labels.instance }}",
+    ),
+    Alert(
         "OttlaUnderReplicated",
         "kafka_server_replicamanager_underreplicatedpartitions > 0",
         10,

@@ -236,6 +236,13 @@ DIRECTORIES_OFFLINE: Final = Family(
 DIRECTORY_OFFLINE: Final = Family(
     "kafka_log_logmanager_logdirectoryoffline", GAUGE, _DIRECTORY, "1 if the log directory is out of use."
 )
+NOT_UNDERSTOOD: Final = Family(
+    "ottla_topics_whose_settings_are_not_understood",
+    GAUGE,
+    (),
+    "Topics of which nothing is deleted or compacted until their settings, or those of the broker, are mended.",
+    OURS,
+)
 DIRTY: Final = Family(
     "kafka_log_logcleanermanager_max_dirty_percent",
     GAUGE,
@@ -409,6 +416,7 @@ FAMILIES: Final = (
     THROTTLED,
     *LED,
     *LOGS.values(),
+    NOT_UNDERSTOOD,
     DIRECTORIES_OFFLINE,
     DIRECTORY_OFFLINE,
     DIRTY,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla._core import LogConfig
-from ottla.config import BrokerConfig, ConfigError, TopicConfig
+from ottla.config import BrokerConfig, TopicConfig
 from ottla.config.topic import record_format
 
-logger = logging.getLogger("ottla.log_manager")
+#: Retention without a bound.
+FOREVER: Final = -1
 
 
 class SettingsSource(Protocol):
@@ -20,17 +20,15 @@ class SettingsSource(Protocol):
 
     async def load_topic(self, topic: str) -> None: ...
 
+    def keeps_everything(self, topic: str | None) -> bool:
+        """Whether settings that hold for a topic are not understood, so that nothing may be taken out of its logs."""
+        ...
+
 
 def topic_config(settings: SettingsSource, topic: str | None) -> TopicConfig:
     """The settings that hold for a topic now (None: for one without settings of its own)."""
     own = settings.topics.get(topic, {}) if topic is not None else {}
-    try:
-        return TopicConfig.from_broker(settings.config, own)
-    except ConfigError as error:
-        # Someone wrote it past every check, into the tree itself: serve the topic with the broker's settings, and
-        # say so.
-        logger.error("settings of topic %s are not taken: %s", topic, error)
-        return TopicConfig.from_broker(settings.config, {})
+    return TopicConfig.as_stored(settings.config, own, keeps_everything=settings.keeps_everything(topic))
 
 
 def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
@@ -43,8 +41,8 @@ def native_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
         index_interval_bytes=topic.get_int("index.interval.bytes"),
         flush_messages=topic.get_int("flush.messages"),
         flush_ms=topic.get_int("flush.ms"),
-        retention_bytes=topic.get_int("retention.bytes"),
-        retention_ms=topic.get_int("retention.ms"),
+        retention_bytes=FOREVER if topic.keeps_everything else topic.get_int("retention.bytes"),
+        retention_ms=FOREVER if topic.keeps_everything else topic.get_int("retention.ms"),
         max_message_bytes=topic.get_int("max.message.bytes"),
         message_format=record_format(topic.get_str("message.format.version")),
         compression_type=topic.get_str("compression.type"),

@@ -388,7 +388,7 @@ class Replicas:
             flush_on_acks_all=self._logs.flush_on_acks_all,
         )
         partition.compression_type = settings.get_str("compression.type")
-        partition.may_delete = "delete" in settings.get_list("cleanup.policy")
+        partition.may_delete = settings.is_deleted and "cleanup.policy" not in settings.problems
         partition.may_convert_down = settings.get_bool("message.downconversion.enable")
         partition.record_format = record_format(settings.get_str("message.format.version"))
 

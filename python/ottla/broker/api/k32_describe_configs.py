@@ -84,7 +84,7 @@ async def _describe(
         if resource.resource_name not in broker.metadata.topics:
             raise UnknownTopicOrPartition(f"There is no topic {resource.resource_name}.")
         overrides = await broker.admin.topic_overrides(resource.resource_name)
-        return describe_topic(broker.config, TopicConfig.from_broker(broker.config, overrides), names)
+        return describe_topic(broker.config, TopicConfig.as_stored(broker.config, overrides), names)
     if resource.resource_type == BROKER_RESOURCE:
         if own_broker(broker.id, resource.resource_name):
             return describe_broker(broker.config, names)

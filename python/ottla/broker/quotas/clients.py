@@ -87,13 +87,20 @@ class ClientQuotas:
             self.set(entity, config)
 
     async def changed(self, tree: Tree, kind: str, name: str) -> None:
-        """Someone changed the settings of a user, a client id, or both."""
+        """Someone changed the settings of a user, a client id, or both. Those with a value that is no quota have no
+        effect as a whole: what held goes on to hold.
+        """
         entity = entity_at(kind, name)
         if entity is not None:
-            self.set(entity, await get_config(tree, kind, name))
+            config = await get_config(tree, kind, name)
+            given = dict(values(config))
+            if given.keys() == {quota for quota in Quota if quota.value in config}:
+                self._set(entity, given)
 
     def set(self, entity: Entity, config: Mapping[str, str]) -> None:
-        given = dict(values(config))
+        self._set(entity, dict(values(config)))
+
+    def _set(self, entity: Entity, given: Mapping[Quota, float]) -> None:
         for kind, limits in self._limits.items():
             limits.set(entity, given.get(kind))
 

@@ -269,6 +269,7 @@ def _logs(broker: Broker, names: _Partitions) -> Iterator[Told]:
 
 def _directories(broker: Broker) -> Iterator[Told]:
     directories = broker.logs.directories
+    yield f.NOT_UNDERSTOOD, _one(_kept(broker))
     yield f.DIRECTORIES_OFFLINE, _one(len(directories.offline))
     yield f.DIRECTORY_OFFLINE, [({"logDirectory": str(each)}, not each.is_online) for each in directories]
     disks: list[tuple[dict[str, str], int, int]] = []
@@ -281,6 +282,14 @@ def _directories(broker: Broker) -> Iterator[Told]:
     yield f.FREE, ((labels, free) for labels, free, _ in disks)
     yield f.DISK, ((labels, total) for labels, _, total in disks)
     yield f.DIRTY, _one(int(100 * broker.cleaner.dirty_ratio_max))
+
+
+def _kept(broker: Broker) -> int:
+    """Topics of this broker's logs of which nothing is deleted or compacted."""
+    settings = broker.settings
+    if not settings.topics_not_understood and not settings.brokers_not_understood:
+        return 0
+    return sum(map(settings.keeps_everything, {topic for topic, _ in broker.logs.logs}))
 
 
 def _controller(broker: Broker) -> Iterator[Told]:
