@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 from .conftest import Ottla
 
 ALL = ("--from-beginning", "--until-end")
@@ -104,7 +106,7 @@ def test_new_records_come_as_they_are_produced(ottla: Ottla, bootstrap: str) -> 
             ottla("produce", "live", "-b", bootstrap, stdin=line)
             assert consumer.stdout.readline() == line
         consumer.send_signal(2)
-        assert consumer.wait(30) == 130
+        assert consumer.wait(PATIENCE_S) == 130
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(bootstrap: str, topic: str) -> None:
@@ -113,7 +115,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(bootstrap: str, topic: str) -> 
         assert consumer.stdout is not None
         assert consumer.stderr is not None
         consumer.stdout.close()
-        assert consumer.wait(30) == 1
+        assert consumer.wait(PATIENCE_S) == 1
         assert consumer.stderr.read() == b""
 
 

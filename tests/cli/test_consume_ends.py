@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from tests.peers.ottla import Broker, Brokers
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla
 
@@ -35,8 +36,8 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it(ottla: Ottla, broker: Broker)
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"one\n"
-            ottla("topic", "delete", "gone", *at)
-            _, err = process.communicate(timeout=60)
+            ottla("topic", "delete", "--yes", "gone", *at)
+            _, err = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert process.returncode == 1

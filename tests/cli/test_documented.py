@@ -10,6 +10,7 @@ import pytest
 from ottla.cli.main import ottla as command
 from tests.peers.ottla import Broker
 from tests.support.readme import PROJECT
+from tests.support.waiting import PATIENCE_S
 
 PAGES = sorted(path for path in (PROJECT / "docs").glob("**/*.md") if "benchmarks" not in str(path))
 NAMES = set(command.list_commands(None))  # type: ignore[arg-type]
@@ -54,7 +55,9 @@ def test_the_programs_run(broker: Broker, tmp_path: Path) -> None:
     (group,) = [block for block in more if "group=" in block]
 
     def run(code: str) -> str:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

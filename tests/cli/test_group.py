@@ -104,12 +104,13 @@ def test_offsets_are_reset(ottla: Ottla, bootstrap: str) -> None:
 def test_groups_are_deleted(ottla: Ottla, bootstrap: str) -> None:
     at = ("-b", bootstrap)
     commit(bootstrap, "deleted", 3, 4)
-    assert ottla("group", "delete", "deleted", "-t", TOPIC, *at).out == "deleted 2 offsets of group deleted\n"
+    assert "nobody can be asked here" in ottla("group", "delete", "deleted", *at, code=2).err
+    assert ottla("group", "delete", "--yes", "deleted", "-t", TOPIC, *at).out == "deleted 2 offsets of group deleted\n"
     commit(bootstrap, "deleted", 3)
     with member(bootstrap, "deleted"):
-        assert "(NON_EMPTY_GROUP)" in ottla("group", "delete", "deleted", *at, code=1).err
-    assert ottla("group", "delete", "deleted", *at).out == "deleted group deleted\n"
-    assert "(GROUP_ID_NOT_FOUND)" in ottla("group", "delete", "deleted", *at, code=1).err
+        assert "(NON_EMPTY_GROUP)" in ottla("group", "delete", "--yes", "deleted", *at, code=1).err
+    assert ottla("group", "delete", "--yes", "deleted", *at).out == "deleted group deleted\n"
+    assert "(GROUP_ID_NOT_FOUND)" in ottla("group", "delete", "--yes", "deleted", *at, code=1).err
     assert "(GROUP_ID_NOT_FOUND)" in ottla("group", "describe", "deleted", *at, code=1).err
 
 

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.peers.ottla import Broker, Brokers
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
-TIMEOUT_S = 30
 QUIET = ("Traceback", "Fatal", "KeyboardInterrupt", "Exception")
 
 
@@ -38,7 +37,7 @@ class Terminal:
         self.shown = ""
 
     def until(self, text: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while text not in self.shown:
             ready, _, _ = select.select([self.end], [], [], max(0, deadline - time.monotonic()))
             assert ready, f"{text!r} did not come: {self.shown!r}"
@@ -48,7 +47,7 @@ class Terminal:
         os.write(self.end, text.encode())
 
     def ended(self) -> int:
-        code = self.process.wait(TIMEOUT_S)
+        code = self.process.wait(PATIENCE_S)
         while select.select([self.end], [], [], 0)[0]:
             try:
                 self.shown += os.read(self.end, 4096).decode()
@@ -121,7 +120,7 @@ def test_produce_from_a_pipe(broker: Broker) -> None:
         process.stdin.write(b"one\ntwo\n")
         until_there(broker, "piped", 2)
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr.read() == b"produced 2 records to piped\n"
 
 
@@ -137,7 +136,7 @@ def test_a_second_ctrl_c_ends_the_wait_for_what_cannot_be_delivered(brokers: Bro
         process.send_signal(signal.SIGINT)
         assert b"Ctrl-C again ends" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr.read() == b"produced 0 records to waits\n"
 
 
@@ -150,7 +149,7 @@ def test_consume(broker: Broker, arguments: tuple[str, ...]) -> None:
         subprocess.run(command("produce", "empty", broker=broker), input=b"one\n", check=True)
         assert b"one" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(TIMEOUT_S) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr.read() == b""
 
 
@@ -184,7 +183,9 @@ def test_while_the_command_is_loaded(tmp_path: Path) -> None:
     # The command's first import of another package.
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([script, "topic", "list"], capture_output=True, text=True, env=environment, timeout=TIMEOUT_S)
+    done = subprocess.run(
+        [script, "topic", "list"], capture_output=True, text=True, env=environment, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
     # A program that takes the package for its own ends has its own ideas of Ctrl-C.
     code = "import signal, ottla.cli; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"

@@ -81,7 +81,7 @@ def test_verify_finds_every_damage_and_changes_nothing(partition: Path) -> None:
     }
     assert report["batches"] == 17
     assert {name: name.read_bytes() for name in partition.iterdir()} == before
-    assert "DAMAGED at byte" in run("dump", str(partition))
+    assert "DAMAGED at byte" in run("dump", str(partition), code=1)
 
 
 def test_repair_cuts_at_the_first_damage(partition: Path) -> None:

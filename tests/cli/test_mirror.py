@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Ottla
 from tests.peers.ottla import Brokers
 from tests.support.client import Client, batch, values
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 FILE = """
 clusters = A, B
@@ -58,7 +58,7 @@ def test_two_clusters(tmp_path: Path, process: Callable[[str], subprocess.Popen[
             here.produce("orders", batch(b"two"))
             eventually("both are there", lambda: values(other.fetch("A.orders")) == [b"one", b"two"])
             mirror.send_signal(signal.SIGTERM)
-            _, errors = mirror.communicate(timeout=30)
+            _, errors = mirror.communicate(timeout=PATIENCE_S)
             assert mirror.returncode == 0, errors
             assert "A->B: A.orders is made, with 1 partitions" in errors
 

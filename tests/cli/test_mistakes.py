@@ -69,7 +69,7 @@ def test_names_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
     for arguments in (
         ("topic", "describe", "ordes"),
         ("topic", "alter", "ordes", "-p", "2"),
-        ("topic", "delete", "ordes"),
+        ("topic", "delete", "--yes", "ordes"),
         ("consume", "ordes"),
         ("group", "reset", "g", "-t", "ordes", "--to-latest"),
         ("transaction", "producers", "ordes"),
@@ -81,8 +81,8 @@ def test_names_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
     nearest = "there is no group 'reader'; the nearest is 'readers'"
     for arguments in (
         ("group", "describe", "reader"),
-        ("group", "delete", "reader"),
-        ("group", "delete", "reader", "-t", "orders"),
+        ("group", "delete", "--yes", "reader"),
+        ("group", "delete", "--yes", "reader", "-t", "orders"),
         ("group", "reset", "reader", "--to-latest"),
         ("group", "reset", "reader", "-t", "orders", "--shift-by", "2"),
     ):
@@ -94,10 +94,10 @@ def test_of_several_those_that_exist_are_deleted(ottla: Ottla, broker: Broker) -
     for name in ("one", "two"):
         ottla("topic", "create", name, *at)
         ottla("group", "reset", f"group-{name}", "-t", name, "--to-latest", *at)
-    groups = ottla("group", "delete", "group-one", "nosuch", "group-two", *at, code=1)
+    groups = ottla("group", "delete", "--yes", "group-one", "nosuch", "group-two", *at, code=1)
     assert groups.out == "deleted group group-one\ndeleted group group-two\n"
     assert "cannot delete group 'nosuch': there is no group 'nosuch'" in groups.err
-    topics = ottla("topic", "delete", "nosuch", "one", "two", *at, code=1)
+    topics = ottla("topic", "delete", "--yes", "nosuch", "one", "two", *at, code=1)
     assert topics.out == "deleted topic one\ndeleted topic two\n"
     assert "cannot delete topic 'nosuch': there is no topic 'nosuch'" in topics.err
     assert "one" not in topics.err
@@ -121,9 +121,9 @@ def test_offsets_that_a_group_does_not_have_are_not_deleted(ottla: Ottla, broker
     at = ("-b", broker.bootstrap)
     ottla("topic", "create", "orders", *at)
     ottla("group", "reset", "readers", "-t", "orders", "--to-latest", *at)
-    error = ottla("group", "delete", "readers", "-t", "ordes", *at, code=1).err
+    error = ottla("group", "delete", "--yes", "readers", "-t", "ordes", *at, code=1).err
     assert "cannot delete offsets of group 'readers': it has none in 'ordes'; did you mean orders?" in error
-    assert "deleted 1 offset of group readers" in ottla("group", "delete", "readers", "-t", "orders", *at).out
+    assert "deleted 1 offset of group readers" in ottla("group", "delete", "--yes", "readers", "-t", "orders", *at).out
 
 
 def test_a_state_that_no_transaction_has_is_an_error(ottla: Ottla, broker: Broker) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.ottla import Broker
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla
 
@@ -129,7 +130,7 @@ def shell(line: str, broker: Broker, **environment: str) -> "subprocess.Complete
         capture_output=True,
         text=True,
         env={**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap, **environment},
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert "Exception" not in done.stderr, done.stderr
@@ -160,7 +161,8 @@ def test_streams_that_are_closed(ottla: Ottla, broker: Broker) -> None:
     assert shell("ottla consume t --from-beginning -e >&-", broker).returncode == 0
     assert shell("ottla produce t <&-", broker).stderr == "produced 0 records to t\n"
     assert shell("ottla produce t 2>&- </dev/null", broker).returncode == 0
-    assert shell("ottla topic delete t <&-", broker).stdout == "deleted topic t\n"
+    assert "--yes" in shell("ottla topic delete t <&-", broker).stderr
+    assert shell("ottla topic delete -y t <&-", broker).stdout == "deleted topic t\n"
 
 
 def test_letters_that_the_terminal_does_not_have(broker: Broker) -> None:
@@ -172,7 +174,10 @@ def test_requests_that_a_broker_does_not_have(ottla: Ottla, bootstrap: str) -> N
     """`bootstrap` is once Kafka 2.7's."""
     for arguments in (("transaction", "list"), ("transaction", "find-hanging")):
         done = subprocess.run(
-            [sys.executable, "-m", "ottla", *arguments, "-b", bootstrap], capture_output=True, text=True, timeout=60
+            [sys.executable, "-m", "ottla", *arguments, "-b", bootstrap],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert "Traceback" not in done.stderr
         assert done.returncode == 0 or "the broker has no " in done.stderr

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.peers.skips import require
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla
 
@@ -19,11 +20,11 @@ def consume(bootstrap: str, topic: str, count: int) -> list[Any]:
         require("clients", "confluent-kafka is not installed")
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "-", "enable.auto.commit": False})
     try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         found: list[Any] = []
         while len(found) < count:
-            messages = consumer.consume(count - len(found), timeout=30)
+            messages = consumer.consume(count - len(found), timeout=PATIENCE_S)
             assert messages, f"{len(found)} of {count} messages came"
             assert not any(message.error() for message in messages)
             found += messages

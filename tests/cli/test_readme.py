@@ -11,10 +11,12 @@ import pytest
 
 from tests.peers.ottla import Brokers
 from tests.support.readme import PROJECT, README, block
+from tests.support.waiting import PATIENCE_S
 
 
 def test_what_it_looks_like(brokers: Brokers, tmp_path: Path) -> None:
-    broker = brokers(data=tmp_path / "data")
+    # As Kafka has it. The doctor warns of brokers that keep all records, as those of other tests do.
+    broker = brokers(data=tmp_path / "data", settings={"log.retention.hours": 168})
     (tmp_path / "orders.csv").write_text("alice,3 apples\nbob,1 pear\nalice,2 plums\n")
     shell = block("sh", "topic create").replace(".venv/bin/ottla", f"{sys.executable} -m ottla")
     shell = shell.replace("127.0.0.1:9092", broker.bootstrap)
@@ -22,14 +24,16 @@ def test_what_it_looks_like(brokers: Brokers, tmp_path: Path) -> None:
         shell = "\n".join(line for line in shell.splitlines() if not line.startswith("kcat"))
     environment = {**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap}
     done = subprocess.run(
-        ["bash", "-euc", shell], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+        ["bash", "-euc", shell], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('"key": "alice"') == 2
 
     folder = next(path.parent for path in (tmp_path / "data").glob("orders-*/*.log") if path.stat().st_size)
     code = block("python", "ottla.log").replace("data/orders-0", str(folder))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     assert "b'3 apples'" in done.stdout or "b'1 pear'" in done.stdout
 

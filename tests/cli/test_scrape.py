@@ -6,6 +6,7 @@ import sys
 
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla
 
@@ -33,9 +34,9 @@ def test_ctrl_c_says_how_many(brokers: Brokers) -> None:
     subprocess.run([*command, "-n", "1", "-b", broker.bootstrap], check=True)
     with subprocess.Popen([*command, "-b", broker.bootstrap], stderr=subprocess.PIPE, text=True) as process:
         try:
-            subprocess.run(wait, check=True, stdout=subprocess.DEVNULL, timeout=60)
+            subprocess.run(wait, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert process.returncode == 130

@@ -15,7 +15,7 @@ from ottla.cli._hints import hints
 from tests.peers.ottla import Brokers
 from tests.peers.skips import module
 from tests.support.client import batch, connect
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\n")
 
@@ -38,7 +38,7 @@ def serve(*arguments: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], r
 def refused(*arguments: str, cwd: Path) -> str:
     """What a broker that cannot start says on stderr; it must end with 1 and not be ready."""
     command = [sys.executable, "-m", "ottla", "serve", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, cwd=cwd)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
@@ -48,10 +48,10 @@ def refused(*arguments: str, cwd: Path) -> str:
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     with serve("--listen", "127.0.0.1:0", "--id", "7", cwd=tmp_path) as (process, ready):
         assert (ready[1], ready[2]) == ("7", "127.0.0.1")
-        with socket.create_connection(("127.0.0.1", int(ready[3])), timeout=10):
+        with socket.create_connection(("127.0.0.1", int(ready[3])), timeout=PATIENCE_S):
             pass
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err
         assert out == ""  # the one line was all there is
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -87,7 +87,7 @@ def test_a_file_of_settings_and_what_wins(tmp_path: Path, free_port: int) -> Non
     with serve(*options, cwd=tmp_path) as (process, ready):
         assert ready.groups() == ("5", "127.0.0.1", str(free_port))
         process.terminate()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert "no setting is called num.partitons, it has no effect; did you mean num.partitions?" in err
     assert "without effect in this version of Ottla: num.io.threads" in err
     assert not (tmp_path / "a").exists()
@@ -119,7 +119,7 @@ def test_zookeeper_that_does_not_answer(tmp_path: Path, free_port: int) -> None:
 def test_a_directory_of_another_broker(tmp_path: Path) -> None:
     with serve("--listen", "127.0.0.1:0", "--id", "1", cwd=tmp_path) as (process, _):
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     error = refused("--listen", "127.0.0.1:0", "--id", "2", cwd=tmp_path)
     assert "broker.id" in error or "broker 1" in error
 
@@ -127,14 +127,14 @@ def test_a_directory_of_another_broker(tmp_path: Path) -> None:
 def test_a_wildcard_listener_warns(tmp_path: Path) -> None:
     with serve("--listen", ":0", cwd=tmp_path) as (process, _):
         process.terminate()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert "wildcard" in err
 
 
 def test_hints_stand_on_one_screen(tmp_path: Path) -> None:
     with serve("--listen", "127.0.0.1:0", "--hints", cwd=tmp_path) as (process, ready):
         process.terminate()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
     text = hints(f"127.0.0.1:{ready[3]}", "./data", "python -m ottla")
     assert text in err
     assert len(text.splitlines()) <= 23
@@ -177,7 +177,7 @@ def test_it_stops_while_it_waits_for_zookeeper(tmp_path: Path, free_port: int, n
     with waiting_for_zookeeper(f"127.0.0.1:{free_port}", tmp_path) as process:
         try:
             process.send_signal(number)
-            out, err = process.communicate(timeout=10)
+            out, err = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert (process.returncode, out) == (0, ""), err
@@ -195,12 +195,12 @@ def test_the_hints_are_true(tmp_path: Path) -> None:
             line[29:] for line in text.splitlines() if line[2:8].strip() in ("ottla", "") and " ottla " in line[2:]
         )
         shell = re.sub(r"\bottla\b", f"{sys.executable} -m ottla", shell)
-        done = subprocess.run(["bash", "-euc", shell], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["bash", "-euc", shell], capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.stdout == "created topic greetings\nhello\n", done.stderr
         code = "\n".join(line[29:] for line in text.splitlines() if "confluent_kafka" in line or "producer" in line)
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)
         command = [sys.executable, "-m", "ottla", "consume", "greetings", "--from-beginning", "--until-end", "--keys"]
         done = subprocess.run(
-            [*command, "-b", f"127.0.0.1:{ready[3]}"], capture_output=True, text=True, timeout=60, check=True
+            [*command, "-b", f"127.0.0.1:{ready[3]}"], capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
         assert sorted(done.stdout.splitlines()) == ["\thello", "to you\thello"]

@@ -15,7 +15,7 @@ from ottla.wire.k51_alter_user_scram_credentials import (
 from tests.peers.ottla import Brokers
 from tests.support.client import batch, connect
 from tests.support.settings import BROKER_LOGGER, alter
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 SECRET = 'p4ss"word of the \\ keystore'
 #: What a client derives from a password: whoever has it can guess passwords.
@@ -34,7 +34,7 @@ def test_lines_are_json_with_fields_and_without_secrets(brokers: Brokers) -> Non
         client.call(
             ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion])
         )
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as stranger:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=PATIENCE_S) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert stranger.recv(100) == b""
     assert broker.stop() == 0
@@ -56,7 +56,7 @@ def test_one_client_cannot_fill_the_disk_or_forge_lines(brokers: Brokers) -> Non
     broker = brokers()
     for number in range(400):
         client_id = f"{number}\n2026-01-01T00:00:00.000Z CRITICAL ottla: forged\x1b[2J".encode() + b"x" * 30_000
-        with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as stranger:
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=PATIENCE_S) as stranger:
             header = struct.pack(">hhih", 999, 0, 1, len(client_id)) + client_id
             stranger.sendall(struct.pack(">i", len(header)) + header)
             assert stranger.recv(100) == b""
@@ -90,7 +90,7 @@ def test_what_every_request_meets_is_said_once(brokers: Brokers) -> None:
             answer = client.call(FIND_COORDINATOR, FindCoordinatorRequest(key="g"), 1)
             assert answer.error_code == 15
     for _ in range(20):
-        with socket.create_connection(("127.0.0.1", broker.port), timeout=20) as stranger:
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=PATIENCE_S) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert stranger.recv(100) == b""
     assert broker.stop() == 0

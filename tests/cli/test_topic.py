@@ -22,8 +22,19 @@ def test_create_describe_alter_delete(ottla: Ottla, bootstrap: str) -> None:
     (topic,) = ottla("topic", "describe", "orders", "--json", "--all-settings", *at).json
     assert topic["settings"]["segment.bytes"] == "1073741824"  # type: ignore[index]
 
-    assert ottla("topic", "delete", "orders", *at).out == "deleted topic orders\n"
+    assert ottla("topic", "delete", "--yes", "orders", *at).out == "deleted topic orders\n"
     assert "orders" not in ottla("topic", "list", "--json", *at).json[0]  # type: ignore[operator]
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(ottla: Ottla, bootstrap: str) -> None:
+    at = ("-b", bootstrap)
+    ottla("topic", "create", "kept", *at)
+    refused = ottla("topic", "delete", "kept", *at, code=2).err
+    assert "kept would be deleted, and nobody can be asked here: --yes does it without asking" in refused
+    refused = ottla("topic", "delete", "--yes", "kept", "__consumer_offsets", *at, code=2).err
+    assert "__consumer_offsets" in refused
+    assert "--internal" in refused
+    assert "kept" in ottla("topic", "list", "--json", *at).json[0]  # type: ignore[operator]
 
 
 def test_create_twice(ottla: Ottla, bootstrap: str) -> None:
@@ -44,6 +55,6 @@ def test_bad_input_says_what_and_why(ottla: Ottla, bootstrap: str) -> None:
     assert "(INVALID_REPLICATION_FACTOR)" in ottla("topic", "create", "bad", "-r", "9", *at, code=1).err
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "describe", "nowhere", *at, code=1).err
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "alter", "nowhere", "-s", "flush.ms=1", *at, code=1).err
-    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "delete", "nowhere", *at, code=1).err
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "delete", "--yes", "nowhere", *at, code=1).err
     ottla("topic", "create", "few", "-p", "2", *at)
     assert "(INVALID_PARTITIONS)" in ottla("topic", "alter", "few", "-p", "1", *at, code=1).err

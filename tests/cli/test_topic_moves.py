@@ -12,7 +12,7 @@ import pytest
 
 from ottla.client import cluster_admin
 from tests.cluster.stand import Cluster
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 from .conftest import Ottla
 from .test_broker import assigned, leaders_of, replicas_of
@@ -205,7 +205,7 @@ def test_ctrl_c_leaves_the_move_and_says_what_to_do(ottla: Ottla, three: Cluster
         eventually("the bar", lambda: hears(b"of 1 partition"), facts=lambda: said)
         process.send_signal(signal.SIGINT)
         eventually("what to do is said", lambda: hears(b"--cancel"), facts=lambda: said)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
     finally:
         process.kill()
         process.communicate()

@@ -7,6 +7,7 @@ import confluent_kafka as ck
 import pytest
 
 from tests.peers.ottla import Broker, Brokers
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla
 
@@ -27,10 +28,10 @@ def server(ours: Brokers) -> Broker:
 def begin(server: Broker, name: str, topic: str) -> ck.Producer:
     """A transaction with one record in `topic`, left open."""
     producer = ck.Producer({"bootstrap.servers": server.bootstrap, "transactional.id": name, "log_level": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(topic, b"value", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return producer
 
 
@@ -38,7 +39,7 @@ def test_list_and_describe(ottla: Ottla, server: Broker) -> None:
     at = ("-b", server.bootstrap)
     ottla("topic", "create", "orders", *at)
     producer = begin(server, "first", "orders")
-    begin(server, "second", "orders").commit_transaction(30)
+    begin(server, "second", "orders").commit_transaction(PATIENCE_S)
 
     listed = {row["transactional_id"]: row for row in ottla("transaction", "list", "--json", *at).json}  # type: ignore[index]
     assert listed["first"]["state"] == "Ongoing"
@@ -58,7 +59,7 @@ def test_list_and_describe(ottla: Ottla, server: Broker) -> None:
     text = ottla("transaction", "describe", "first", *at).out
     assert text.startswith("first\n  state        Ongoing\n")
     assert "  partitions   orders-0\n" in text
-    producer.abort_transaction(30)
+    producer.abort_transaction(PATIENCE_S)
 
     missing = ottla("transaction", "describe", "nobody", *at, code=1)
     assert missing.err == ("Error: cannot describe nobody: transactional id 'nobody' (TRANSACTIONAL_ID_NOT_FOUND)\n")

@@ -7,6 +7,19 @@ import sys
 import click
 
 
+def confirm(question: str, otherwise: str, *, yes: bool, would: str) -> None:
+    """Returns if something is to be lost: with --yes, or if the answer on a terminal is yes. Ends the command if not,
+    also where nobody can be asked: a script says what it wants.
+
+    would: a sentence without its end, e.g. "topic orders would be deleted".
+    """
+    if yes:
+        return
+    if not is_terminal():
+        raise click.UsageError(f"{would}, and nobody can be asked here: --yes does it without asking")
+    ask(question, otherwise)
+
+
 def ask(question: str, otherwise: str) -> None:
     """Asks on the terminal. Ends the command if the answer is no (exit code 1) or Ctrl-C, and says so.
 

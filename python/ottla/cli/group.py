@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._ask import ask, is_terminal
+from ottla.cli._ask import confirm
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of
 from ottla.cli._output import columns, counted, print_json, print_names
@@ -254,10 +254,9 @@ def reset(
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @client_options
 def delete(names: tuple[str, ...], topics: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
-    """Delete groups that have no members, with their offsets. On a terminal it asks first."""
+    """Delete groups that have no members, with their offsets. On a terminal it asks first; elsewhere it needs --yes."""
     what = f"the offsets of {', '.join(topics)} in {', '.join(names)}" if topics else ", ".join(names)
-    if not yes and is_terminal():
-        ask(f"Delete {what}?", "nothing was deleted")
+    confirm(f"Delete {what}?", "nothing was deleted", yes=yes, would=f"{what} would be deleted")
 
     async def work(cluster: Cluster) -> None:
         from ottla.cli._names import check_group

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
 from ottla.cli import _log_import
-from ottla.cli._ask import ask, is_terminal
+from ottla.cli._ask import confirm
 from ottla.cli._errors import explained
 from ottla.cli._output import counted
 
@@ -32,28 +32,42 @@ command.add_command(_log_import.command)
 @click.option("--records", is_flag=True, help="Show every record too, not only the batches.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per batch, record, index entry or line.")
 def dump(path: str, records: bool, as_json: bool) -> None:
-    """Print what the files hold. Works beside a running broker, and changes nothing."""
+    """Print what the files hold. Works beside a running broker, and changes nothing.
+
+    Exit code 1 if something in them is damaged, 2 if there are none. Beside a running broker the end of a log may look
+    torn: that is a batch on its way.
+    """
     from ottla.log.dump import files, rows
 
     found = files(path)
     if not found:
-        raise click.ClickException(f"there is no log file in {path}")
+        raise _NothingThere(f"there is no log file in {path}")
+    damages = 0
+
+    def counted_rows(file: str) -> Iterator[dict[str, Any]]:
+        nonlocal damages
+        for row in rows(file, records=records):
+            damages += "damage" in row
+            yield row
+
     with explained("cannot dump"):
         for file in found:
-            content = rows(file, records=records)
             if as_json:
-                _print_json(content)
+                _print_json(counted_rows(file))
             else:
-                _print_file(file, content)
+                _print_file(file, counted_rows(file))
+    if damages:
+        raise SystemExit(1)
 
 
 @command.command()
 @folder
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def verify(path: str, as_json: bool) -> None:
-    """Read everything and report every damage with file and position. Changes nothing; exit code 1 if there is any.
+    """Read everything and report every damage with file and position. Changes nothing.
 
-    Beside a running broker the end of a log may look torn: that is a batch on its way.
+    Exit code 1 if there is any damage, 2 if there is no log. Beside a running broker the end of a log may look torn:
+    that is a batch on its way.
     """
     from ottla.log import verify
 
@@ -79,7 +93,7 @@ def verify(path: str, as_json: bool) -> None:
 
 @command.command()
 @folder
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def repair(path: str, yes: bool) -> None:
     """Cut each log at its first damaged batch and rebuild indexes and producer state. What is behind the cut is lost!
 
@@ -96,10 +110,7 @@ def repair(path: str, yes: bool) -> None:
         click.echo("nothing is damaged")
         return
     names = ", ".join(os.path.basename(folder) for folder in damaged)
-    if not yes:
-        if not is_terminal():
-            raise click.UsageError(f"{names} would be cut, and nobody can be asked here: --yes does it without asking")
-        ask(f"Cut and rebuild {names}?", "nothing was repaired")
+    confirm(f"Cut and rebuild {names}?", "nothing was repaired", yes=yes, would=f"{names} would be cut")
     for folder in damaged:
         before = verify(folder)
         try:
@@ -115,21 +126,27 @@ def repair(path: str, yes: bool) -> None:
 
 
 def _partitions(path: str) -> list[str]:
-    """The partitions' folders. Raises click.ClickException if there are none: a wrong path is not a whole log."""
+    """The partitions' folders. Ends with exit code 2 if there are none: a wrong path is not a whole log."""
     from ottla.log.verify import partitions
 
     if not os.path.isdir(path):
-        raise click.ClickException(
+        raise _NothingThere(
             f"{path} is a file; name the partition's folder, {os.path.dirname(os.path.abspath(path))}, or the data "
             "directory (`ottla log dump` shows single files)"
         )
     with explained("cannot look for logs"):
         found = partitions(path)
     if not found:
-        raise click.ClickException(
+        raise _NothingThere(
             f"there is no log in {path}: it is neither a partition's folder (such as orders-0) nor has it any"
         )
     return found
+
+
+class _NothingThere(click.ClickException):
+    """There is nothing to look at, which is neither whole nor damaged."""
+
+    exit_code = 2
 
 
 def _print_file(file: str, content: Iterable[dict[str, Any]]) -> None:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._ask import ask, is_terminal
+from ottla.cli._ask import confirm
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of
 from ottla.cli._output import columns, print_json, print_names
 from ottla.cli._settings import INT16_MAX, INT32_MAX, assignments
 from ottla.cli._topic_moves import elect, reassign
+from ottla.kafka import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from ottla.client.admin import Setting, Topic
@@ -122,7 +123,11 @@ def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstra
 
 def _is_internal(topic: Topic) -> bool:
     """Whether users have no business with a topic: brokers say so of theirs, and the sink of Spark keeps one."""
-    return topic.internal or topic.name.startswith("__ottla_")
+    return topic.internal or _is_internal_name(topic.name)
+
+
+def _is_internal_name(name: str) -> bool:
+    return name in INTERNAL_TOPICS or name.startswith("__ottla_")
 
 
 def _as_json(topic: Topic, settings: dict[str, str | None]) -> dict[str, object]:
@@ -225,15 +230,23 @@ def _changes(settings: dict[str, str], unset: tuple[str, ...]) -> dict[str, str 
 
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--internal", is_flag=True, help="Also topics that brokers and Ottla's tools keep for themselves.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete(names: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
-    """Delete topics and all their records. On a terminal it asks first."""
-    if not yes and is_terminal():
-        ask(
-            f"Delete {', '.join(names)} and all records in {'it' if len(names) == 1 else 'them'}?",
-            "nothing was deleted",
+def delete(names: tuple[str, ...], internal: bool, yes: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Delete topics and all their records. On a terminal it asks first; elsewhere it needs --yes."""
+    if kept := [name for name in names if _is_internal_name(name) and not internal]:
+        raise click.UsageError(
+            f"{', '.join(kept)}: brokers and Ottla's tools keep what they must not lose there, such as the offsets of "
+            "all groups; --internal deletes it all the same"
         )
+    listed = ", ".join(names)
+    confirm(
+        f"Delete {listed} and all records in {'it' if len(names) == 1 else 'them'}?",
+        "nothing was deleted",
+        yes=yes,
+        would=f"{listed} would be deleted",
+    )
 
     async def work(cluster: Cluster) -> None:
         from ottla.cli._names import check_topics

@@ -4,7 +4,7 @@ Rows have `file` and, by the file's kind:
 
 | file | rows |
 |---|---|
-| `.log` | one per batch: position, size_bytes, base_offset, last_offset, records, compression, max_timestamp_ms, leader_epoch, producer_id, producer_epoch, base_sequence, flags, crc; damage if the checksum is another |
+| `.log`, `.checkpoint` (KRaft's snapshots of metadata) | one per batch: position, size_bytes, base_offset, last_offset, records, compression, max_timestamp_ms, leader_epoch, producer_id, producer_epoch, base_sequence, flags, crc; damage if the checksum is another |
 | | with records: one per record after its batch: offset, timestamp_ms, key, value, headers; of a transaction's marker: marker (commit or abort), coordinator_epoch |
 | `.index` | offset, position |
 | `.timeindex` | timestamp_ms, offset |
@@ -38,6 +38,7 @@ CHECKPOINTS = (
     "cleaner-offset-checkpoint",
     "partition.metadata",
     "meta.properties",
+    "quorum-state",
 )
 
 
@@ -48,7 +49,7 @@ def files(path: str) -> list[str]:
     found = []
     for folder, folders, names in os.walk(path):
         folders.sort()
-        suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+        suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
         found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(suffixes)]
         found += [os.path.join(folder, name) for name in CHECKPOINTS if name in names]
     return found
@@ -57,7 +58,7 @@ def files(path: str) -> list[str]:
 def rows(path: str, *, records: bool = False) -> Iterator[Row]:
     """The content of one file. What cannot be read is a last row with `position` and `damage`."""
     stem, suffix = os.path.splitext(os.path.basename(path))
-    if suffix == ".log":
+    if suffix in (".log", ".checkpoint"):
         yield from _batches(path, records)
         return
     with open(path, "rb") as file:

@@ -10,6 +10,8 @@ from ottla import _core
 
 PARTITION = re.compile(r"\S+-\d+")
 """The name of a partition's folder."""
+OF_LOGS = re.compile(r"\d{20}\.(log|index|timeindex|txnindex|snapshot)|leader-epoch-checkpoint|partition\.metadata")
+"""The name of a file that only a partition's folder has. One without its `.log` is damaged, and still one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,15 @@ def partitions(path: str | os.PathLike[str]) -> list[str]:
     NotADirectoryError for a file: a log is whole or damaged as a folder.
     """
     path = os.path.abspath(path)
-    if PARTITION.fullmatch(os.path.basename(path)) and any(name.endswith(".log") for name in os.listdir(path)):
+    if _is_partition(path):
         return [path]
     with os.scandir(path) as entries:
-        return sorted(entry.path for entry in entries if entry.is_dir() and PARTITION.fullmatch(entry.name))
+        return sorted(entry.path for entry in entries if entry.is_dir() and _is_partition(entry.path))
+
+
+def _is_partition(folder: str) -> bool:
+    """Many folders are called like one (`python-3`)."""
+    return PARTITION.fullmatch(os.path.basename(folder)) is not None and any(map(OF_LOGS.fullmatch, os.listdir(folder)))
 
 
 def verify(path: str | os.PathLike[str]) -> Report:
