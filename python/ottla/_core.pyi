@@ -289,6 +289,7 @@ class Counts:
 # Creates an empty file if there is none. It is for its owner alone, and for the group and others if the folder is open
 # to them.
 def create_file(path: str | os.PathLike[str]) -> None: ...
+def keep_space(path: str | os.PathLike[str], bytes_ahead: int) -> None: ...  # of the disk, behind the end of the file
 def verify_log(
     path: str | os.PathLike[str],
 ) -> tuple[list[tuple[str, int, str]], tuple[int, int, int, int, tuple[int, int] | None]]: ...
@@ -542,6 +543,7 @@ class LogDirectory:
     def failure(self) -> str | None: ...  # why the directory is out of use (a failed fsync, ...)
     @property
     def other_folders(self) -> list[str]: ...  # folders that are no partition's: Kafka would not start
+    def take_leftovers(self) -> list[tuple[str, str]]: ...  # what load_all and load could not remove, and why
     def load_all(
         self, configs: dict[str, LogConfig], default: LogConfig, *, threads: int | None = None
     ) -> tuple[list[Log], list[tuple[str, int, KafkaError]]]: ...  # configs by topic; what could not be opened

@@ -209,11 +209,12 @@ impl Log {
         if !self.is_broken() {
             self.check_writable()?;
         }
+        // Nothing of it is finished: a full disk must not keep it from giving its room back.
+        self.leaving.store(true, Ordering::Release);
         self.close(false)?;
         let from = self.folder.path();
         let to = from.with_file_name(self.partition.deleted_folder_name(unique_id));
         use super::error::Context;
-        self.leaving.store(true, Ordering::Release);
         self.home
             .guard(self.folder.rename(&to).context("rename", &from))?;
         let delay = Duration::from_millis(self.config().file_delete_delay_ms);
@@ -225,13 +226,18 @@ impl Log {
     }
 }
 
-/// Removes a folder of files.
+/// Removes a folder with everything in it, up to the first thing that cannot be removed.
 pub fn remove_folder(
     storage: &dyn crate::storage::Storage,
     path: &std::path::Path,
 ) -> std::io::Result<()> {
     for entry in storage.list(path)? {
-        storage.remove_file(&path.join(entry.name))?;
+        let inner = path.join(entry.name);
+        if entry.is_directory {
+            remove_folder(storage, &inner)?;
+        } else {
+            storage.remove_file(&inner)?;
+        }
     }
     storage.remove_directory(path)
 }

@@ -1,7 +1,7 @@
 //! A data directory: many logs, one lock, the checkpoints.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -176,6 +176,11 @@ impl LogDirectory {
         Ok(contents)
     }
 
+    /// See [`Home::take_leftovers`].
+    pub fn take_leftovers(&self) -> Vec<(PathBuf, std::io::Error)> {
+        self.home.take_leftovers()
+    }
+
     /// Whether the folder `path` exists.
     pub(super) fn has_folder(&self, path: &Path) -> std::io::Result<bool> {
         self.home.storage.exists(path)
@@ -190,8 +195,8 @@ impl LogDirectory {
         self.state.lock().logs.get(partition).cloned()
     }
 
-    /// Opens every partition, `threads` at a time, each with what `config` says for its topic; removes what was on its way out. The
-    /// second list is what could not be opened.
+    /// Opens every partition, `threads` at a time, each with what `config` says for its topic; removes deleted
+    /// folders; [`take_leftovers`](Self::take_leftovers) has those that stay. The second list has the partitions that could not be opened.
     pub fn load_all(
         &self,
         threads: usize,
@@ -200,7 +205,8 @@ impl LogDirectory {
         let contents = self.contents()?;
         for name in &contents.deleted {
             let path = self.path().join(name);
-            remove_folder(&*self.home.storage, &path).context("remove", &path)?;
+            let removed = remove_folder(&*self.home.storage, &path);
+            self.home.note_leftover(&path, removed);
         }
         let folders = |partition: TopicPartition| (partition.folder_name(), partition);
         let mut found: Vec<_> = contents.partitions.into_iter().map(folders).collect();

@@ -45,6 +45,8 @@ pub struct Home {
     /// A high watermark moved since the checkpoint thread looked.
     moved: AtomicBool,
     wake: (Mutex<()>, Condvar),
+    /// Deleted files and folders that the opening could not remove, each with its error.
+    leftovers: Mutex<Vec<(PathBuf, io::Error)>>,
 }
 
 impl Home {
@@ -80,6 +82,7 @@ impl Home {
             start_moved_back: AtomicBool::new(false),
             moved: AtomicBool::new(false),
             wake: (Mutex::new(()), Condvar::new()),
+            leftovers: Mutex::default(),
         }
     }
 
@@ -109,6 +112,18 @@ impl Home {
     /// at it: so the file is written first.
     pub fn recovery_point_moved_back(&self) -> Result<()> {
         self.checkpoint.get().map_or(Ok(()), |write| write())
+    }
+
+    /// Notes a deleted file or folder that this opening could not remove. It costs space, and nothing else.
+    pub fn note_leftover(&self, path: &Path, removed: io::Result<()>) {
+        if let Err(error) = removed {
+            self.leftovers.lock().push((path.to_owned(), error));
+        }
+    }
+
+    /// The leftovers noted since the last call, each with its error.
+    pub fn take_leftovers(&self) -> Vec<(PathBuf, io::Error)> {
+        std::mem::take(&mut self.leftovers.lock())
     }
 
     /// A log starts earlier than it did. The checkpoint of start offsets may say more, and whatever is before that would be gone at the next start.

@@ -279,7 +279,11 @@ impl Opening<'_> {
                             remove(&path)?;
                         }
                     }
-                    Suffix::None | Suffix::Deleted | Suffix::Swap => remove(&path)?,
+                    Suffix::Deleted => {
+                        let removed = self.folder.storage.remove_file(&path);
+                        self.home.note_leftover(&path, removed);
+                    }
+                    Suffix::None | Suffix::Swap => remove(&path)?,
                 }
             }
         }

@@ -10,7 +10,7 @@ from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableReplicaAssignme
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.support.client import Client, batch, connect, values
-from tests.support.directories import STORAGE_ERROR, described, fill, metadata
+from tests.support.directories import REQUEST_TIMED_OUT, STORAGE_ERROR, described, fill, metadata
 from tests.support.waiting import eventually
 
 
@@ -42,6 +42,37 @@ def test_alone_it_waits_for_space(small_disk: Path, brokers: Brokers, tmp_path: 
         assert produced(client, "t", full, -1) == 0
 
 
+def created(client: Client, topic: str, timeout_ms: int = 60_000) -> int:
+    row = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    (answer,) = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=timeout_ms)).topics
+    return answer.error_code
+
+
+def test_topics_are_made_and_deleted_on_a_disk_that_was_full(tmp_path: Path, brokers: Brokers) -> None:
+    """The tree is on it, too."""
+    with small_tmpfs(tmp_path / "small", 12) as disk:
+        broker = brokers(arguments=("--data-dir", str(disk / "d")))
+        with connect(broker) as client:
+            client.create("before")
+            assert produced(client, "before", 0, -1) == 0
+            fill(disk)
+            # Its log cannot be made yet.
+            assert created(client, "made", timeout_ms=1) in (0, REQUEST_TIMED_OUT)
+            eventually("no leader", lambda: metadata(client, "made") == {0: (-1, [broker.id])})
+            # It is tried again and again, and not as often as others are answered.
+            for _ in range(500):
+                metadata(client, "before")
+            failures = (tmp_path / "ottla-1.log").read_text().count("cannot use the log of made-0")
+            assert failures < 10
+            client.delete_topic("before")
+            assert not (disk / "d" / "before-0").exists()
+            (disk / "filler").unlink()
+            eventually("a leader", lambda: metadata(client, "made") == {0: (broker.id, [])})
+            assert produced(client, "made", 0, -1) == 0
+            assert created(client, "after") == 0
+        broker.stop()
+
+
 @pytest.mark.zookeeper
 def test_in_a_cluster_another_broker_leads_and_nothing_is_torn(
     small_disk: Path, brokers: Brokers, zookeeper: str, tmp_path: Path
@@ -52,7 +83,7 @@ def test_in_a_cluster_another_broker_leads_and_nothing_is_torn(
     with connect(first) as client:
         rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in range(2)]
         topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=rows)
-        answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        answer = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
         assert [row.error_code for row in answer.topics] == [0]
         folders = {index: small_disk / "b" / f"t-{index}" for index in range(2)}
         (full,) = [index for index, folder in folders.items() if folder.is_dir()]

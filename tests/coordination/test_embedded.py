@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ import trio.testing
 
 from ottla.coordination.database import TreeDatabase
 from ottla.coordination.embedded import EmbeddedStore, EmbeddedTree
-from ottla.coordination.tree import NoNode, SessionState, Unavailable
+from ottla.coordination.tree import ConnectionLoss, NodeExists, NoNode, SessionState, TreeError, Unavailable
+from tests.peers.disks import small_tmpfs
+from tests.support.directories import fill
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.trio
@@ -24,7 +29,7 @@ async def test_the_loop_never_touches_the_database(tmp_path: Path) -> None:
         thread = await tree._store.call(None, lambda _: threading.current_thread())
         assert thread is not threading.current_thread()
         assert thread.name == "ottla-tree"
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -43,7 +48,7 @@ async def test_waiting_operations_share_a_commit(tmp_path: Path) -> None:
         await tree._store.call(None, count)
         release = threading.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tree._store.call, None, lambda _: release.wait(10))
+            nursery.start_soon(tree._store.call, None, lambda _: release.wait(PATIENCE_S))
             await trio.testing.wait_all_tasks_blocked()
             for number in range(100):
                 nursery.start_soon(tree.create, f"/{number}")
@@ -63,28 +68,93 @@ async def test_a_second_opening_is_refused(tmp_path: Path) -> None:
         pass
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with small_tmpfs(tmp_path / "small", 12) as path:
+        yield path
+
+
 @pytest.mark.trio
-async def test_a_full_disk_closes_the_tree_and_nothing_half_written_is_there(tmp_path: Path) -> None:
-    path = str(tmp_path / "tree")
+async def test_a_full_disk_is_waited_for_and_nothing_half_written_is_there(small_disk: Path) -> None:
+    path = str(small_disk / "tree")
     store = await EmbeddedStore.open(path)
     tree, other = await store.session(), await store.session()
     states: list[SessionState] = []
     other.listen(states.append)
-    await tree.create("/before", b"x")
+    filler = fill(small_disk)
+    # Space is kept for the tree.
+    written = [await tree.create(f"/small-{number}", b"x" * 100) for number in range(500)]
+    await tree.delete(written.pop())
     events: list[object] = []
     await other.children("/", events.append)
-    # SQLite's own limit gives the error that a full disk gives.
-    await store.call(None, lambda database: database._sql.execute("PRAGMA max_page_count=8"))
-    with pytest.raises(Unavailable, match="full"):
-        await tree.create("/large", b"x" * 1_000_000)
+    with pytest.raises(ConnectionLoss, match="no room"):
+        await tree.create("/large", b"x" * 8_000_000)
+    assert (tree.state, states) == (SessionState.SUSPENDED, [SessionState.SUSPENDED])
+    # Others that came at the same time: what reads is answered, what changes nothing is done.
+    with pytest.raises(ConnectionLoss):
+        await tree.create("/large", b"x" * 8_000_000)
+    await trio.testing.wait_all_tasks_blocked()
+    assert await other.children("/") == sorted(path.strip("/") for path in written)
+    assert await tree.exists("/large") is None
     assert events == []
+    filler.unlink()
+    with trio.fail_after(PATIENCE_S):
+        await tree.wait_connected()
+    assert states[-1] is SessionState.CONNECTED
+    await tree.create("/after", b"x" * 100)
+    written.append("/after")
+    assert len(events) == 1
+    await store.aclose()
+    async with await EmbeddedTree.open(path) as again:
+        assert await again.children("/") == sorted(path.strip("/") for path in written)
+
+
+@pytest.mark.trio
+async def test_all_of_a_batch_that_finds_no_room_is_undone_and_its_reads_are_answered(small_disk: Path) -> None:
+    async with await EmbeddedTree.open(str(small_disk / "tree")) as tree:
+        await tree.create("/before")
+        fill(small_disk)
+        seen: dict[str, object] = {}
+
+        async def note(name: str, call: Callable[[], Awaitable[object]]) -> None:
+            try:
+                seen[name] = await call()
+            except TreeError as error:
+                seen[name] = type(error)
+
+        release = threading.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tree._store.call, None, lambda _: release.wait(PATIENCE_S))
+            await trio.testing.wait_all_tasks_blocked()
+            for name, call in (
+                ("small", lambda: tree.create("/small")),
+                ("large", lambda: tree.create("/large", b"x" * 8_000_000)),
+                ("again", lambda: tree.create("/before")),
+                ("read", lambda: tree.children("/")),
+            ):
+                nursery.start_soon(note, name, call)
+                await trio.testing.wait_all_tasks_blocked()
+            release.set()
+        assert seen == {"small": ConnectionLoss, "large": ConnectionLoss, "again": NodeExists, "read": ["before"]}
+
+
+@pytest.mark.trio
+async def test_another_failure_closes_the_tree(tmp_path: Path) -> None:
+    store = await EmbeddedStore.open(str(tmp_path / "tree"))
+    tree = await store.session()
+    states: list[SessionState] = []
+    tree.listen(states.append)
+
+    def fail(_: TreeDatabase) -> None:
+        raise OSError(errno.EIO, "a disk that fails")
+
+    with pytest.raises(Unavailable, match="a disk that fails"):
+        await store.call(None, fail)
     with pytest.raises(Unavailable):
         await tree.create("/small")
     await trio.testing.wait_all_tasks_blocked()
     assert states == [SessionState.CLOSED]
     await store.aclose()
-    async with await EmbeddedTree.open(path) as again:
-        assert await again.children("/") == ["before"]
 
 
 @pytest.mark.trio

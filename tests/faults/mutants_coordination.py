@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "controller.rules-of-the-tree-are-overlooked",
-        "python/ottla/broker/identity.py",
+        "python/ottla/broker/tree.py",
         "            await _refuse_rules(tree)\n",
         "            pass\n",
         pytest=("tests/broker/test_guarded_tree.py",),
@@ -307,9 +307,39 @@ MUTANTS = (
     Mutant(
         "coordination.unreadable-settings-delete-records",
         "python/ottla/broker/settings.py",
-        "        self.topics.setdefault(topic, UNKNOWN_TOPIC_SETTINGS)\n",
-        "        self.topics.setdefault(topic, {})\n",
+        "        return bool(self.brokers_not_understood) or topic in self.topics_not_understood\n",
+        "        return False\n",
         pytest=("tests/broker/test_hostile_tree.py::test_a_broker_starts_and_serves_the_rest",),
+    ),
+    Mutant(
+        "coordination.logs-without-a-tree-are-an-empty-cluster",
+        "python/ottla/broker/tree.py",
+        "                adoption.refuse(file, logs.directories)\n",
+        "                pass\n",
+        pytest=("tests/broker/test_adoption.py::test_a_start_beside_logs_without_their_tree_is_refused",),
+    ),
+    Mutant(
+        "coordination.adopted-topics-have-the-epochs-of-their-logs",
+        "python/ottla/broker/adoption.py",
+        "_settings(topic, config), epoch + 1)\n",
+        "_settings(topic, config), epoch)\n",
+        pytest=("tests/broker/test_adoption.py::test_what_is_adopted",),
+    ),
+    Mutant(
+        "coordination.a-change-without-room-disarms-watches",
+        "python/ottla/coordination/embedded.py",
+        "        self._watches.rolled_back()\n",
+        "",
+        pytest=(
+            "tests/coordination/test_embedded.py::test_a_full_disk_is_waited_for_and_nothing_half_written_is_there",
+        ),
+    ),
+    Mutant(
+        "controller.replicas-that-fail-are-tried-at-once",
+        "python/ottla/controller/controller.py",
+        "            if wait_s := self._relapses.restored(broker, trio.current_time()):\n",
+        "            if wait_s := 0:\n",
+        pytest=("tests/broker/test_full_disk.py::test_topics_are_made_and_deleted_on_a_disk_that_was_full",),
     ),
     Mutant(
         "coordination.a-broker-named-twice-counts-twice",

@@ -1,5 +1,6 @@
 """The data directory of a broker: its identity, its logs, and what is done with them from time to time."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 from ottla.config import BrokerConfig, ConfigError
 from ottla.errors import KafkaError
 from ottla.replication import upkeep
+from ottla.replication.data_directory import DataDirectory
 from ottla.replication.log_manager import LogManager
 from tests.support.log_manager import Settings, append
 
@@ -41,6 +43,46 @@ async def test_what_kafka_wrote_into_meta_properties_stays(tmp_path: Path) -> No
             "something.new": "x",
             "cluster.id": "c",
         }
+
+
+IDENTITY = "version = 0\nbroker.id : 7\ncluster.id   c\n"
+
+
+def test_meta_properties_are_a_properties_file(tmp_path: Path) -> None:
+    """In every form that Java reads. What is not known stays when the file is written."""
+    (tmp_path / "meta.properties").write_text("! a comment\nversion = 0\nbroker.id : \\\n  7\nnew.\\u0061\\:b = 1 \n")
+    directory = DataDirectory(tmp_path)
+    assert directory.identity() == {"version": "0", "broker.id": "7", "new.a:b": "1"}
+    with pytest.raises(ConfigError, match=r"broker\.id=7, but this broker has 8"):
+        directory.claim(8, "c")
+    directory.claim(7, "c")
+    assert directory.identity() == {"version": "0", "broker.id": "7", "cluster.id": "c", "new.a:b": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it has no version and no broker.id"),
+        ("# Sat Nov 21 10:00:00 UTC\n", "it has no version and no broker.id"),
+        (IDENTITY[: IDENTITY.index("broker")], "it has no broker.id"),
+        ("version=0\nbroker.id=\ncluster.id=c\n", "it has no broker.id"),
+        ("broker.id=7\ncluster.id=c\n", "it has no version"),
+        ("version=2\nbroker.id=7\n", "version=2, and 0 is the only one there is"),
+        ("version=0\nbroker.id=7\n\\u00", "line 3: four hexadecimal digits must follow"),
+        ("version=1\nnode.id=7\ncluster.id=c\n", "KRaft"),
+    ],
+)
+def test_meta_properties_that_say_too_little(tmp_path: Path, text: str, why: str) -> None:
+    """It is no new directory: nobody takes it, and nothing is written into it."""
+    path = tmp_path / "meta.properties"
+    path.write_text(text)
+    directory = DataDirectory(tmp_path)
+    for look in (directory.identity, partial(directory.claim, 7, "c")):
+        with pytest.raises(ConfigError) as refused:
+            look()
+        assert str(path) in str(refused.value)
+        assert why in str(refused.value)
+    assert path.read_text() == text
 
 
 @pytest.mark.trio

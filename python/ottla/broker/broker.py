@@ -31,6 +31,7 @@ from ottla.broker.requests import SUPPORTED, Requests, answer
 from ottla.broker.settings import Settings
 from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
+from ottla.broker.tree import open_tree
 from ottla.config import BrokerConfig
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
@@ -215,15 +216,21 @@ class Broker:
     @classmethod
     @asynccontextmanager
     async def start(
-        cls, config: BrokerConfig, waits: trio.CancelScope | None = None, at: Callable[[str], None] = lambda _: None
+        cls,
+        config: BrokerConfig,
+        waits: trio.CancelScope | None = None,
+        at: Callable[[str], None] = lambda _: None,
+        *,
+        adopt: bool = False,
     ) -> AsyncIterator[Broker]:
         """A broker that serves inside the `async with` block and is stopped cleanly at its end. `at` is told what the
-        start has come to; `waits` may be cancelled to end the wait for ZooKeeper (see `identity.open_tree`).
+        start has come to; `waits` may be cancelled to end the wait for ZooKeeper, and `adopt` makes topics from logs
+        whose tree is lost (see `ottla.broker.tree`).
         """
         at("opening the log directories and the coordination tree")
         async with (
             LogManager.open(config) as logs,
-            identity.open_tree(config, logs, waits or trio.CancelScope()) as tree,
+            open_tree(config, logs, waits or trio.CancelScope(), adopt=adopt) as tree,
         ):
             known = logs.directories.identity()
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))

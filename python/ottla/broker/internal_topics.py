@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.config import ConfigError
@@ -41,6 +42,26 @@ class Host(Protocol):
         """The settings that hold now."""
 
 
+def offsets_settings(config: BrokerConfig) -> dict[str, str]:
+    """The settings that `__consumer_offsets` is made with."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+    }
+
+
+def transaction_state_settings(config: BrokerConfig) -> dict[str, str]:
+    """The settings that `__transaction_state` is made with."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+        "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+        "unclean.leader.election.enable": "false",
+    }
+
+
 def offsets_topic(broker: Host) -> InternalTopic:
     """`__consumer_offsets`: groups and how far they have read."""
     config = broker.config
@@ -49,11 +70,7 @@ def offsets_topic(broker: Host) -> InternalTopic:
         OFFSETS_TOPIC,
         partitions="offsets.topic.num.partitions",
         replication_factor="offsets.topic.replication.factor",
-        overrides={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
-        },
+        overrides=offsets_settings(config),
         append_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         load_bytes=config.get_int("offsets.load.buffer.size"),
         compression=_codec(config.get_int("offsets.topic.compression.codec")),
@@ -69,13 +86,7 @@ def transaction_state_topic(broker: Host) -> InternalTopic:
         TRANSACTIONS_TOPIC,
         partitions="transaction.state.log.num.partitions",
         replication_factor="transaction.state.log.replication.factor",
-        overrides={
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
-            "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
-            "unclean.leader.election.enable": "false",
-        },
+        overrides=transaction_state_settings(config),
         append_timeout_ms=config.get_int("request.timeout.ms"),
         load_bytes=config.get_int("transaction.state.log.load.buffer.size"),
     )
@@ -99,7 +110,7 @@ def _topic(
     *,
     partitions: str,
     replication_factor: str,
-    overrides: dict[str, str | None],
+    overrides: Mapping[str, str | None],
     append_timeout_ms: int,
     load_bytes: int,
     compression: str = "none",

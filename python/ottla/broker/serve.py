@@ -13,24 +13,26 @@ import trio
 
 from ottla._core import __version__
 from ottla.broker.broker import Broker
-from ottla.broker.identity import StoppedBeforeStart
+from ottla.broker.tree import StoppedBeforeStart
 from ottla.broker.watching.watch import watched
 from ottla.config import BrokerConfig
 
 logger = logging.getLogger("ottla")
 
 
-def serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
+def serve(config: BrokerConfig, ready: Callable[[Broker], None], *, adopt: bool = False) -> None:
     """Runs one broker until SIGTERM or SIGINT, then stops it cleanly: others lead, what was read is finished, logs are
     flushed, the clean-shutdown marker is written. A second signal ends the wait for others, and nothing else.
 
-    `ready(broker)` is called once, when it serves. Raises OSError if an address or directory cannot be had, KafkaError
-    if another process has the directory or it belongs to another cluster, ConfigError for settings that cannot work.
+    `ready(broker)` is called once, when it serves. `adopt`: topics are made from logs whose tree is lost.
+
+    Raises OSError if an address or directory cannot be had, KafkaError if another process has the directory or it
+    belongs to another cluster, ConfigError for settings that cannot work.
     """
-    trio.run(_serve, config, ready)
+    trio.run(_serve, config, ready, adopt)
 
 
-async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
+async def _serve(config: BrokerConfig, ready: Callable[[Broker], None], adopt: bool) -> None:
     began = trio.current_time()
     logger.info("Ottla %s starts as process %d, on Python %s", __version__, os.getpid(), sys.version.split()[0])
     # A start that has begun to open logs is finished before it is undone; only waiting for others ends at once.
@@ -39,7 +41,10 @@ async def _serve(config: BrokerConfig, ready: Callable[[Broker], None]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_obey, signals, (waits, serves), handing_over)
             with suppress(StoppedBeforeStart):
-                async with watched(config) as readiness, Broker.start(config, waits, readiness.at) as broker:
+                async with (
+                    watched(config) as readiness,
+                    Broker.start(config, waits, readiness.at, adopt=adopt) as broker,
+                ):
                     broker.handing_over = handing_over
                     readiness.serves(broker)
                     ready(broker)

@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     metavar="PORT",
     help="Serve /metrics, /healthz and /readyz at this port, on the host of the first listener (metrics.listener).",
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Make topics from the folders of a data directory whose coordination tree is lost; once.",
+)
 @click.option("--hints", is_flag=True, help="When it serves, say on stderr how to produce and consume.")
 def command(
     data_dir: str | None,
@@ -59,6 +64,7 @@ def command(
     log_format: str | None,
     metrics_port: int | None,
     hints: bool,
+    adopt: bool,
 ) -> None:
     """Run one broker until SIGTERM or SIGINT.
 
@@ -93,6 +99,8 @@ def command(
                 check_zookeeper(servers)
             except ValueError as error:
                 raise click.ClickException(f"cannot start the broker: zookeeper.connect: {error}") from None
+    if adopt and config.zookeeper:
+        raise click.UsageError("--adopt makes the tree of a broker without ZooKeeper; zookeeper.connect is set")
     _log_to_stderr(log_level, config)
 
     _import_msgspec_quickly()
@@ -115,7 +123,7 @@ def command(
             click.echo("\n" + text(address, config.data_directories[0], called()), err=True)
 
     with explained("the broker stopped", TreeError):
-        serve(config, ready)
+        serve(config, ready, adopt=adopt)
 
 
 def _import_msgspec_quickly() -> None:

@@ -37,6 +37,7 @@ from ottla.controller.model import Broker, Cluster
 from ottla.controller.names import check_name
 from ottla.controller.neighbours import Neighbours
 from ottla.controller.registration import Registration
+from ottla.controller.relapses import Relapses
 from ottla.controller.requests import ControlRequest, RequestBatch
 from ottla.controller.shutdown import shut_down
 from ottla.controller.store import ControllerMoved, FencedTree, Written
@@ -436,6 +437,9 @@ class _Term:
         self._deletions: dict[str, Deletion] = {}
         self._responses: dict[Event, tuple[ControlRequest, Any]] = {}
         self._grown: set[TopicPartition] = set()
+        self._relapses = Relapses()
+        #: Those that work again and have waited.
+        self._restored: set[TopicPartition] = set()
         self.moves_in_tree: dict[TopicPartition, tuple[int, ...]] = {}
         self._troubles = Repeated(logger)
         #: No replica that is not in sync leads before.
@@ -482,6 +486,8 @@ class _Term:
                 await self._on_topic(topic)
             case ("deletions",):
                 await self._on_deletions()
+            case ("restored",):
+                await self._on_restored()
             case ("unclean elections", topic):
                 await self._on_unclean_elections(topic)
             case ("isr changes",):
@@ -638,6 +644,7 @@ class _Term:
             del self.cluster.brokers[broker]
             self.cluster.leaving.discard(broker)
             self.cluster.failed_replicas.pop(broker, None)
+            self._relapses.forget(broker)
             self.cluster.unheard.pop(broker, None)
             self._channels.pop(broker).close()
             for deletion in self._deletions.values():
@@ -961,14 +968,27 @@ class _Term:
         heard.difference_update(restored, failed)
         if restored:
             logger.info("broker %d has %d replicas that it had not before", broker, len(restored))
-            await self._availability_changed(restored)
+            if wait_s := self._relapses.restored(broker, trio.current_time()):
+                self.nursery.start_soon(self._use_later, restored, wait_s)
+            else:
+                await self._availability_changed(restored)
         if failed:
+            self._relapses.failed(broker, trio.current_time())
             logger.warning("broker %d has no working log directory for %d replicas", broker, len(failed))
             for deletion in self._deletions.values():
                 deletion.failed(broker, [name.partition for name in failed if name.topic == deletion.topic])
             await self._availability_changed(failed)
         if heard:
             await self._availability_changed(sorted(heard))
+
+    async def _use_later(self, restored: list[TopicPartition], wait_s: float) -> None:
+        await trio.sleep(wait_s)
+        self._restored.update(restored)
+        self._controller._events.put(("restored",))
+
+    async def _on_restored(self) -> None:
+        names, self._restored = sorted(self._restored), set()
+        await self._availability_changed([name for name in names if self.cluster.get(name) is not None])
 
     async def _on_replicas_stopped(self, broker: int, request: ControlRequest, response: Any) -> None:
         failed = {

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ottla._core import create_file
+from ottla._core import create_file, keep_space
 from ottla.coordination.tree import (
     ANY_VERSION,
     BadVersion,
@@ -65,6 +65,11 @@ INSERT OR IGNORE INTO counter VALUES ('zxid', 0), ('session', 0);
 """
 _BROKEN = (sqlite3.Error, UnicodeDecodeError)
 """What sqlite3 raises for a file that is not what it should be; the second where its message quotes that."""
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+PAGE_BYTES = 4096
+_SPACE = {"-wal": 4 << 20, "": 1 << 20}
+"""Bytes behind the end of each file that are kept for it. The write-ahead log begins anew after 1000 pages, within its
+space; the other is for some 5,000 new nodes."""
 APPLICATION_ID = 0x0771A7EE
 """In the file's header, so that no other SQLite file is taken for a tree."""
 LAYOUT = 2
@@ -154,6 +159,12 @@ class TreeDatabase:
             os.close(self._lock)
             raise Unavailable("/", f"{path} is in use by another process") from error
         try:
+            if os.path.getsize(path) == 0:
+                self._sql = connect(path)
+                self._prepare(path)
+                self._sql.close()
+            # Before SQLite has the files: closing another descriptor of them would end its locks.
+            _keep_space(path)
             self._sql = connect(path)
             self._prepare(path)
         except _BROKEN as error:
@@ -352,6 +363,21 @@ class TreeDatabase:
             self._sql.execute("COMMIT")
         self._committed_zxid = self._zxid
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._pending) or self._sql.in_transaction
+
+    def has_room(self) -> bool:
+        """Whether the disk takes a small transaction. Nothing may be waiting for a commit."""
+        try:
+            self._sql.execute("UPDATE counter SET value = value WHERE name = 'session'")
+        except sqlite3.Error as error:
+            if is_full(error):
+                return False
+            raise
+        return True
+
     def rollback(self) -> None:
         self._pending.clear()
         if self._sql.in_transaction:
@@ -361,6 +387,25 @@ class TreeDatabase:
     def close(self) -> None:
         self._sql.close()
         os.close(self._lock)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether SQLite says that the disk has no room. Nothing of the transaction is in the file then."""
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in _NO_ROOM
+
+
+def _keep_space(path: str) -> None:
+    """Takes the space that the next changes need from the disk, so that they can be made when it is full."""
+    create_file(path + "-wal")
+    for suffix, bytes_ahead in _SPACE.items():
+        # As much as a disk has that is nearly full.
+        while bytes_ahead >= PAGE_BYTES:
+            try:
+                keep_space(path + suffix, bytes_ahead)
+            except OSError:
+                bytes_ahead //= 2
+            else:
+                break
 
 
 def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:

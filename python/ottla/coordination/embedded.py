@@ -8,7 +8,11 @@ back.
 Ephemeral nodes belong to a session. Sessions end with `aclose`, with `expire` (a test's stand-in for a ZooKeeper
 session that timed out) or with the process: what a killed process left is deleted when the file is opened again.
 
-A commit that fails (full disk, I/O error) ends every session with `Unavailable`, because what memory and disk hold may
+A disk without room is what a lost connection is to ZooKeeper: the change raises `ConnectionLoss`, and sessions are
+SUSPENDED until there is room again. Reads are answered meanwhile. Some space is kept for the file from the start, so
+that topics can still be deleted (`database.py`).
+
+A commit that fails otherwise (I/O error) ends every session with `Unavailable`, because what memory and disk hold may
 differ from then on; the broker above must stop.
 """
 
@@ -23,8 +27,9 @@ from typing import Any
 import outcome
 import trio
 
-from ottla.coordination.database import TreeDatabase
+from ottla.coordination.database import TreeDatabase, is_full
 from ottla.coordination.tree import (
+    ConnectionLoss,
     EventKind,
     Node,
     Operation,
@@ -48,6 +53,9 @@ TREE_FILE = "ottla-tree.sqlite"
 BATCH_MAX = 256
 """Transactions that share one fsync: bounds how long the first of them waits."""
 
+LOOK_SECONDS = 0.5
+"""How often a full disk is looked at, and so how often changes that wait for room are tried."""
+
 
 class _Request:
     """One call on its way through the thread and back."""
@@ -66,11 +74,17 @@ class _Request:
             trio.lowlevel.reschedule(task, self.result)
 
 
+_OF_NODE = tuple(kind for kind in EventKind if kind is not EventKind.CHILDREN)
+_OF_CHILDREN = (EventKind.CHILDREN, EventKind.DELETED)
+
+
 class _Watches:
     """Who waits for what. Touched only by the store's thread, so arming is atomic with the read."""
 
     def __init__(self) -> None:
         self._armed: dict[tuple[bool, str], dict[tuple[int, Watch], None]] = {}
+        #: Those that fired for changes that are not committed yet.
+        self._fired: list[tuple[tuple[bool, str], dict[tuple[int, Watch], None]]] = []
 
     def arm(self, path: str, session_id: int, watch: Watch, *, children: bool) -> None:
         self._armed.setdefault((children, path), {})[session_id, watch] = None
@@ -78,11 +92,21 @@ class _Watches:
     def fired(self, event: WatchEvent) -> list[Watch]:
         """Those to call for this event; they are no longer armed."""
         found: list[tuple[int, Watch]] = []
-        if event.kind is not EventKind.CHILDREN:
-            found += self._armed.pop((False, event.path), {})
-        if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
-            found += self._armed.pop((True, event.path), {})
+        for children, kinds in ((False, _OF_NODE), (True, _OF_CHILDREN)):
+            if event.kind in kinds and (armed := self._armed.pop((children, event.path), None)):
+                self._fired.append(((children, event.path), armed))
+                found += armed
         return [watch for _, watch in found]
+
+    def committed(self) -> None:
+        """What fired, fired for good."""
+        self._fired.clear()
+
+    def rolled_back(self) -> None:
+        """What fired since the last commit is armed as before: the changes were none."""
+        for key, armed in self._fired:
+            self._armed.setdefault(key, {}).update(armed)
+        self._fired.clear()
 
     def drop_session(self, session_id: int) -> list[tuple[Watch, WatchEvent]]:
         """Disarm all of a session's; returns what each is to be told."""
@@ -106,6 +130,8 @@ class EmbeddedStore:
         self._watches = _Watches()
         self._sessions: set[EmbeddedTree] = set()
         self._failed: TreeError | None = None
+        #: The thread's: the disk had no room when it last looked.
+        self._is_full = False
         self._opened: outcome.Outcome[None] | None = None
         self._ready = trio.Event()
         self._stopped = trio.Event()
@@ -162,13 +188,20 @@ class EmbeddedStore:
         self._opened = outcome.Value(None)
         self._post(self._ready.set)
         while (batch := self._take()) is not None:
-            fired = self._apply(database, batch)
-            self._post(lambda batch=batch, fired=fired: self._deliver(batch, fired))  # type: ignore[misc]
+            if self._is_full:
+                self._look_for_room(database)
+            fired = self._apply_without_room(database, batch) if self._is_full else self._apply(database, batch)
+            state = SessionState.SUSPENDED if self._is_full else SessionState.CONNECTED
+            self._post(lambda batch=batch, fired=fired, state=state: self._deliver(batch, fired, state))  # type: ignore[misc]
         database.close()
         self._post(self._stopped.set)
 
     def _take(self) -> list[_Request] | None:
-        first = self._queue.get()
+        """The requests that wait: none if it is time to look for room. None if the store is closed."""
+        try:
+            first = self._queue.get(timeout=LOOK_SECONDS if self._is_full else None)
+        except queue.Empty:
+            return []
         if first is None:
             return None
         batch = [first]
@@ -195,6 +228,8 @@ class EmbeddedStore:
                 request.result = outcome.Error(error)
                 continue
             except Exception as error:
+                if is_full(error):
+                    return self._fill(database, batch, error)
                 self._fail(database, error)
                 request.result = outcome.Error(self._failed or error)
                 continue
@@ -207,12 +242,57 @@ class EmbeddedStore:
             try:
                 database.commit()
             except Exception as error:
+                if is_full(error):
+                    return self._fill(database, batch, error)
                 self._fail(database, error)
+        self._watches.committed()
         if self._failed is not None:
             fired = []
             for request in batch:
                 request.result = outcome.Error(self._failed)
         return fired
+
+    def _fill(self, database: TreeDatabase, batch: list[_Request], error: Exception) -> list[tuple[Watch, WatchEvent]]:
+        logger.error(
+            "no room on the disk for the coordination tree %s: its changes wait for some (%s)", self.path, error
+        )
+        self._is_full = True
+        database.rollback()
+        self._watches.rolled_back()
+        return self._apply_without_room(database, batch)
+
+    def _look_for_room(self, database: TreeDatabase) -> None:
+        try:
+            self._is_full = not database.has_room()
+        except Exception as error:
+            self._is_full = False
+            self._fail(database, error)
+        else:
+            if not self._is_full:
+                logger.info("the coordination tree %s has room again", self.path)
+
+    def _apply_without_room(self, database: TreeDatabase, batch: list[_Request]) -> list[tuple[Watch, WatchEvent]]:
+        """Reads are answered; what changes something is undone."""
+        for request in batch:
+            try:
+                value = request.call(database)
+                if not database.is_changed:
+                    request.result = outcome.Value(value.results if isinstance(value, _Changes) else value)
+                    continue
+            except TreeError as error:
+                request.result = outcome.Error(error)
+                continue
+            except Exception as error:
+                if not is_full(error):
+                    self._is_full = False
+                    self._fail(database, error)
+                    break
+            database.rollback()
+            request.result = outcome.Error(ConnectionLoss("/", f"{self.path}: there is no room on the disk"))
+        if self._failed is not None:
+            for request in batch:
+                request.result = outcome.Error(self._failed)
+        return []
 
     def _fail(self, database: TreeDatabase, error: Exception) -> None:
         logger.critical("the coordination tree %s failed and is closed: %s", self.path, error)
@@ -231,7 +311,10 @@ class EmbeddedStore:
 
     # Back on the loop. Must not raise: trio would end the run.
 
-    def _deliver(self, batch: list[_Request], fired: list[tuple[Watch, WatchEvent]]) -> None:
+    def _deliver(self, batch: list[_Request], fired: list[tuple[Watch, WatchEvent]], state: SessionState) -> None:
+        for tree in list(self._sessions):
+            if tree.state is not state and tree.state is not SessionState.EXPIRED:
+                tree._change_state(state)
         for watch, event in fired:
             try:
                 watch(event)
@@ -364,7 +447,8 @@ class EmbeddedTree(Tree):
             if self._state is not SessionState.CLOSED:
                 try:
                     await self._end()
-                except Unavailable:
+                except (ConnectionLoss, Unavailable):
+                    # Its ephemeral nodes go when the file is opened again.
                     logger.debug("the tree failed before its session was closed")
                 self._store._sessions.discard(self)
                 self._change_state(SessionState.CLOSED)

@@ -67,12 +67,16 @@ class DataDirectories:
         """
         return common_identity(self.online)
 
+    def check(self, broker_id: int, cluster_id: str) -> None:
+        """Raises OSError, and ConfigError if a directory belongs to another broker or cluster."""
+        for directory in self.online:
+            directory.check(broker_id, cluster_id)
+
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Writes meta.properties into every directory. Raises ConfigError if one belongs to another broker or
         cluster; then none was written.
         """
-        for directory in self.online:
-            directory.check(broker_id, cluster_id)
+        self.check(broker_id, cluster_id)
         for directory in self.online:
             directory.claim(broker_id, cluster_id)
 

@@ -14,12 +14,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ottla._core import LogDirectory, TopicTraffic, create_file
-from ottla.config import ConfigError
+from ottla.config import ConfigError, properties
 from ottla.errors import StorageError
 
 logger = logging.getLogger("ottla.log_manager")
 
 META = "meta.properties"
+#: The version of that file, and what Kafka does not start without.
+VERSION = "0"
+MUST_HAVE = ("version", "broker.id")
 
 
 class DataDirectory:
@@ -77,22 +80,28 @@ class DataDirectory:
         self.failure = reason
 
     def identity(self) -> dict[str, str]:
-        """meta.properties: `version`, `broker.id`, `cluster.id`; empty in a new directory.
+        """meta.properties: `version`, `broker.id`, and `cluster.id` but of a Kafka before 0.10.1; empty in a new
+        directory.
 
-        Raises OSError, and ConfigError for a file that is damaged.
+        Raises OSError, and ConfigError for a file that is damaged, or is of a release that writes another kind.
         """
         path = self.path / META
         if not path.exists():
             return {}
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError as error:
+            found = {entry.key: entry.value.strip() for entry in properties.parse(path.read_text(encoding="utf-8"))}
+        except (UnicodeDecodeError, ConfigError) as error:
+            raise _damaged(path, str(error)) from None
+        if "node.id" in found or found.get("version") == "1":
             raise ConfigError(
-                "log.dirs",
-                f"{path} is damaged: {error}. Write version=0, broker.id and cluster.id into it as they are in the "
-                "other directories of this broker, or remove it if the directory is surely this broker's",
-            ) from None
-        return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+                "log.dirs", f"{path} is of a broker in KRaft mode, whose directories are made for it: name another one"
+            )
+        # Whose directory it is must not be guessed from a file that was emptied or cut off.
+        if missing := [name for name in MUST_HAVE if not found.get(name)]:
+            raise _damaged(path, f"it has no {' and no '.join(missing)}")
+        if found["version"] != VERSION:
+            raise _damaged(path, f"version={found['version']}, and {VERSION} is the only one there is")
+        return found
 
     def check(self, broker_id: int, cluster_id: str) -> None:
         """Raises OSError, and ConfigError if it belongs to another broker or cluster."""
@@ -111,7 +120,7 @@ class DataDirectory:
         known, wanted = self.identity(), _meta(broker_id, cluster_id)
         if known.keys() >= wanted.keys():
             return
-        replace_file(self.path / META, "".join(f"{name}={value}\n" for name, value in {**known, **wanted}.items()))
+        replace_file(self.path / META, properties.write({**known, **wanted}))
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -124,15 +133,28 @@ def replace_file(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Returns when the names in a folder would survive a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
+def _damaged(path: Path, why: str) -> ConfigError:
+    return ConfigError(
+        "log.dirs",
+        f"{path} is damaged: {why}. Write version=0, broker.id and cluster.id into it as they are in the other "
+        "directories of this broker, or remove it if the directory is surely this broker's",
+    )
+
+
 def _meta(broker_id: int, cluster_id: str) -> dict[str, str]:
-    return {"version": "0", "cluster.id": cluster_id, "broker.id": str(broker_id)}
+    return {"version": VERSION, "cluster.id": cluster_id, "broker.id": str(broker_id)}
 
 
 def make_private(path: Path) -> None:

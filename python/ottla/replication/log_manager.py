@@ -135,6 +135,8 @@ class LogManager:
                 "opened" if native.was_clean or not count else "recovered after a stop that was not clean",
                 1000 * (time.monotonic() - began),
             )
+            for path, reason in native.take_leftovers():
+                logger.warning("%s was deleted, but cannot be removed; it takes up space: %s", path, reason)
 
         async with trio.open_nursery() as nursery:
             for directory in self.directories.online:
@@ -436,10 +438,13 @@ class LogManager:
         return [error or failure for error, failure in zip(errors, failed, strict=True)]
 
     def cleanable(self, now_ms: int) -> dict[Cleanable, LogDirectory]:
-        """The compacted logs with what there is to clean in them, and where they are."""
+        """The compacted logs with what there is to clean in them, and where they are. None of those whose settings are
+        not understood.
+        """
         found: dict[Cleanable, LogDirectory] = {}
         self.directories.in_each(lambda native: found.update(dict.fromkeys(native.cleanable(now_ms), native)))
-        return found
+        kept = {topic for topic in {log.topic for log in found} if self.topic_config(topic).keeps_everything}
+        return {log: native for log, native in found.items() if log.topic not in kept}
 
     @property
     def flush_on_acks_all(self) -> bool:

@@ -119,6 +119,13 @@ impl LogDirectory {
         Ok(self.directory.contents()?.others)
     }
 
+    fn take_leftovers(&self) -> Vec<(String, String)> {
+        let left = self.directory.take_leftovers();
+        left.into_iter()
+            .map(|(path, error)| (path.display().to_string(), error.to_string()))
+            .collect()
+    }
+
     #[pyo3(signature = (configs, default, *, threads=None))]
     fn load_all(
         &self,

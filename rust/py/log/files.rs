@@ -13,6 +13,7 @@ use crate::storage::{Mode, RealStorage, Storage};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create_file, module)?)?;
+    module.add_function(wrap_pyfunction!(keep_space, module)?)?;
     module.add_function(wrap_pyfunction!(verify_log, module)?)?;
     module.add_function(wrap_pyfunction!(repair_log, module)?)?;
     module.add_function(wrap_pyfunction!(scan_segment, module)?)?;
@@ -25,6 +26,24 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 type Damage = (String, u64, String);
 /// Segments, batches, records, bytes, first and next offset.
 type Counts = (u64, u64, u64, u64, Option<(i64, i64)>);
+
+/// Takes space of the disk for what will be written behind the end of a file, whose length stays.
+#[pyfunction]
+fn keep_space(path: std::path::PathBuf, bytes_ahead: u64) -> PyResult<()> {
+    let file = std::fs::OpenOptions::new().write(true).open(path)?;
+    let length = file.metadata()?.len();
+    #[cfg(target_os = "linux")]
+    rustix::fs::fallocate(
+        &file,
+        rustix::fs::FallocateFlags::KEEP_SIZE,
+        length,
+        bytes_ahead,
+    )
+    .map_err(std::io::Error::from)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = (length, bytes_ahead);
+    Ok(())
+}
 
 #[pyfunction]
 fn create_file(path: std::path::PathBuf) -> PyResult<()> {

@@ -1,0 +1,207 @@
+"""A data directory whose coordination tree is gone, or that comes from Kafka without one.
+
+A tree that is made anew would know no topic: the broker would be an empty cluster beside records that nobody can read,
+until a new topic of the same name takes them for its own. So such a start is refused (`refuse`). Where there is no
+tree to be had any more, `adopt` makes one from the folders: topics with a partition for each folder, and settings that
+delete nothing. What else the old tree said cannot be known, and is told to the operator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from ottla import kafka
+from ottla.broker import identity
+from ottla.broker.internal_topics import offsets_settings, transaction_state_settings
+from ottla.config import BrokerConfig, ConfigError
+from ottla.controller.names import check_name
+from ottla.controller.producer_ids import BLOCK_SIZE
+from ottla.controller.registration import prepare
+from ottla.coordination import znodes
+from ottla.coordination.embedded import EmbeddedTree
+from ottla.coordination.tree import Create, Operation, Set, in_batches
+from ottla.coordination.znodes import PartitionState, ProducerIdBlock, TopicAssignment
+from ottla.errors import InvalidTopic, KafkaError
+from ottla.log import Log
+from ottla.log.verify import partitions
+from ottla.replication.data_directories import DataDirectories
+from ottla.replication.data_directory import sync_folder
+
+logger = logging.getLogger("ottla")
+
+#: Where a tree is made. It takes its name when it is whole.
+UNFINISHED = ".adopting"
+#: Partitions without a folder that a topic may get, for each that has one: the others may be on other brokers. More of
+#: them come from a folder that is called like a partition without being one (`orders-20240101`).
+MISSING_MAX = 100
+#: Nothing is deleted from an adopted topic.
+KEEP = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+
+
+def refuse(tree: Path, directories: DataDirectories) -> None:
+    """Raises ConfigError if there are logs, and the tree's file, which would be made now, is not there."""
+    if tree.exists():
+        return
+    folders = _folders(directories)
+    if folders:
+        raise ConfigError(
+            "log.dirs",
+            f"{tree.parent} has the logs of {len(folders)} partitions, {folders[0].name} among them, but not the "
+            f"coordination tree that knows their topics: there is no {tree.name}. Restore that file from a backup; or "
+            "name the ZooKeeper that has the tree (--zookeeper), or copy the tree from there (ottla tree import); or, "
+            "if it is lost, start once with --adopt, which makes topics from the folders. Nothing was changed",
+        )
+
+
+async def adopt(tree: Path, directories: DataDirectories, config: BrokerConfig) -> None:
+    """Makes the tree's file from the folders of partitions.
+
+    Raises ConfigError if there is a tree, or no partition, or a folder that is no partition's in all likelihood, or if
+    the directories belong to another broker. A try that fails or is interrupted leaves no tree.
+    """
+    if tree.exists():
+        raise ConfigError("log.dirs", f"--adopt: {tree} is there already; start without --adopt")
+    topics = _topics(_folders(directories))
+    if not topics:
+        raise ConfigError("log.dirs", f"--adopt: no partition is in {', '.join(map(str, directories))}")
+    known = directories.identity()
+    epoch = await trio.to_thread.run_sync(_newest_epoch, [path for held in topics.values() for path in held.values()])
+    unfinished = tree.with_name(tree.name + UNFINISHED)
+    for name in (unfinished.name, f"{unfinished.name}-wal", f"{unfinished.name}-shm"):
+        unfinished.with_name(name).unlink(missing_ok=True)
+    async with await EmbeddedTree.open(str(unfinished)) as made:
+        await prepare(made)
+        cluster_id = await identity.cluster_id(made, known.get("cluster.id"))
+        broker_id = await identity.broker_id(made, config, known.get("broker.id"))
+        directories.check(broker_id, cluster_id)
+        operations: list[Operation] = []
+        for topic, folders in topics.items():
+            count = _count(topic, folders, config)
+            replicas: dict[int, tuple[int, ...]] = dict.fromkeys(range(count), (broker_id,))
+            assignment = TopicAssignment(replicas, **_topic_id(folders.values()))
+            operations += _nodes(topic, assignment, _settings(topic, config), epoch + 1)
+        # Ids of producers are given one after the other: no cluster has given as many as there are milliseconds since
+        # 1970, and an id that is in the logs must not be given again.
+        first = znodes.now_ms() // BLOCK_SIZE * BLOCK_SIZE
+        block = ProducerIdBlock(broker_id, first, first + BLOCK_SIZE - 1)
+        await made.ensure(znodes.PRODUCER_ID_BLOCK)
+        operations.append(Set(znodes.PRODUCER_ID_BLOCK, block.encode()))
+        for batch in in_batches(operations):
+            await made.multi(batch)
+    unfinished.rename(tree)
+    sync_folder(tree.parent)
+    _tell(topics, config)
+
+
+def _folders(directories: DataDirectories) -> list[Path]:
+    return [Path(folder) for directory in directories.online for folder in partitions(directory.path)]
+
+
+def _topics(folders: Iterable[Path]) -> dict[str, dict[int, Path]]:
+    """The folder of each partition, by topic. Raises ConfigError."""
+    found: dict[str, dict[int, Path]] = defaultdict(dict)
+    for folder in folders:
+        topic, _, number = folder.name.rpartition("-")
+        try:
+            check_name(topic)
+        except InvalidTopic as error:
+            logger.warning("%s is not adopted: %s", folder, error)
+            continue
+        found[topic][int(number)] = folder
+    for topic, held in found.items():
+        highest = max(held)
+        if highest >= (MISSING_MAX + 1) * len(held):
+            raise ConfigError(
+                "log.dirs",
+                f"--adopt: {held[highest]} would make a topic {topic} of {highest + 1} partitions, of which "
+                f"{len(held)} are here. If it is no partition, move it out of the directory",
+            )
+    return dict(sorted(found.items()))
+
+
+def _newest_epoch(folders: Iterable[Path]) -> int:
+    """The newest leader epoch of all logs, -1 without any. Where one cannot be read, those of the others do."""
+    newest = -1
+    for folder in folders:
+        try:
+            with Log.open(folder) as log:
+                newest = max([newest, *(epoch for epoch, _ in log.leader_epochs)])
+        except (KafkaError, OSError) as error:
+            logger.warning("the leader epochs of %s are not known: %s", folder, error)
+    return newest
+
+
+def _count(topic: str, folders: Collection[int], config: BrokerConfig) -> int:
+    """How many partitions a topic gets. Groups and transactions are found by a number that depends on it, so internal
+    topics have at least those that they are made with.
+    """
+    settings = {
+        kafka.OFFSETS_TOPIC: "offsets.topic.num.partitions",
+        kafka.TRANSACTIONS_TOPIC: "transaction.state.log.num.partitions",
+    }
+    least = config.get_int(settings[topic]) if topic in settings else 1
+    return max(least, 1 + max(folders))
+
+
+def _settings(topic: str, config: BrokerConfig) -> dict[str, str]:
+    match topic:
+        case kafka.OFFSETS_TOPIC:
+            return offsets_settings(config)
+        case kafka.TRANSACTIONS_TOPIC:
+            return transaction_state_settings(config)
+        case _:
+            return KEEP
+
+
+def _topic_id(folders: Iterable[Path]) -> dict[str, Any]:
+    """What an assignment has besides replicas where Kafka 2.8 or later has given the topic an id: it takes only folders
+    with the id of the tree.
+    """
+    ids = set()
+    for folder in folders:
+        file = folder / "partition.metadata"
+        if file.exists():
+            lines = dict(line.partition(": ")[::2] for line in file.read_text(errors="replace").splitlines())
+            ids.add(lines.get("topic_id", ""))
+    if len(ids) > 1:
+        raise ConfigError("log.dirs", f"--adopt: {folder.name} and others have different topic ids: {sorted(ids)}")
+    return {"version": 3, "extra": {"topic_id": ids.pop()}} if ids else {}
+
+
+def _nodes(topic: str, assignment: TopicAssignment, settings: Mapping[str, str], epoch: int) -> list[Operation]:
+    """The nodes of a topic, each of whose partitions is led by its one replica."""
+    nodes: list[Operation] = [
+        Create(znodes.config_path("topics", topic), znodes.encode_config(settings)),
+        Create(znodes.topic_path(topic), assignment.encode()),
+        Create(znodes.partitions_path(topic)),
+    ]
+    for number, (leader,) in assignment.partitions.items():
+        state = PartitionState(leader=leader, leader_epoch=epoch, isr=(leader,), controller_epoch=0).encode()
+        nodes += [Create(znodes.partition_path(topic, number)), Create(znodes.state_path(topic, number), state)]
+    return nodes
+
+
+def _tell(topics: Mapping[str, Collection[int]], config: BrokerConfig) -> None:
+    for topic, held in topics.items():
+        count = _count(topic, held, config)
+        if missing := [number for number in range(count) if number not in held]:
+            logger.warning(
+                "topic %s: %d of %d partitions have no folder here, among them %d; they are made empty",
+                topic,
+                len(missing),
+                count,
+                missing[0],
+            )
+    logger.warning(
+        "adopted %d topics with %d partitions from their folders. Not known, and to be set again: the settings of "
+        "topics (nothing is deleted or compacted, but in internal topics: ottla topic alter), partitions after the "
+        "last one here, users, quotas, and settings that were changed while brokers ran",
+        len(topics),
+        sum(map(len, topics.values())),
+    )
