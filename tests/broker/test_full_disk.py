@@ -10,7 +10,7 @@ from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableReplicaAssignme
 from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Brokers
 from tests.support.client import Client, batch, connect, values
-from tests.support.directories import REQUEST_TIMED_OUT, STORAGE_ERROR, described, fill, metadata
+from tests.support.directories import REQUEST_TIMED_OUT, STORAGE_ERROR, created, described, fill, metadata
 from tests.support.waiting import eventually
 
 
@@ -40,12 +40,6 @@ def test_alone_it_waits_for_space(small_disk: Path, brokers: Brokers, tmp_path: 
         assert [row.error_code for row in described(client).values()] == [0, 0]
         filler.unlink()
         assert produced(client, "t", full, -1) == 0
-
-
-def created(client: Client, topic: str, timeout_ms: int = 60_000) -> int:
-    row = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
-    (answer,) = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=timeout_ms)).topics
-    return answer.error_code
 
 
 def test_topics_are_made_and_deleted_on_a_disk_that_was_full(tmp_path: Path, brokers: Brokers) -> None:

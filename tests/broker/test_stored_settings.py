@@ -194,6 +194,19 @@ async def test_a_brokers_setting_for_logs_that_is_not_understood(tmp_path: Path,
         assert broker.logs.topic_config("t").get_int("segment.bytes") == 2_097_152
 
 
+async def test_a_change_beside_a_value_that_was_not_understood_before(tmp_path: Path) -> None:
+    """A broker's setting that is none of its logs: others go on to be changed."""
+    before = {"max.connections": "many", "log.segment.bytes": "1048576"}
+    await made(tmp_path, {"t": {}}, {BROKER_NODE: before})
+    async with started(tmp_path) as broker:
+        await set_to(broker, "brokers", BROKER_NODE, {**before, "log.segment.bytes": "2097152"})
+        await comes_true("it is taken", lambda: broker.logs.topic_config("t").get_int("segment.bytes") == 2_097_152)
+        await set_to(broker, "brokers", BROKER_NODE, {"max.connections": "few", "log.segment.bytes": "4194304"})
+        await set_to(broker, TOPIC, "t", {"segment.bytes": "100000"})
+        await comes_true("both are heard", lambda: broker.logs.topic_config("t").get_int("segment.bytes") == 100_000)
+        assert broker.config.get_int("log.segment.bytes") == 2_097_152
+
+
 def keyed(number: int) -> bytes:
     builder = _core.BatchBuilder()
     builder.append(1_700_000_000_000, b"the same", b"%d" % number * 50)

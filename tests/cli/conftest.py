@@ -32,15 +32,16 @@ Ottla = Callable[..., Result]
 
 
 @pytest.fixture
-def ottla(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ottla:
+def ottla(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ottla:
     """ottla("topic", "list", stdin=b"...") runs it as a process would; the test fails unless it ends with `code`."""
 
+    # Not the descriptors: a client that an earlier test of this process has left may write there.
     def run(*arguments: str, stdin: bytes = b"", code: int = 0) -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfd.readouterr()
+        capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(arguments)
-        out, err = capfd.readouterr()
+        out, err = capsys.readouterr()
         assert ended.value.code == code, f"{arguments} ended with {ended.value.code}:\n{out}\n{err}"
         return Result(code, out, err)
 

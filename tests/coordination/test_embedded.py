@@ -33,6 +33,19 @@ async def test_the_loop_never_touches_the_database(tmp_path: Path) -> None:
     assert not thread.is_alive()
 
 
+async def busy(tree: EmbeddedTree, nursery: trio.Nursery) -> threading.Event:
+    """The tree's thread does nothing until the event is set: what comes before that is one batch."""
+    began, release = threading.Event(), threading.Event()
+
+    def wait(_: TreeDatabase) -> None:
+        began.set()
+        release.wait(PATIENCE_S)
+
+    nursery.start_soon(tree._store.call, None, wait)
+    assert await trio.to_thread.run_sync(began.wait, PATIENCE_S)
+    return release
+
+
 @pytest.mark.trio
 async def test_waiting_operations_share_a_commit(tmp_path: Path) -> None:
     async with await EmbeddedTree.open(str(tmp_path / "tree")) as tree:
@@ -46,10 +59,8 @@ async def test_waiting_operations_share_a_commit(tmp_path: Path) -> None:
             database._sql.set_trace_callback(trace)
 
         await tree._store.call(None, count)
-        release = threading.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tree._store.call, None, lambda _: release.wait(PATIENCE_S))
-            await trio.testing.wait_all_tasks_blocked()
+            release = await busy(tree, nursery)
             for number in range(100):
                 nursery.start_soon(tree.create, f"/{number}")
             await trio.testing.wait_all_tasks_blocked()
@@ -122,10 +133,8 @@ async def test_all_of_a_batch_that_finds_no_room_is_undone_and_its_reads_are_ans
             except TreeError as error:
                 seen[name] = type(error)
 
-        release = threading.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tree._store.call, None, lambda _: release.wait(PATIENCE_S))
-            await trio.testing.wait_all_tasks_blocked()
+            release = await busy(tree, nursery)
             for name, call in (
                 ("small", lambda: tree.create("/small")),
                 ("large", lambda: tree.create("/large", b"x" * 8_000_000)),

@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k35_describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribableLogDirTopic,
@@ -35,6 +36,13 @@ def described(client: Client, *topics: DescribableLogDirTopic) -> dict[str, Desc
 def produced_acks_1(client: Client, partition: int) -> int:
     ((row,),) = [row.partitions for row in client.produce("t", batch(b"x"), partition=partition, acks=1).responses]
     return row.error_code
+
+
+def created(client: Client, topic: str, *, timeout_ms: int = 60_000) -> int:
+    """The error of CreateTopics."""
+    row = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    (answer,) = client.call(CREATE_TOPICS, CreateTopicsRequest(topics=[row], timeout_ms=timeout_ms)).topics
+    return answer.error_code
 
 
 def fill(disk: Path) -> Path:

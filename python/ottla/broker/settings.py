@@ -53,7 +53,7 @@ class Settings:
 
     A value that is not understood keeps everything in the logs that it holds for (`keeps_everything`) until it is
     mended: a topic's value in the logs of the topic, a broker's setting for logs in all of them. A change that arrives
-    while the broker serves, and has such a value, has no effect as a whole.
+    while the broker serves, and brings such a value, has no effect as a whole.
     """
 
     def __init__(self, tree: Tree, static: BrokerConfig, broker_id: int) -> None:
@@ -63,6 +63,8 @@ class Settings:
         self._broker_id = broker_id
         #: The last settings that could be understood, by the node's name under /config/brokers.
         self._dynamic: dict[str, dict[str, str]] = {}
+        #: Beside them, the text of those that were not understood. A change that leaves these as they are is taken.
+        self._refused: dict[str, dict[str, str | None]] = {}
         #: Why settings are not understood: those of topics by the topic's name, those under /config/brokers by the
         #: node's name.
         self.topics_not_understood: dict[str, str] = {}
@@ -188,9 +190,10 @@ class Settings:
             self.brokers_not_understood[name] = str(of_logs[0])
         else:
             self.brokers_not_understood.pop(name, None)
-        if problems and is_change:
+        refused = {problem.name: settings.get(problem.name) for problem in problems}
+        if is_change and not refused.items() <= self._refused.get(name, {}).items():
             return self._dynamic.get(name, {})
-        self._dynamic[name] = kept
+        self._dynamic[name], self._refused[name] = kept, refused
         return kept
 
     async def _broker_changed(self) -> None:
