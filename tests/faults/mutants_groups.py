@@ -8,6 +8,20 @@ STATE = "python/ottla/group/state.py"
 
 MUTANTS = (
     Mutant(
+        "group.a-commit-that-fails-takes-an-older-one-along",
+        "python/ottla/group/offsets.py",
+        "            self.pending.take(partition, commit)\n",
+        "            self.pending.pop(partition, None)\n",
+        pytest=("tests/group/test_offsets.py",),
+    ),
+    Mutant(
+        "group.a-commit-of-a-transaction-that-fails-takes-an-older-one-along",
+        "python/ottla/group/offsets.py",
+        "            transaction.pending.take(partition, commit)\n",
+        "            transaction.pending.pop(partition, None)\n            transaction.placed.pop(partition, None)\n",
+        pytest=("tests/group/test_offsets.py",),
+    ),
+    Mutant(
         "group.members-of-an-old-generation-commit",
         STATE,
         "        if generation != self.generation:\n            return IllegalGeneration.code\n"

@@ -1,5 +1,7 @@
 """Offsets of a group: what is visible when, and when it ends."""
 
+import pytest
+
 from ottla.group.offsets import Commits, GroupOffsets
 from ottla.group.records import CommittedOffset
 from ottla.kafka import TopicPartition
@@ -43,6 +45,46 @@ def test_a_commit_that_fails_leaves_no_trace() -> None:
     offsets.prepare(one)
     offsets.failed(one)
     assert offsets.is_empty
+
+
+def test_an_older_commit_is_visible_although_a_younger_one_failed() -> None:
+    offsets, one, two = GroupOffsets(), commit(1), commit(2)
+    offsets.prepare(one)
+    offsets.prepare(two)
+    offsets.failed(two)
+    assert offsets.is_unstable(T0)
+    offsets.appended(one, 10)
+    assert offset(offsets) == 1
+    assert not offsets.is_unstable(T0)
+
+
+def test_a_commit_that_was_removed_stays_away_although_the_next_one_waits() -> None:
+    """They are equal, so only their order tells them apart."""
+    offsets, one, two = GroupOffsets(), commit(1), commit(1)
+    offsets.prepare(one)
+    assert offsets.remove([T0]) == [T0]
+    offsets.prepare(two)
+    offsets.appended(one, 10)
+    assert offset(offsets) is None
+    offsets.appended(two, 11)
+    assert offset(offsets) == 1
+
+
+@pytest.mark.parametrize("is_answered_before", [True, False])
+def test_a_transaction_keeps_its_older_commit_when_a_younger_one_fails(is_answered_before: bool) -> None:
+    offsets, one, two = GroupOffsets(), commit(1), commit(2)
+    offsets.prepare_transactional(7, one)
+    if is_answered_before:
+        offsets.appended_transactional(7, one, 10)
+    offsets.prepare_transactional(7, two)
+    offsets.failed_transactional(7, two)
+    if not is_answered_before:
+        offsets.appended_transactional(7, one, 10)
+    assert offset(offsets) is None
+    assert offsets.is_unstable(T0)
+    offsets.end_transaction(7, is_commit=True)
+    assert offset(offsets) == 1
+    assert not offsets.is_unstable(T0)
 
 
 def test_a_transaction_counts_with_its_marker() -> None:

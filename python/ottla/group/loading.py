@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ottla.errors import ProtocolError
 from ottla.group import records
 from ottla.group.members import Member
-from ottla.group.offsets import GroupOffsets, Placed
+from ottla.group.offsets import GroupOffsets, Placed, Transaction
 from ottla.group.records import GroupKey, OffsetKey, StoredGroup
 from ottla.group.state import Group
 from ottla.kafka import TopicPartition
@@ -94,7 +94,8 @@ class Replay:
                     decoded = records.read_key(key)
                     if isinstance(decoded, OffsetKey):
                         offsets = self.groups.setdefault(decoded.group, LoadedGroup()).offsets
-                        self._commit(offsets.open_transactions.setdefault(producer_id, {}), decoded, log_offset, value)
+                        transaction = offsets.open_transactions.setdefault(producer_id, Transaction())
+                        self._commit(transaction.placed, decoded, log_offset, value)
                 except ProtocolError as error:
                     self._skip(log_offset, error)
 

@@ -3,6 +3,9 @@
 Values and times in, values out. A commit is *pending* from its append until the log answers; it becomes visible only
 then. Commits of a transaction become visible with its COMMIT marker. Where both kinds meet on a partition, the record
 that comes later in the log wins, as it will when the log is read again (so does Kafka).
+
+Each pending commit is kept until its own answer. Kafka keeps the youngest alone, so that its failure takes an older one
+with it: that is acknowledged, and nobody sees it until the log is read again.
 """
 
 from __future__ import annotations
@@ -15,15 +18,51 @@ from ottla.kafka import TopicPartition
 
 Commits = Mapping[TopicPartition, CommittedOffset]
 
-#: The place of a record whose append has not been answered.
-NOT_APPENDED = -1
-
 
 class Placed(NamedTuple):
     """A commit and the offset of the batch that holds it in the log."""
 
     log_offset: int
     committed: CommittedOffset
+
+
+class Pending(dict[TopicPartition, list[CommittedOffset]]):
+    """Commits whose appends have not been answered, in the order of the appends."""
+
+    def add(self, commits: Commits) -> None:
+        for partition, commit in commits.items():
+            self.setdefault(partition, []).append(commit)
+
+    def take(self, partition: TopicPartition, commit: CommittedOffset) -> bool:
+        """The append of `commit` is answered. Whether the commit still counts: its partition may have been removed."""
+        waiting = self.get(partition, [])
+        for at, one in enumerate(waiting):
+            if one is commit:
+                del waiting[at]
+                if not waiting:
+                    del self[partition]
+                return True
+        return False
+
+
+class Transaction:
+    """The commits of one producer's transaction that is open: those in the log, and those whose appends have not been
+    answered.
+    """
+
+    __slots__ = ("pending", "placed")
+
+    def __init__(self) -> None:
+        self.placed: dict[TopicPartition, Placed] = {}
+        self.pending = Pending()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.placed or self.pending)
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        return self.placed.keys() | self.pending.keys()
 
 
 class GroupOffsets:
@@ -33,9 +72,9 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, Placed] = {}
-        self.pending: dict[TopicPartition, CommittedOffset] = {}
+        self.pending = Pending()
         #: by producer id
-        self.open_transactions: dict[int, dict[TopicPartition, Placed]] = {}
+        self.open_transactions: dict[int, Transaction] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -48,60 +87,47 @@ class GroupOffsets:
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether the offset may be about to change (KIP-447)."""
         return partition in self.pending or any(
-            partition in transaction for transaction in self.open_transactions.values()
+            partition in transaction.placed or partition in transaction.pending
+            for transaction in self.open_transactions.values()
         )
 
     # --- commits of consumers ---
 
     def prepare(self, commits: Commits) -> None:
         """They are being appended."""
-        self.pending.update(commits)
+        self.pending.add(commits)
 
     def appended(self, commits: Commits, log_offset: int) -> None:
         """They are safe, in the batch at `log_offset`."""
-        pending, committed = self.pending, self.committed
         for partition, commit in commits.items():
-            staged = pending.get(partition)
-            if staged is None:
-                continue  # its offsets were removed meanwhile
-            if staged is commit:
-                del pending[partition]
-            known = committed.get(partition)
-            # Equal: an earlier commit in the same batch.
-            if known is None or known.log_offset <= log_offset:
-                committed[partition] = Placed(log_offset, commit)
+            if self.pending.take(partition, commit):
+                _place(self.committed, partition, Placed(log_offset, commit))
 
     def failed(self, commits: Commits) -> None:
         """They could not be made safe."""
         for partition, commit in commits.items():
-            if self.pending.get(partition) is commit:
-                del self.pending[partition]
+            self.pending.take(partition, commit)
 
     # --- commits of transactions (KIP-98) ---
 
     def prepare_transactional(self, producer_id: int, commits: Commits) -> None:
-        transaction = self.open_transactions.setdefault(producer_id, {})
-        for partition, commit in commits.items():
-            transaction[partition] = Placed(NOT_APPENDED, commit)
+        self.open_transactions.setdefault(producer_id, Transaction()).pending.add(commits)
 
     def appended_transactional(self, producer_id: int, commits: Commits, log_offset: int) -> None:
         transaction = self.open_transactions.get(producer_id)
         if transaction is None:
             return
         for partition, commit in commits.items():
-            staged = transaction.get(partition)
-            if staged is not None and staged.committed is commit:
-                transaction[partition] = Placed(log_offset, commit)
+            if transaction.pending.take(partition, commit):
+                _place(transaction.placed, partition, Placed(log_offset, commit))
 
     def failed_transactional(self, producer_id: int, commits: Commits) -> None:
         transaction = self.open_transactions.get(producer_id)
         if transaction is None:
             return
         for partition, commit in commits.items():
-            staged = transaction.get(partition)
-            if staged is not None and staged.committed is commit:
-                del transaction[partition]
-        if not transaction:
+            transaction.pending.take(partition, commit)
+        if transaction.is_empty:
             del self.open_transactions[producer_id]
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
@@ -109,10 +135,8 @@ class GroupOffsets:
         transaction = self.open_transactions.pop(producer_id, None)
         if transaction is None or not is_commit:
             return
-        for partition, placed in transaction.items():
-            known = self.committed.get(partition)
-            if known is None or known.log_offset < placed.log_offset:
-                self.committed[partition] = placed
+        for partition, placed in transaction.placed.items():
+            _place(self.committed, partition, placed)
 
     # --- removal ---
 
@@ -120,7 +144,7 @@ class GroupOffsets:
     def partitions(self) -> set[TopicPartition]:
         """All partitions of which anything is known."""
         known = self.committed.keys() | self.pending.keys()
-        return known.union(*self.open_transactions.values())
+        return known.union(*(transaction.partitions for transaction in self.open_transactions.values()))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forgets all about `partitions`; returns those of which the log has (or gets) an offset: they need a
@@ -129,14 +153,15 @@ class GroupOffsets:
         gone = dict.fromkeys(partitions)
         for transaction in self.open_transactions.values():
             # Whichever has fewer is gone through: a group may have many transactions, and lose many partitions.
-            for partition in gone.keys() & transaction.keys():
-                del transaction[partition]
+            for commits in (transaction.placed, transaction.pending):
+                for partition in gone.keys() & commits.keys():
+                    del commits[partition]
         removed = []
         for partition in gone:
             known = self.pending.pop(partition, None), self.committed.pop(partition, None)
             if known != (None, None):
                 removed.append(partition)
-        for producer_id in [producer for producer, transaction in self.open_transactions.items() if not transaction]:
+        for producer_id in [producer for producer, one in self.open_transactions.items() if one.is_empty]:
             del self.open_transactions[producer_id]
         return removed
 
@@ -166,3 +191,10 @@ class GroupOffsets:
             if is_due:
                 due.append(partition)
         return due
+
+
+def _place(into: dict[TopicPartition, Placed], partition: TopicPartition, placed: Placed) -> None:
+    """The record that comes later in the log wins; of those in one batch, the one that is told of later."""
+    known = into.get(partition)
+    if known is None or known.log_offset <= placed.log_offset:
+        into[partition] = placed
