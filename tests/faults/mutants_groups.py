@@ -46,9 +46,16 @@ MUTANTS = (
     Mutant(
         "group.a-generation-has-no-number-of-its-own",
         STATE,
-        "        self.generation += 1\n",
+        "        self.generation = self.generation % GENERATION_MAX + 1\n",
         "        self.generation = max(1, self.generation)\n",
         pytest=LIVES,
+    ),
+    Mutant(
+        "group.generations-have-no-end",
+        STATE,
+        "        self.generation = self.generation % GENERATION_MAX + 1\n",
+        "        self.generation += 1\n",
+        pytest=("tests/group/test_coordinator.py::test_after_the_largest_generation_they_begin_anew",),
     ),
     Mutant(
         "group.an-assignment-of-an-earlier-rebalance-is-given-out",

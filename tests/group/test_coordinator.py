@@ -24,8 +24,16 @@ from ottla.group.coordinator import GroupCoordinator
 from ottla.group.hosted import GroupSettings
 from ottla.group.members import JoinRequest, JoinResult
 from ottla.group.offsets import GroupOffsets
-from ottla.group.records import CommittedOffset, offset_key, offset_value
-from ottla.group.state import EMPTY, STABLE, Limits
+from ottla.group.records import (
+    CommittedOffset,
+    StoredGroup,
+    StoredMember,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
+from ottla.group.state import EMPTY, GENERATION_MAX, STABLE, Limits
 from ottla.kafka import TopicPartition
 from ottla.replication.internal_topic import partition_for
 from ottla.replication.roles import PartitionState
@@ -153,6 +161,29 @@ async def test_a_new_coordinator_knows_the_group(tmp_path: Path) -> None:
         assert host.offset("g") == 5
         assert host.groups.heartbeat("g", member, None, 1) == 0
         assert host.groups.heartbeat("g", member, None, 0) == IllegalGeneration.code
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("members", [0, 1])
+async def test_after_the_largest_generation_they_begin_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, members: int
+) -> None:
+    """No larger one can be told, nor stored. A member that the log has is given up at once."""
+    stored_members = [StoredMember("gone", None, "c", "/h", 1, 1, SUBSCRIPTION)] * members
+    stored = StoredGroup("consumer", GENERATION_MAX, "range" if members else None, None, 1, stored_members)
+    async with hosting(tmp_path) as host:
+        index = await host.lead("g")
+        await host.here.topic.append(index, 0, [(group_key("g"), group_value(stored))])
+        await host.lose("g", 1)
+        await host.lead("g", 2)
+        if members:
+            await comes_true("the end of a member", lambda: host.groups.groups["g"].group.state is EMPTY)
+        member = await host.settle("g")
+        assert await host.commit("g", 5, generation=1 + members, member=member) == 0
+        await host.lose("g", 3)
+        await host.lead("g", 4)
+        assert host.groups.heartbeat("g", member, None, 1 + members) == 0
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.trio

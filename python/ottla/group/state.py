@@ -54,6 +54,9 @@ logger = logging.getLogger("ottla.group")
 #: given up it must not hold up the group for ever (Kafka's NewMemberJoinTimeoutMs).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
+#: Generations are int32 on the wire and in the log.
+GENERATION_MAX = (1 << 31) - 1
+
 #: Static members are waited for again and again until their sessions end; a client may name a rebalance timeout of 0 or
 #: less, and the broker must not do nothing else meanwhile.
 STATIC_MEMBERS_WAIT_MS_MIN = 100
@@ -407,7 +410,8 @@ class Group:
             # Only static members, and none of them has come: they have until their session ends.
             delay_ms = max(self._roster.rebalance_timeout_ms, STATIC_MEMBERS_WAIT_MS_MIN)
             return self._wait_for_joins(_Rebalance(now + delay_ms))
-        self.generation += 1
+        # Then generations begin anew. Kafka goes on below 0, which clients take for no generation at all.
+        self.generation = self.generation % GENERATION_MAX + 1
         if not self.members:
             self.protocol = None
             self._become(EMPTY)
