@@ -1229,9 +1229,15 @@ class ConvertedRecords:
 # For each log and timestamp, on a thread: what `offset_for_timestamp` returns, or an error code.
 def find_times(completions: Completions, token: int, wanted: Sequence[tuple[Log, int]]) -> None: ...
 
+# fetched: each with its log, the offset where its reader stops, and whether it may be converted
+# bytes_left: what may yet be read for the answer, where a row has nothing that its reader can have
 # value: per element None (as it is), records, False (has to be converted and may not be), or an error code
 def convert_fetched(
-    completions: Completions, token: int, fetched: Sequence[tuple[FetchRow, int, bool]], magic: int
+    completions: Completions,
+    token: int,
+    fetched: Sequence[tuple[FetchRow, PartitionToRead, Log, int, bool]],
+    magic: int,
+    bytes_left: int,
 ) -> None: ...
 
 @final

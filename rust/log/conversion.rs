@@ -1,7 +1,11 @@
-//! What old consumers (Fetch 0 to 3) get of a stretch of the log: the same bytes, or messages of their format.
+//! What old consumers (Fetch 0 to 3) get of a log: the stored bytes, or messages of their format.
+//!
+//! Some batches have nothing for them: the markers of transactions, and what compaction left of a batch before the offset that is asked for.
+//! A consumer that got nothing would ask for the same offset again, for ever. So reading goes on until there are messages, or the log ends.
 
 use super::error::{Context, LogError, Result};
 use super::files::FileSlice;
+use super::log::Log;
 use super::scan::{LOOKUP_BYTES, Scan};
 use crate::records::convert::is_too_new;
 use crate::records::{DownConverted, Limits, Scratch, Wanted, down_convert};
@@ -9,26 +13,84 @@ use crate::records::{DownConverted, Limits, Scratch, Wanted, down_convert};
 /// What to send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Converted {
-    /// The stretch itself: its consumer reads every batch in it.
+    /// What was fetched: its consumer reads every batch in it.
     Same,
     Messages(DownConverted),
     /// There is something to convert, and the caller would not have it.
     Refused,
 }
 
-/// Takes of a fetched stretch what `wanted` says, if there is something in it that its consumer cannot read.
-///
-/// Memory: the stretch, `wanted.bytes_max`, and one batch unpacked.
-pub fn convert(slice: &FileSlice, wanted: &Wanted, may_convert: bool) -> Result<Converted> {
-    if !has_newer(slice, wanted.magic)? {
-        return Ok(Converted::Same);
+/// One partition of an old Fetch.
+pub struct OldFetch<'a> {
+    pub log: &'a Log,
+    pub offset: i64,
+    /// The consumer's limit for the partition.
+    pub bytes_max: u64,
+    /// The offset where the consumer stops.
+    pub upper_bound: i64,
+    /// The greatest format that it reads: 0 or 1.
+    pub magic: i8,
+    pub may_convert: bool,
+}
+
+/// What the partitions of one answer share.
+pub struct Room {
+    /// Bytes of the log that may yet be read for the answer, beyond what was fetched for it.
+    pub bytes: u64,
+    /// Nothing is in the answer so far: the first batch comes whole, however large.
+    pub is_empty: bool,
+}
+
+impl OldFetch<'_> {
+    /// Takes of the stretch that was `fetched` what the consumer can read, and if that is nothing, of what follows.
+    ///
+    /// Memory: a stretch of the log, its messages (as many bytes, or one batch), and one batch unpacked.
+    pub fn convert(&self, fetched: &FileSlice, room: &mut Room) -> Result<Converted> {
+        if !has_newer(fetched, self.magic)? {
+            room.is_empty &= fetched.length == 0;
+            return Ok(Converted::Same);
+        }
+        if !self.may_convert {
+            return Ok(Converted::Refused);
+        }
+        let mut messages = self.messages_of(fetched)?;
+        let mut length = fetched.length;
+        while let (true, Some(next)) = (messages.bytes.is_empty(), messages.next_offset) {
+            room.bytes += length;
+            let Some(following) = self.following(next, room)? else {
+                break;
+            };
+            length = following.length;
+            room.bytes = room.bytes.saturating_sub(length);
+            messages = self.messages_of(&following)?;
+        }
+        room.is_empty &= messages.bytes.is_empty();
+        Ok(Converted::Messages(messages))
     }
-    if !may_convert {
-        return Ok(Converted::Refused);
+
+    fn messages_of(&self, stretch: &FileSlice) -> Result<DownConverted> {
+        let wanted = Wanted {
+            magic: self.magic,
+            first_offset: self.offset,
+            bytes_max: usize::try_from(stretch.length).unwrap_or(usize::MAX),
+        };
+        let bytes = stretch.read().context("read", &stretch.file.path())?;
+        Ok(down_convert(
+            &bytes,
+            &wanted,
+            &Limits::default(),
+            &mut Scratch::default(),
+        )?)
     }
-    let bytes = slice.read().context("read", &slice.file.path())?;
-    let messages = down_convert(&bytes, wanted, &Limits::default(), &mut Scratch::default())?;
-    Ok(Converted::Messages(messages))
+
+    /// What the log has from `offset` on, as far as there is room.
+    fn following(&self, offset: i64, room: &Room) -> Result<Option<FileSlice>> {
+        let bytes_max = self.bytes_max.min(room.bytes);
+        let read = self
+            .log
+            .read(offset, bytes_max, self.upper_bound, room.is_empty)?;
+        Ok(read.slice)
+    }
 }
 
 /// By headers alone: most stretches are of one format.
@@ -43,5 +105,86 @@ fn has_newer(slice: &FileSlice, magic: i8) -> Result<bool> {
             Ok(None) | Err(LogError::Corrupt { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::log::tests::{Folder, append};
+    use crate::log::{LogConfig, Origin};
+    use crate::records::{Marker, Outcome};
+
+    /// Segments 0 and 1 are a marker each, and segment 2 is a record.
+    fn marked_log() -> (Folder, Arc<Log>) {
+        let folder = Folder::new();
+        let config = LogConfig {
+            segment_bytes: 100,
+            ..LogConfig::default()
+        };
+        let log = folder.open(config, true);
+        let marker = Marker {
+            outcome: Outcome::Commit,
+            coordinator_epoch: 0,
+        };
+        for _ in 0..2 {
+            let mut batch = marker.batch(1, 0, 1000).unwrap();
+            log.append(&mut batch, 0, Origin::Coordinator, 1000)
+                .unwrap();
+        }
+        append(&log, &["a long value"], 1000);
+        assert_eq!(log.segments().len(), 3);
+        (folder, log)
+    }
+
+    fn asked(log: &Log, upper_bound: i64) -> OldFetch<'_> {
+        OldFetch {
+            log,
+            offset: 0,
+            bytes_max: 1,
+            upper_bound,
+            magic: 1,
+            may_convert: true,
+        }
+    }
+
+    /// The messages for who asks from the first marker on.
+    fn messages(log: &Log, upper_bound: i64, room: &mut Room) -> DownConverted {
+        let fetched = log.read(0, 1, upper_bound, true).unwrap().slice.unwrap();
+        match asked(log, upper_bound).convert(&fetched, room).unwrap() {
+            Converted::Messages(messages) => messages,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_follows_markers_is_converted_as_far_as_it_may_be_read() {
+        let (_folder, log) = marked_log();
+        for (upper_bound, offset, records) in [(1, 1, 0), (2, 2, 0), (3, 3, 1)] {
+            let mut room = Room {
+                bytes: 0,
+                is_empty: true,
+            };
+            let made = messages(&log, upper_bound, &mut room);
+            assert_eq!((made.next_offset, made.records), (Some(offset), records));
+            assert_eq!(
+                (made.bytes.is_empty(), records == 0),
+                (room.is_empty, room.is_empty)
+            );
+        }
+    }
+
+    /// Only where there is nothing yet the first batch comes whole.
+    #[test]
+    fn what_follows_markers_has_the_room_that_is_left() {
+        let (_folder, log) = marked_log();
+        let mut room = Room {
+            bytes: 0,
+            is_empty: false,
+        };
+        let made = messages(&log, 3, &mut room);
+        assert_eq!((made.records, made.bytes.len()), (0, 0));
     }
 }

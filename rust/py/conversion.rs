@@ -1,18 +1,19 @@
 //! Fetched records for old consumers, made on a thread of their own.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::net::{Completions, FetchRow};
+use super::log::Log;
+use super::net::{Completions, FetchRow, PartitionToRead};
 use crate::io::IoPool;
 use crate::io::panics::outcome;
-use crate::log::conversion::{Converted, convert};
-use crate::log::{FileSlice, LogError};
-use crate::records::{DownConverted, Wanted};
+use crate::log::conversion::{Converted, OldFetch, Room};
+use crate::log::{self, FileSlice, LogError};
+use crate::records::DownConverted;
 
 /// Messages that were made for one answer, which takes them.
 #[pyclass(frozen, module = "ottla._core")]
@@ -48,30 +49,63 @@ fn pool() -> Option<&'static IoPool> {
 
 type Made = Option<Result<Converted, LogError>>;
 
+/// A partition of an old Fetch, with a stretch of its log.
+struct Job {
+    slice: FileSlice,
+    log: Arc<log::Log>,
+    offset: i64,
+    bytes_max: u64,
+    upper_bound: i64,
+    may_convert: bool,
+}
+
+type Fetched<'py> = (
+    PyRef<'py, FetchRow>,
+    PyRef<'py, PartitionToRead>,
+    PyRef<'py, Log>,
+    i64,
+    bool,
+);
+
 #[pyfunction]
 pub fn convert_fetched(
     completions: &Completions,
     token: u64,
-    fetched: Vec<(PyRef<'_, FetchRow>, i64, bool)>,
+    fetched: Vec<Fetched<'_>>,
     magic: i8,
+    bytes_left: u64,
 ) -> PyResult<()> {
-    let jobs: Vec<(Option<FileSlice>, i64, bool)> = fetched
-        .iter()
-        .map(|(row, first_offset, may)| (row.slice().cloned(), *first_offset, *may))
-        .collect();
+    let job = |(row, asked, log, upper_bound, may_convert): &Fetched<'_>| {
+        Some(Job {
+            slice: row.slice()?.clone(),
+            log: Arc::clone(&log.log),
+            offset: asked.offset,
+            bytes_max: asked.bytes_max.max(0) as u64,
+            upper_bound: *upper_bound,
+            may_convert: *may_convert,
+        })
+    };
+    let jobs: Vec<Option<Job>> = fetched.iter().map(job).collect();
     let queue = completions.queue();
     let pool = pool().ok_or_else(|| PyRuntimeError::new_err("no thread can be started"))?;
     let make_all = move || {
-        let make = |(slice, first_offset, may_convert): (Option<FileSlice>, i64, bool)| {
-            let slice = slice?;
-            let wanted = Wanted {
-                magic,
-                first_offset,
-                bytes_max: usize::try_from(slice.length).unwrap_or(usize::MAX),
-            };
-            Some(outcome(|| convert(&slice, &wanted, may_convert)))
+        let mut room = Room {
+            bytes: bytes_left,
+            is_empty: true,
         };
-        Ok(jobs.into_iter().map(make).collect::<Vec<Made>>())
+        let mut make = |job: Option<Job>| {
+            let job = job?;
+            let asked = OldFetch {
+                log: &job.log,
+                offset: job.offset,
+                bytes_max: job.bytes_max,
+                upper_bound: job.upper_bound,
+                magic,
+                may_convert: job.may_convert,
+            };
+            Some(outcome(|| asked.convert(&job.slice, &mut room)))
+        };
+        Ok(jobs.into_iter().map(&mut make).collect::<Vec<Made>>())
     };
     pool.work(make_all, move |made: Result<_, LogError>| {
         queue.push(token, Box::new(move |py| answers(py, made?)));

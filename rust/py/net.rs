@@ -12,6 +12,7 @@ mod request;
 use pyo3::prelude::*;
 
 pub use completions::{Completions, Outcome};
+pub use fetch::PartitionToRead;
 pub use fetch_row::FetchRow;
 pub use produce::ProduceRequest;
 pub use request::Request;

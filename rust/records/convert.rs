@@ -19,11 +19,14 @@ pub struct Wanted {
     pub bytes_max: usize,
 }
 
-/// Messages of an old format, and how many records were converted for them (one that stands in no message since there was no room counts too).
+/// Messages of an old format.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DownConverted {
     pub bytes: Vec<u8>,
+    /// How many records were converted (one that stands in no message since there was no room counts too).
     pub records: u64,
+    /// Behind the last batch that was looked at; None if there was no whole one.
+    pub next_offset: Option<i64>,
 }
 
 /// Whether a batch of this header has to be converted, or left out.
@@ -43,15 +46,18 @@ pub fn down_convert(
 ) -> Result<DownConverted, RecordError> {
     let mut out = Vec::new();
     let mut records = 0;
+    let mut next_offset = None;
     let mut compressor = Compressor::default();
     for batch in Batches::new(buffer) {
         let start = batch.as_ref().map_or(0, |batch| batch.position);
-        let converted =
-            batch.and_then(|batch| convert(&batch, wanted, limits, scratch, &mut compressor));
+        let converted = batch.and_then(|batch| {
+            next_offset = Some(batch.header.last_offset() + 1);
+            convert(&batch, wanted, limits, scratch, &mut compressor)
+        });
         let messages = match converted {
-            Ok(converted) => {
-                records += converted.records;
-                converted.bytes
+            Ok((messages, converted)) => {
+                records += converted;
+                messages
             }
             Err(error) if error.is_incomplete() => break,
             Err(error) if out.is_empty() => return Err(error.moved_by(start)),
@@ -71,25 +77,24 @@ pub fn down_convert(
     Ok(DownConverted {
         bytes: out,
         records,
+        next_offset,
     })
 }
 
+/// The messages of one batch, and how many records were converted for them.
 fn convert(
     batch: &Batch<'_>,
     wanted: &Wanted,
     limits: &Limits,
     scratch: &mut Scratch,
     compressor: &mut Compressor,
-) -> Result<DownConverted, RecordError> {
+) -> Result<(Vec<u8>, u64), RecordError> {
     let header = &batch.header;
     if header.is_control() {
-        return Ok(DownConverted::default());
+        return Ok((Vec::new(), 0));
     }
     if !is_too_new(header.magic, wanted.magic) {
-        return Ok(DownConverted {
-            bytes: batch.bytes.to_vec(),
-            records: 0,
-        });
+        return Ok((batch.bytes.to_vec(), 0));
     }
     let codec = header.compression()?;
     if codec == Codec::Zstd {
@@ -108,10 +113,7 @@ fn convert(
             builder.append(record.offset, record.timestamp_ms, record.key, record.value)?;
         }
     }
-    Ok(DownConverted {
-        bytes: builder.finish(compressor),
-        records,
-    })
+    Ok((builder.finish(compressor), records))
 }
 
 /// How many bytes of `messages` are whole ones that fit into `room`.

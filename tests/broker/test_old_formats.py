@@ -21,10 +21,13 @@ from ottla.errors import (
     UnsupportedForMessageFormat,
     UnsupportedVersion,
 )
+from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.peers.ottla import Broker
 from tests.support.client import Client, batch, connect, data, values
 from tests.support.message_sets import message_set
+from tests.support.transactions import add, describe, end, find, init
+from tests.support.waiting import eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own files by a deprecated function
@@ -303,6 +306,66 @@ def test_an_old_consumer_waits_like_any_other(client: Client, shared_broker: Bro
         waiting = pool.submit(client.fetch, "waiting", version=2, max_wait_ms=20_000, min_bytes=1)
         other.produce("waiting", batch(b"later"))
         assert [one[3] for one in read(waiting.result().responses[0].partition_responses[0].record_set)] == [b"later"]
+
+
+#: So that a batch and a marker, and nothing more, fit into a segment: their times are years apart.
+SEGMENTS = {"segment_bytes": "300", "segment_ms": str(1 << 62)}
+
+
+def transaction(client: Client, topic: str, *values: bytes, partition: int = 0) -> None:
+    """A batch of these values, or none, and the marker behind it."""
+    find(client, topic)
+    producer = init(client, topic)
+    assert set(add(client, topic, producer, partition, topic=topic)) == {0}
+    if values:
+        kept = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+        records = batch(*values, base_sequence=0, transactional=True, **kept)
+        answer = client.produce(topic, records, partition=partition, transactional_id=topic)
+        assert answer.responses[0].partitions[0].error_code == 0
+    assert end(client, topic, producer) == 0
+    eventually("the end of the transaction", lambda: describe(client, topic).transaction_state == "CompleteCommit")
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_what_follows_the_marker_that_ends_a_segment_is_reached(
+    client: Client, shared_broker: Broker, version: int
+) -> None:
+    """A consumer that has all before the marker asks for the marker's offset, again and again."""
+    topic = f"marked-{version}"
+    client.create(topic, **SEGMENTS)
+    transaction(client, topic, b"x" * 100)
+    produced(client, topic, batch(b"y" * 100), 8)
+    segments = sorted(int(file.stem) for file in data(shared_broker.data, topic).parent.glob("*.log"))
+    assert segments == [0, 2]
+    assert [one.is_control for one in _core.read_batches(record_set(client, topic))] == [False, True]
+    response = client.fetch(topic, 1, version=version, max_wait_ms=20_000, min_bytes=1)
+    ((row,),) = [one.partition_responses for one in response.responses]
+    assert read(row.record_set) == [(2, None if version < 2 else 1_700_000_000_000, None, b"y" * 100)]
+
+
+def test_segments_of_nothing_but_markers_are_passed(client: Client, shared_broker: Broker) -> None:
+    """However little the consumer takes at once."""
+    client.create("markers", **SEGMENTS)
+    for _ in range(8):
+        transaction(client, "markers")
+    produced(client, "markers", batch(b"after"), 8)
+    assert len(list(data(shared_broker.data, "markers").parent.glob("*.log"))) > 2
+    for version, limits in ((0, {}), (3, {"max_bytes": 1}), (3, {})):
+        response = client.fetch("markers", version=version, max_wait_ms=20_000, min_bytes=1, **limits)
+        assert [one[3] for one in read(response.responses[0].partition_responses[0].record_set)] == [b"after"]
+
+
+def test_what_follows_markers_keeps_to_the_limit_of_the_answer(client: Client) -> None:
+    """The first records come whole, however large. Those of the next partition are left for another answer."""
+    client.create("limited", 2)
+    for partition in range(2):
+        transaction(client, "limited", partition=partition)
+        client.produce("limited", batch(b"x" * 3_000), partition=partition)
+    rows = [FetchPartition(partition=one, fetch_offset=0, partition_max_bytes=78) for one in range(2)]
+    request = FetchRequest(replica_id=-1, max_bytes=1_000, topics=[FetchTopic(topic="limited", partitions=rows)])
+    first, second = client.call(FETCH, request, 3).responses[0].partition_responses
+    assert [one[3] for one in read(first.record_set)] == [b"x" * 3_000]
+    assert (second.error_code, second.record_set or b"") == (0, b"")
 
 
 def listed(client: Client, topic: str, timestamp: int, most: int) -> Sequence[int]:

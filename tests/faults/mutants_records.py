@@ -8,6 +8,7 @@ NUMBERED = ("log::tests::records_that_a_client_did_not_count_are_numbered",)
 SEQUENCES = ("log::staged::tests::sequence_numbers_are_checked_within_a_turn",)
 MARKERS = ("log::transactions::tests::markers_are_fenced",)
 GUARDS = ("log::transactions::tests::a_first_batch_needs_a_guard_that_still_holds",)
+CONVERSION = ("log::conversion::",)
 RULES = "tests/log/test_rules.py"
 FORMATS = "tests/broker/test_old_formats.py"
 
@@ -192,5 +193,27 @@ MUTANTS = (
         "self.check_epoch(epoch).map(drop)",
         "self.check_epoch(epoch).map(drop).or(Ok(()))",
         cargo=("log::staged::tests::a_role_change_refuses_what_was_staged",),
+    ),
+    # --- what old consumers are sent ---
+    Mutant(
+        "conversion.an-answer-ends-with-markers",
+        "rust/log/conversion.rs",
+        "(messages.bytes.is_empty(), messages.next_offset)",
+        "(false, messages.next_offset)",
+        cargo=CONVERSION,
+    ),
+    Mutant(
+        "conversion.what-follows-markers-is-not-committed",
+        "rust/log/conversion.rs",
+        "            .read(offset, bytes_max, self.upper_bound, room.is_empty)?;\n",
+        "            .read(offset, bytes_max, i64::MAX, room.is_empty)?;\n",
+        cargo=CONVERSION,
+    ),
+    Mutant(
+        "conversion.what-follows-markers-is-whole-in-every-row",
+        "rust/log/conversion.rs",
+        "            .read(offset, bytes_max, self.upper_bound, room.is_empty)?;\n",
+        "            .read(offset, bytes_max, self.upper_bound, true)?;\n",
+        cargo=CONVERSION,
     ),
 )

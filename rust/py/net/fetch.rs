@@ -79,9 +79,9 @@ pub struct PartitionToRead {
     pub topic: Arc<str>,
     pub partition: i32,
     #[pyo3(get)]
-    offset: i64,
+    pub offset: i64,
     #[pyo3(get)]
-    bytes_max: i32,
+    pub bytes_max: i32,
     #[pyo3(get)]
     leader_epoch: i32,
     #[pyo3(get)]

@@ -2,9 +2,9 @@
 
 What is stored in a newer format is converted on a thread of its own, by Kafka's rules
 (KafkaApis.maybeConvertFetchedData): a topic may forbid it (`message.downconversion.enable`), zstd has no older form,
-transaction markers are left out. Unlike Kafka's, an answer ends with a whole message, and one that had only markers to
-send waits for more to come: Kafka sends the beginning of a message that does not exist, which old consumers take for a
-message larger than they can fetch.
+transaction markers are left out. Unlike Kafka's, an answer ends with a whole message. Where only markers would be left
+out it has what follows them, and where nothing follows it waits: Kafka sends the beginning of a message that does not
+exist, which old consumers take for a message larger than they can fetch.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ def answer(
     for place, row in enumerate(rows):
         if not row.length:
             continue
-        partition = partitions.get(asked[place].key)
-        may_convert = partition is None or partition.may_convert_down
-        jobs.append((row, asked[place].offset, may_convert))
+        one = asked[place]
+        partition = partitions.get(one.key)
+        if partition is None:
+            rows[place] = FetchRow(broker.metadata.error_where_absent(*one.key))
+            continue
+        jobs.append((row, one, partition.log, context.bound(partition), partition.may_convert_down))
         places.append(place)
     if not jobs:
         return request.reply_fetch(rows)
@@ -53,8 +56,9 @@ def answer(
         return request.reply_fetch(rows)
 
     magic = 0 if context.version < V1_SINCE else 1
+    bytes_left = max(0, context.bytes_max - result.size)
     return broker.server.submit(
-        lambda token: convert_fetched(broker.server.hub.completions, token, jobs, magic), converted
+        lambda token: convert_fetched(broker.server.hub.completions, token, jobs, magic, bytes_left), converted
     )
 
 
