@@ -113,6 +113,18 @@ pub enum Received {
 }
 
 impl Connection {
+    /// Whether it waits for an answer, or for being heard again. Who does not take an answer waits for nothing.
+    pub fn is_owed(&self) -> bool {
+        (self.slots.waiting() > 0 || self.muted_until_ms.is_some()) && self.output.is_empty()
+    }
+
+    /// Whether nobody would miss it now: a client's, with nothing under way.
+    pub fn is_idle(&self) -> bool {
+        let is_client = !self.is_broker && !self.is_reserved;
+        let is_held_back = self.starved || self.deferred;
+        is_client && !self.is_owed() && !is_held_back && !self.in_ready && !self.in_dirty
+    }
+
     pub fn new(id: u64, socket: OwnedFd, origin: Origin, now_ms: u64) -> Self {
         Self {
             id,

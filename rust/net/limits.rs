@@ -29,7 +29,7 @@ pub const JOINED_BYTES_MAX: usize = 16 << 10;
 pub const SMALL_FRAME_BYTES: usize = 64 << 10;
 /// Memory kept in the pool for the next frames: sixteen batches of 1 MB, beyond which memory goes back to the allocator.
 pub const POOL_KEPT_BYTES_MAX: usize = 16 << 20;
-/// How long a listener rests when the process has no descriptor left; without it a level-triggered listener would spin.
+/// How long a listener rests when the process has no descriptor left for a connection; without it a level-triggered listener would spin.
 pub const ACCEPT_REST_MS: u64 = 100;
 /// What a reception up to this size takes is counted as the handler's time: it is not worth a reading of the clock.
 pub const LIGHT_READ_BYTES: usize = 16 << 10;
@@ -47,8 +47,10 @@ pub struct Limits {
     pub waiting_requests_max: usize,
     /// Bytes of those requests.
     pub waiting_bytes_max: usize,
-    /// `max.connections`, and no more than `connections_of_descriptors`
+    /// `max.connections`: who comes then waits until another leaves.
     pub connections_max: usize,
+    /// From this number on a new connection takes the place of an idle one (`connections_of_descriptors`).
+    pub descriptors_max: usize,
     /// `max.connections.per.ip`
     pub connections_per_ip_max: usize,
     /// `max.connections.per.ip.overrides`
@@ -70,6 +72,7 @@ impl Default for Limits {
             waiting_requests_max: 1000,
             waiting_bytes_max: 16 << 20,
             connections_max: i32::MAX as usize,
+            descriptors_max: usize::MAX,
             connections_per_ip_max: i32::MAX as usize,
             connections_per_ip_overrides: HashMap::new(),
             idle_ms: Some(600_000),
@@ -79,8 +82,8 @@ impl Default for Limits {
     }
 }
 
-/// How many connections the process may have, so that idle ones leave descriptors for files: of RLIMIT_NOFILE the log files have one half, and
-/// connections the other, less what all else needs.
+/// How many connections leave descriptors for files: of RLIMIT_NOFILE the log files have one half, and connections the other, less what all
+/// else needs.
 pub fn connections_of_descriptors() -> usize {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

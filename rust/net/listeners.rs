@@ -144,6 +144,11 @@ impl PerIp {
         Ok(())
     }
 
+    /// How many there are from `ip`.
+    pub fn count(&self, ip: IpAddr) -> usize {
+        self.0.get(&ip.to_canonical()).copied().unwrap_or(0)
+    }
+
     pub fn leave(&mut self, ip: IpAddr) {
         let ip = ip.to_canonical();
         if let Some(count) = self.0.get_mut(&ip) {

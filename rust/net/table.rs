@@ -68,12 +68,14 @@ impl Table {
         self.free.push(split(id).0 as u32);
     }
 
-    /// The ids of all connections that are not taken out.
+    /// All connections that are not taken out.
+    pub fn iter(&self) -> impl Iterator<Item = &Connection> {
+        let places = self.places.iter();
+        places.filter_map(|place| place.connection.as_deref())
+    }
+
+    /// Their ids.
     pub fn ids(&self) -> Vec<u64> {
-        let present = self
-            .places
-            .iter()
-            .filter_map(|place| place.connection.as_ref());
-        present.map(|connection| connection.id).collect()
+        self.iter().map(|connection| connection.id).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! The hub over real sockets and real files, driven as its task drives it.
 
+mod descriptors;
 mod memory;
 mod waiting;
 

@@ -4,6 +4,7 @@ from tests.faults.mutants import Mutant
 
 RATES = "tests/broker/test_quota_rates.py"
 QUOTAS = "tests/broker/test_quotas.py"
+DESCRIPTORS = ("net::tests::descriptors::",)
 
 MUTANTS = (
     Mutant(
@@ -70,5 +71,27 @@ MUTANTS = (
         "self._quotas.used_time(self._client, spent_ns / 1e9, at_ms)",
         "self._quotas.used_time(self._client, 0.0, at_ms)",
         pytest=(f"{QUOTAS}::test_time_is_limited_for_every_request",),
+    ),
+    # --- who is closed for whom ---
+    Mutant(
+        "connections.whoever-came-first-makes-room",
+        "rust/net/hub/arrivals.rs",
+        "            let held = self.per_ip.count(one.origin.peer.ip());\n",
+        "            let held = 0;\n",
+        cargo=DESCRIPTORS,
+    ),
+    Mutant(
+        "connections.who-is-owed-an-answer-makes-room",
+        "rust/net/connection.rs",
+        "is_client && !self.is_owed() && ",
+        "is_client && ",
+        cargo=DESCRIPTORS,
+    ),
+    Mutant(
+        "connections.nobody-makes-room",
+        "rust/net/hub/arrivals.rs",
+        "            let has_room = !self.is_short() || self.close_idlest() || is_protected;\n",
+        "            let has_room = !self.is_short() || is_protected;\n",
+        cargo=DESCRIPTORS,
     ),
 )

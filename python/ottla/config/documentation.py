@@ -156,7 +156,8 @@ _BROKER = {
     ),
     "max.connections": (
         "How many connections the broker (or, with a listener's prefix, one listener) has at once. All listeners"
-        " together accept at most half of RLIMIT_NOFILE, less a quarter of that (64 at most): files need descriptors."
+        " together have at most half of RLIMIT_NOFILE, less a quarter of that (64 at most): files need descriptors."
+        " From there on a new connection takes the place of an idle one, the longest idle of the address with the most."
     ),
     "max.connections.per.ip": "How many connections one client address may have at once.",
     "max.connections.per.ip.overrides": "Other limits for some addresses, as ADDRESS:COUNT pairs.",

@@ -30,12 +30,22 @@ impl<T> Hub<T> {
     pub(super) fn accept(&mut self, index: usize) -> io::Result<()> {
         for _ in 0..TURN_ACCEPTS_MAX {
             let is_full = self.connections.len() >= self.limits.connections_max;
-            let Some(listener) = self.listeners.get_mut(index) else {
+            let Some(listener) = self.listeners.get(index) else {
                 return Ok(());
             };
             let is_protected = self.protected.as_deref() == Some(&*listener.name);
             if is_full && !is_protected || listener.connections >= listener.connections_max {
                 self.watch_listeners();
+                return Ok(());
+            }
+            let has_room = !self.is_short() || self.close_idlest() || is_protected;
+            let Some(listener) = self.listeners.get_mut(index) else {
+                return Ok(());
+            };
+            if !has_room {
+                listener.rest_until_ms = Some(self.now_ms + ACCEPT_REST_MS);
+                self.watch_listeners();
+                self.set_timer();
                 return Ok(());
             }
             match listener.accept(&self.limits)? {
@@ -59,10 +69,38 @@ impl<T> Hub<T> {
                         self.set_timer();
                         return Ok(());
                     }
+                    if self.is_short() {
+                        // The next turn tells whether anybody else wants the place of an idle one.
+                        return Ok(());
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether another connection would take a descriptor that files need.
+    fn is_short(&self) -> bool {
+        self.connections.len() >= self.limits.descriptors_max
+    }
+
+    /// Closes an idle connection for one that comes: of the addresses with idle ones, that with the most connections loses the one that was
+    /// idle for longest. False if none is idle.
+    fn close_idlest(&mut self) -> bool {
+        let idle = self.connections.iter().filter(|one| one.is_idle());
+        let dearest = idle.max_by_key(|one| {
+            let held = self.per_ip.count(one.origin.peer.ip());
+            (held, Reverse((one.last_active_ms, one.id)))
+        });
+        let Some(connection) = dearest.map(|one| one.id) else {
+            return false;
+        };
+        let Some(connection) = self.connections.take(connection) else {
+            return false;
+        };
+        let reason = "RLIMIT_NOFILE leaves no descriptor for a new connection, and this one was idle for longest";
+        self.end(connection, Some(reason.to_owned()));
+        true
     }
 
     /// Bounds for all listeners together, which do not hold for the `protected` one (KIP-612).
@@ -181,10 +219,7 @@ impl<T> Hub<T> {
             let Some(connection) = self.connections.take(id) else {
                 continue;
             };
-            // Who waits for an answer, or for being heard again, is not idle; who does not take an answer is.
-            let owed = (connection.slots.waiting() > 0 || connection.muted_until_ms.is_some())
-                && connection.output.is_empty();
-            let idle_at = if owed {
+            let idle_at = if connection.is_owed() {
                 self.now_ms + idle_ms
             } else {
                 connection.last_active_ms + idle_ms

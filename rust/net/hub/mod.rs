@@ -350,10 +350,12 @@ impl<T> Hub<T> {
     pub fn limit_connections(
         &mut self,
         connections_max: usize,
+        descriptors_max: usize,
         per_ip_max: usize,
         per_ip_overrides: HashMap<std::net::IpAddr, usize>,
     ) {
         self.limits.connections_max = connections_max;
+        self.limits.descriptors_max = descriptors_max;
         self.limits.connections_per_ip_max = per_ip_max;
         self.limits.connections_per_ip_overrides = per_ip_overrides;
         self.watch_listeners();

@@ -109,7 +109,8 @@ impl Hub {
             output_bytes_max,
             waiting_requests_max,
             waiting_bytes_max,
-            connections_max: connections_max.min(connections_of_descriptors()),
+            connections_max,
+            descriptors_max: connections_of_descriptors(),
             connections_per_ip_max,
             connections_per_ip_overrides: overrides,
             idle_ms,
@@ -204,9 +205,14 @@ impl Hub {
         connections_per_ip_overrides: HashMap<String, usize>,
     ) -> PyResult<()> {
         let overrides = by_address(connections_per_ip_overrides)?;
-        let connections_max = connections_max.min(connections_of_descriptors());
+        let descriptors_max = connections_of_descriptors();
         let mut hub = self.hub.lock();
-        hub.limit_connections(connections_max, connections_per_ip_max, overrides);
+        hub.limit_connections(
+            connections_max,
+            descriptors_max,
+            connections_per_ip_max,
+            overrides,
+        );
         Ok(())
     }
 
