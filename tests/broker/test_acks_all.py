@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.errors import NotEnoughReplicasAfterAppend, RequestTimedOut
+from ottla.errors import NotEnoughReplicasAfterAppend, RequestTimedOut, StorageError
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
@@ -119,6 +119,39 @@ async def test_an_answer_waits_for_the_disk_and_tells_what_changed_meanwhile(
                 disk.go_on()
         assert answers == [0 if replicas_are_enough else NotEnoughReplicasAfterAppend.code]
         assert partition.log.flushed_offset == 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda client: produce_for(client, 20_000, 10), id="small"),
+        pytest.param(lambda client: produce_for(client, 20_000, 200_000), id="large"),
+        pytest.param(end_transaction, id="marker"),
+    ],
+)
+async def test_a_flush_that_fails_is_told_although_its_directory_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], int]
+) -> None:
+    """A log that a mistake of ours has broken is flushed no more; the others of its directory are in use."""
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("t")
+        disk = SlowDisk(one, monkeypatch)
+        answers: list[int] = []
+
+        async def answered() -> None:
+            answers.append(await one.talk(ask))
+
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(answered)
+                await comes_true("a flush that is asked for", lambda: disk.asked or answers)
+                partition.log._panic_in_append()
+                broken = await one.talk(lambda client: produce(client, "t", b"x" * 200_000, acks=1))
+                assert broken == (StorageError.code, -1)
+                assert answers == []
+                disk.go_on()
+        assert answers == [StorageError.code]
+        assert not partition.is_offline
 
 
 async def test_what_comes_behind_two_flushes_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

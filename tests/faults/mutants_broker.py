@@ -43,6 +43,20 @@ MUTANTS = (
         pytest=(f"{ACKS_ALL}::test_what_comes_behind_two_flushes_is_flushed_too",),
     ),
     Mutant(
+        "broker.a-flush-that-fails-is-not-told",
+        "python/ottla/replication/replicas.py",
+        "                    partition.flush_failed()\n",
+        "",
+        pytest=(f"{ACKS_ALL}::test_a_flush_that_fails_is_told_although_its_directory_stays[small]",),
+    ),
+    Mutant(
+        "broker.what-failed-to-be-flushed-is-acknowledged",
+        "python/ottla/replication/partition.py",
+        "self._safe_code() if self._is_durable(durable.last_offset) else StorageError.code",
+        "self._safe_code()",
+        pytest=(f"{ACKS_ALL}::test_a_flush_that_fails_is_told_although_its_directory_stays",),
+    ),
+    Mutant(
         "broker.acks-all-without-a-deadline",
         "python/ottla/broker/api/k00_produce.py",
         "            self._broker.deadlines.add(self._timeout_ms, self)\n",
