@@ -12,6 +12,11 @@ from ottla.errors import (
     UnacceptableCredential,
     UnsupportedSaslMechanism,
 )
+from ottla.wire.k50_describe_user_scram_credentials import (
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
 from ottla.wire.k51_alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -76,3 +81,22 @@ def test_credentials_that_cannot_be(client: Client) -> None:
         "d": DuplicateResource.code,
         "e": ResourceNotFound.code,
     }
+
+
+def test_names_that_no_path_can_have(client: Client, shared_broker: Broker) -> None:
+    """The tree has no such path, so nobody has such a credential. Other users of the request get their answers."""
+    names = [".", "..", "./", "../topics", "ok"]
+    described = client.call(
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names]),
+    )
+    assert [(row.user, row.error_code) for row in described.results] == [
+        (name, ResourceNotFound.code) for name in names
+    ]
+    deletions = [ScramCredentialDeletion(name=name, mechanism=1) for name in names]
+    altered = client.call(ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest(deletions=deletions))
+    assert {row.user: row.error_code for row in altered.results} == dict.fromkeys(names, ResourceNotFound.code) | {
+        ".": UnacceptableCredential.code,
+        "..": UnacceptableCredential.code,
+    }
+    assert "Traceback" not in shared_broker.output()

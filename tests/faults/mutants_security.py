@@ -85,4 +85,11 @@ MUTANTS = (
         "    Ok(file)\n",
         cargo=(f"{ACCESS}::what_exists_keeps_its_mode_until_it_is_replaced",),
     ),
+    Mutant(
+        "security.a-user-without-a-place-in-the-tree-is-an-internal-error",
+        "python/ottla/broker/scram.py",
+        '    return user not in ("", ".", "..")\n',
+        '    return user != ""\n',
+        pytest=("tests/broker/test_credentials.py::test_names_that_no_path_can_have",),
+    ),
 )

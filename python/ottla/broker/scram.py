@@ -33,6 +33,11 @@ def mechanism(number: int) -> Mechanism | None:
     return Mechanism(number) if number in tuple(Mechanism) else None
 
 
+def has_place(user: str) -> bool:
+    """Whether the coordination tree can have settings of such a user: the name is a part of a path."""
+    return user not in ("", ".", "..")
+
+
 def credential(kind: Mechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
     """The text of a credential."""
     client_key = hmac.digest(salted_password, b"Client Key", kind.digest)

@@ -34,7 +34,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
         counts = Counter(row.name for row in asked.users)
         for name, count in counts.items():
             await pace.turn()
-            config = await get_config(broker.tree, "users", encode_name(name)) if name else {}
+            config = await get_config(broker.tree, "users", encode_name(name)) if scram.has_place(name) else {}
             results.append(_described(name, config, count))
     else:
         for entity, config in await all_entities(broker.tree):
