@@ -13,6 +13,20 @@ WENT = ("log::faults::directory::a_folder_that_went_on_purpose_takes_no_director
 
 MUTANTS = (
     Mutant(
+        "io.a-panic-ends-the-thread",
+        "rust/io.rs",
+        "        let _ = catching(job);\n",
+        "        job();\n",
+        cargo=("io::tests::a_panic_fails_its_job_and_the_thread_goes_on",),
+    ),
+    Mutant(
+        "io.a-panic-is-not-told-to-who-waits",
+        "rust/io.rs",
+        "        self.submit(move || done(outcome(work)));\n",
+        "        self.submit(move || done(work()));\n",
+        cargo=("io::tests::a_panic_fails_its_job_and_the_thread_goes_on",),
+    ),
+    Mutant(
         "log.refused-append-stays-stamped",
         "rust/log/append.rs",
         "                unstamped.restore(records);\n",
