@@ -88,6 +88,13 @@ MUTANTS = (
         cargo=DESCRIPTORS,
     ),
     Mutant(
+        "connections.brokers-make-room",
+        "rust/net/connection.rs",
+        "        let is_client = !self.is_broker && !self.is_reserved;\n",
+        "        let is_client = !self.is_broker;\n",
+        cargo=DESCRIPTORS,
+    ),
+    Mutant(
         "connections.nobody-makes-room",
         "rust/net/hub/arrivals.rs",
         "            let has_room = !self.is_short() || self.close_idlest() || is_protected;\n",

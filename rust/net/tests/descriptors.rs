@@ -117,3 +117,24 @@ fn who_is_owed_an_answer_is_not_closed() {
     started(&mut rig);
     assert_eq!(closed(&rig), [port(&clients[2])]);
 }
+
+/// However long they were idle, and although the others take turns for the places that are left.
+#[test]
+fn what_comes_to_a_listener_of_brokers_stays() {
+    let mut rig = short_rig();
+    rig.brokers_port = Some(rig.hub.listen("127.0.0.1", 0, "BROKERS").unwrap());
+    rig.hub.reserve_for(vec!["BROKERS".into()]);
+    let mut brokers: Vec<_> = (0..BOUND - 1).map(|_| rig.connect_as_broker()).collect();
+    accepted(&mut rig, brokers.len() as u64);
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = connect_from(2, &rig);
+        let asked = ask(&mut rig, &mut client);
+        answer(&mut rig, asked);
+        clients.push(client);
+    }
+    assert_eq!(closed(&rig), [port(&clients[0]), port(&clients[1])]);
+    for broker in &mut brokers {
+        ask(&mut rig, broker);
+    }
+}
