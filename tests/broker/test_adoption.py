@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from ottla.cli.serve import command
 from ottla.client import Cluster, Consumer, Producer
 from ottla.config import ConfigError
-from ottla.controller.admin import notify_config_change
+from ottla.controller.configs import notify_config_change
 from ottla.coordination import znodes
 from ottla.coordination.embedded import TREE_FILE
 from ottla.kafka import TopicPartition

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.controller.admin import notify_config_change
+from ottla.broker.admin import Resource
+from ottla.controller.configs import notify_config_change
 from ottla.coordination import znodes
 from ottla.errors import InvalidConfig
 from ottla.kafka import TOPIC_RESOURCE
@@ -64,7 +65,7 @@ async def test_a_broker_starts_and_serves_the_rest(
         # A topic whose settings cannot be read is described as such, and put right.
         with pytest.raises(InvalidConfig):
             await broker.admin.topic_overrides("kept")
-        await broker.admin.alter_configs(TOPIC_RESOURCE, "kept", [], False, replace=True)
+        assert await broker.admin.alter_configs([Resource(TOPIC_RESOURCE, "kept", [])], replace=True) == [None]
         assert await broker.admin.topic_overrides("kept") == {}
         await comes_true("retention", lambda: broker.replicas.partitions["kept", 0].log.start_offset == 1)
 

@@ -10,7 +10,7 @@ from ottla.broker.quotas.entities import problem_of, values
 from ottla.broker.quotas.limits import Quota
 from ottla.broker.quotas.rates import THROTTLE_MS_MAX, Rate, TokenBucket, Window
 from ottla.config import BrokerConfig
-from ottla.controller.admin import set_config
+from ottla.controller.configs import set_config
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
 from ottla.errors import InvalidRequest

@@ -14,7 +14,8 @@ from ottla.broker.watching.metrics import BrokerMetrics
 from ottla.broker.watching.readiness import Readiness
 from ottla.config.table import TOPIC_SETTINGS
 from ottla.config.values import Type
-from ottla.controller.admin import notify_config_change
+from ottla.controller import create_partitions
+from ottla.controller.configs import notify_config_change
 from ottla.coordination import znodes
 from ottla.kafka import TOPIC_RESOURCE
 from ottla.metrics.families import NOT_UNDERSTOOD
@@ -160,7 +161,7 @@ async def test_a_change_with_a_value_that_is_not_understood_has_no_effect(tmp_pa
         assert start_of(broker, "t") == 0
         assert broker.logs.topic_config("t").get_int("max.message.bytes") == 2000
         # Nor when the topic gets more partitions, for which its settings are read again.
-        await broker.admin.create_partitions("t", 2, None, False)
+        await create_partitions(broker.tree, "t", 2)
         await broker.metadata.wait_until(lambda: len(broker.metadata.topics["t"]) == 2)
         assert broker.logs.topic_config("t").get_int("max.message.bytes") == 2000
         await set_to(broker, TOPIC, "t", {"retention.ms": "1000", "max.message.bytes": "1000000"})

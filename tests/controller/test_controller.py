@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from ottla.controller import NewTopic, create_partitions, create_topic, delete_topics
-from ottla.controller.admin import set_topic_config
+from ottla.controller.configs import set_topic_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import SessionExpired
 from ottla.coordination.znodes import PartitionState

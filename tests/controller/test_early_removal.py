@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from ottla.controller import Controller, NewTopic, create_topic
-from ottla.controller.admin import set_topic_config
+from ottla.controller.configs import set_topic_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
 from ottla.wire.k06_update_metadata import UPDATE_METADATA

@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         "broker.late-mark-deletes-a-later-topic",
         "python/ottla/controller/admin.py",
-        "        if found is None or found.czxid != born:\n",
-        "        if found is None:\n",
+        "            if found is None or found.czxid != born:\n",
+        "            if found is None:\n",
         pytest=("tests/controller/test_admin.py::test_a_lost_answer_deletes_no_later_topic_of_the_name",),
     ),
     Mutant(
@@ -475,8 +475,8 @@ MUTANTS = (
     Mutant(
         "broker.deletion-believes-the-brokers-own-metadata",
         "python/ottla/broker/api/k20_delete_topics.py",
-        "                if name not in in_tree:\n",
-        "                if True:\n",
+        "                    if name not in in_tree:\n",
+        "                    if True:\n",
         pytest=("tests/broker/test_starting.py::test_a_topic_that_was_not_told_of_yet_is_deleted",),
     ),
     Mutant(

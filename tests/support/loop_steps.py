@@ -27,6 +27,7 @@ import ottla.broker.metadata_cache
 import ottla.broker.pace
 import ottla.broker.replies
 import ottla.controller.turns
+import ottla.controller.writes
 import ottla.group.coordinator
 import ottla.net.server
 import ottla.replication.pace
@@ -51,6 +52,7 @@ PIECES = (
     (ottla.group.coordinator, "GROUPS_AT_ONCE", 8),
     (ottla.replication.pace, "PARTITIONS_PER_TURN", 4),
     (ottla.controller.turns, "PARTITIONS_PER_TURN", 16),
+    (ottla.controller.writes, "ROWS_AT_ONCE", 16),
 )
 #: Lines of these say nothing about whether a handler looked at its rows: they are decoded and freed all the same.
 OF_ANY_ROWS = ("pace.py", "request_memory.py", "schema.py", "requests.py")

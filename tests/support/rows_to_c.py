@@ -112,7 +112,8 @@ def noted(note: Note, under: str = PACKAGE) -> Iterator[None]:
     for function in gc.get_objects():
         if type(function) is FunctionType and (other := changed.get(_key(function.__code__))) is not None:
             before[function] = function.__code__
-            function.__code__ = other
+            # A decorator may have set a flag (`types.coroutine`).
+            function.__code__ = other.replace(co_flags=function.__code__.co_flags)
     try:
         yield
     finally:

@@ -4,18 +4,21 @@ is the controller room's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
 from ottla.broker import loggers
+from ottla.broker.pace import Pace
 from ottla.broker.resources import own_broker
 from ottla.broker.settings import DEFAULT, decoded
 from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
 from ottla.config.alter import Alteration, altered
 from ottla.config.dynamic import check_reconfiguration, stored
 from ottla.controller import admin
+from ottla.controller.configs import Entity, Wanted, get_configs, set_config, set_configs
 from ottla.coordination import znodes
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import (
@@ -23,6 +26,7 @@ from ottla.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidRequest,
+    KafkaError,
     UnknownTopicOrPartition,
 )
 from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
@@ -38,6 +42,14 @@ Assignment = dict[int, tuple[int, ...]]
 NOT_GIVEN = -1
 #: More settings than anything has: each takes the loop for 2 us.
 SETTINGS_MAX = 2_000
+
+
+class Resource(NamedTuple):
+    """What has settings, and how they are to change."""
+
+    kind: int
+    name: str
+    alterations: Sequence[Alteration]
 
 
 def check_number_of_settings(settings: Sized) -> None:
@@ -112,11 +124,9 @@ class Admin:
         except ConfigError as error:
             raise InvalidConfig(str(error)) from error
 
-    async def delete_topic(self, name: str) -> None:
-        """Marks a topic for deletion; the controller carries it out."""
-        error = (await admin.delete_topics(self._tree, [name]))[name]
-        if error is not None:
-            raise error
+    async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Marks topics for deletion; the controller carries it out. By name None, or why not."""
+        return await admin.delete_topics(self._tree, names)
 
     async def until_name_is_free(self, topic: str) -> None:
         """Returns when nothing of a deleted topic is left in the tree."""
@@ -126,75 +136,98 @@ class Admin:
                 return
             await gone.wait()
 
-    async def create_partitions(
-        self, name: str, total: int, assignments: list[list[int]] | None, validate_only: bool
-    ) -> None:
-        await admin.create_partitions(self._tree, name, total, assignments=assignments, validate_only=validate_only)
+    def growth(self) -> admin.Growth:
+        """For topics that get more partitions."""
+        return admin.Growth(self._tree)
 
     async def topic_overrides(self, name: str) -> dict[str, str]:
         """A topic's own settings, as the tree has them now. Raises InvalidConfig if nobody understands them."""
-        return await self._settings_in_tree("topics", name)
+        return await self._settings_in_tree(Entity("topics", name))
 
-    async def _settings_in_tree(self, kind: str, name: str) -> dict[str, str]:
-        try:
-            return await admin.get_config(self._tree, kind, name)
-        except MalformedNode as error:
-            raise InvalidConfig(f"{error}; AlterConfigs with all settings that are to hold puts it right") from error
+    async def _settings_in_tree(self, entity: Entity) -> dict[str, str]:
+        (config,) = await get_configs(self._tree, [entity])
+        return _understood(config)
 
     async def alter_configs(
         self,
-        kind: int,
-        name: str,
-        alterations: Sequence[Alteration],
-        validate_only: bool,
+        resources: Sequence[Resource],
         *,
+        validate_only: bool = False,
         replace: bool,
         asked_by: str = "somebody",
-    ) -> None:
-        """Changes a topic's or broker's own settings, or its log levels: `replace` drops those that are not named.
+    ) -> list[KafkaError | None]:
+        """Changes the own settings of topics and brokers, or log levels: `replace` drops those that are not named. By
+        resource None, or why it was not changed. No resource may be named twice.
 
-        `asked_by` is for the line about changed log levels. Raises KafkaError.
+        `asked_by` is for the line about changed log levels.
         """
-        try:
-            if kind == TOPIC_RESOURCE:
-                await self._alter_topic(name, alterations, validate_only, replace)
-            elif kind == BROKER_RESOURCE:
-                await self._alter_broker(name, alterations, validate_only, replace)
-            elif kind == BROKER_LOGGER_RESOURCE and not replace:
-                if name:
-                    own_broker(self._broker_id, name)
-                loggers.alter(alterations, asked_by=asked_by, validate_only=validate_only)
-            else:
-                raise InvalidRequest(
-                    f"Resource type {kind} cannot be altered: topics are {TOPIC_RESOURCE}, brokers {BROKER_RESOURCE}."
-                )
-        except UnknownSetting as error:
-            raise InvalidConfig(str(error)) from error
-        except ConfigError as error:
-            raise InvalidRequest(str(error)) from error
+        errors: list[KafkaError | None] = [None] * len(resources)
+        topics: dict[int, Resource] = {}
+        pace = Pace()
+        for at, resource in enumerate(resources):
+            await pace.turn()
+            if resource.kind == TOPIC_RESOURCE:
+                topics[at] = resource
+                continue
+            try:
+                with _told_as_kafka_does():
+                    await self._alter_other(resource, validate_only, replace, asked_by)
+            except KafkaError as error:
+                errors[at] = error
+        altered = await self._alter_topics(list(topics.values()), validate_only, replace)
+        for at, refused in zip(topics, altered, strict=True):
+            errors[at] = refused
+        return errors
 
-    async def _alter_topic(
-        self, name: str, alterations: Sequence[Alteration], validate_only: bool, replace: bool
-    ) -> None:
-        if not name and not replace:
-            raise InvalidRequest("Default topic resources are not allowed.")
-        if name not in self._metadata.topics:
-            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
-        current = {} if replace else await self.topic_overrides(name)
-        wanted = altered(current, alterations, of_topic=True)
-        untouched = set(current)
-        if current:
-            untouched.difference_update(alteration.name for alteration in alterations)
-        check_topic(wanted, untouched)
+    async def _alter_other(self, resource: Resource, validate_only: bool, replace: bool, asked_by: str) -> None:
+        kind, name, alterations = resource
+        if kind == BROKER_RESOURCE:
+            await self._alter_broker(name, alterations, validate_only, replace)
+        elif kind == BROKER_LOGGER_RESOURCE and not replace:
+            if name:
+                own_broker(self._broker_id, name)
+            loggers.alter(alterations, asked_by=asked_by, validate_only=validate_only)
+        else:
+            raise InvalidRequest(
+                f"Resource type {kind} cannot be altered: topics are {TOPIC_RESOURCE}, brokers {BROKER_RESOURCE}."
+            )
+
+    async def _alter_topics(
+        self, resources: Sequence[Resource], validate_only: bool, replace: bool
+    ) -> list[KafkaError | None]:
+        errors: list[KafkaError | None] = [None] * len(resources)
+        there: dict[int, Entity] = {}
+        pace = Pace()
+        for at, (_, name, _) in enumerate(resources):
+            await pace.turn()
+            if not name and not replace:
+                errors[at] = InvalidRequest("Default topic resources are not allowed.")
+            elif name not in self._metadata.topics:
+                errors[at] = UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+            else:
+                there[at] = Entity("topics", name)
+        stored: Sequence[dict[str, str] | MalformedNode] = [{} for _ in there]
+        if not replace:
+            stored = await get_configs(self._tree, list(there.values()))
+        wanted: dict[int, Wanted] = {}
+        for (at, entity), current in zip(there.items(), stored, strict=True):
+            await pace.turn()
+            try:
+                with _told_as_kafka_does():
+                    wanted[at] = Wanted(entity, _altered_topic(_understood(current), resources[at].alterations))
+            except KafkaError as error:
+                errors[at] = error
         if not validate_only:
-            await admin.set_topic_config(self._tree, name, wanted, untouched)
+            for at, refused in zip(wanted, await set_configs(self._tree, list(wanted.values())), strict=True):
+                errors[at] = refused
+        return errors
 
     async def _alter_broker(
         self, name: str, alterations: Sequence[Alteration], validate_only: bool, replace: bool
     ) -> None:
         is_own = own_broker(self._broker_id, name)
-        entity = name if is_own else DEFAULT
-        before = {} if replace else await self._settings_in_tree("brokers", entity)
+        entity = Entity("brokers", name if is_own else DEFAULT)
+        before = {} if replace else await self._settings_in_tree(entity)
         config = self._settings.config
         current, _ = await decoded(config, before, for_one_broker=is_own)
         wanted = altered(current, alterations, of_topic=False)
@@ -204,4 +237,32 @@ class Admin:
             wanted, before, decoded=current, altered=names, for_one_broker=is_own, passwords=config.password_encoder
         )
         if not validate_only:
-            await admin.set_config(self._tree, "brokers", entity, text)
+            await set_config(self._tree, *entity, text)
+
+
+def _altered_topic(current: dict[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
+    """All settings that a topic has then of its own. Raises ConfigError."""
+    wanted = altered(current, alterations, of_topic=True)
+    # What is stored already is not checked.
+    untouched = set(current)
+    if current:
+        untouched.difference_update(alteration.name for alteration in alterations)
+    check_topic(wanted, untouched)
+    return wanted
+
+
+def _understood(config: dict[str, str] | MalformedNode) -> dict[str, str]:
+    if isinstance(config, MalformedNode):
+        raise InvalidConfig(f"{config}; AlterConfigs with all settings that are to hold puts it right") from config
+    return config
+
+
+@contextmanager
+def _told_as_kafka_does() -> Iterator[None]:
+    """What is wrong with settings, as a KafkaError."""
+    try:
+        yield
+    except UnknownSetting as error:
+        raise InvalidConfig(str(error)) from error
+    except ConfigError as error:
+        raise InvalidRequest(str(error)) from error

@@ -17,8 +17,8 @@ from ottla.config.dynamic import OF_LOGS, changed, usable
 from ottla.config.passwords import OLD_SECRET, SECRET, encoded_anew, is_password
 from ottla.config.security import IGNORED
 from ottla.config.topic import understood
-from ottla.controller.admin import get_config, set_config
 from ottla.controller.config_changes import watch_config_changes
+from ottla.controller.configs import get_config, set_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
 from ottla.coordination.znodes import MalformedNode

@@ -35,13 +35,10 @@ from ottla.controller.admin import (
     create_topic,
     create_topics,
     delete_topics,
-    get_config,
-    notify_config_change,
-    set_config,
-    set_topic_config,
 )
 from ottla.controller.assignment import Assignment, assign
 from ottla.controller.config_changes import watch_config_changes
+from ottla.controller.configs import get_config, notify_config_change, set_config, set_topic_config
 from ottla.controller.controller import Controller
 from ottla.controller.names import CollidingNames, check_name
 from ottla.controller.producer_ids import ProducerIds

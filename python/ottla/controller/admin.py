@@ -1,5 +1,4 @@
-"""What any broker may do to the cluster's topics and settings: write the wish into the tree. The controller carries it
-out.
+"""What any broker may do to the cluster's topics: write the wish into the tree. The controller carries it out.
 
 These functions return when the tree holds the wish. A topic can be used when the controller has chosen its leaders and
 the brokers have heard of it, which a broker sees in its own metadata. Errors are Kafka's (`ottla.errors`), with Kafka's
@@ -9,21 +8,24 @@ messages, because tools show them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
-from ottla.config.topic import check_topic
-from ottla.config.values import ConfigError
 from ottla.controller.assignment import Assignment, assign
-from ottla.controller.names import CollidingNames, check_name, may_collide
-from ottla.controller.turns import in_turns
+from ottla.controller.configs import check_topic_config
+from ottla.controller.names import CollidingNames, check_name, may_be_name, may_collide
+from ottla.controller.turns import in_turns, overlapping
+from ottla.controller.writes import Change, together, until_done
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,
     Check,
     ConnectionLoss,
     Create,
+    Node,
     NodeExists,
     NoNode,
     Operation,
@@ -34,10 +36,8 @@ from ottla.coordination.tree import (
 )
 from ottla.coordination.znodes import BrokerRegistration, TopicAssignment
 from ottla.errors import (
-    InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
-    InvalidRequest,
     InvalidTopic,
     KafkaError,
     PolicyViolation,
@@ -50,6 +50,8 @@ from ottla.errors import (
 NEW_PARTITIONS_MAX = 10_000
 #: Of all topics in one request: as many as a cluster has.
 REQUEST_PARTITIONS_MAX = 200_000
+#: Nodes that are looked for at a time.
+LOOKS_AT_ONCE = 64
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ class NewPartitions:
 
 
 class Creation:
-    """Creates topics one after another: what they are checked against is read once for all of them.
+    """Creates topics: what they are checked against is read once for all of them.
 
     What others change meanwhile is found by the creation itself, but for names whose metrics collide. All of them
     together have at most `REQUEST_PARTITIONS_MAX` partitions.
@@ -104,6 +106,8 @@ class Creation:
         self._racks: dict[int, str | None] | None = None
         self._names: CollidingNames | None = None
         self._partitions = NewPartitions()
+        #: Of names that were looked for and not checked since, where the topic is.
+        self._found: dict[str, Stat | None] = {}
 
     async def create(self, topic: NewTopic) -> Assignment:
         """Creates one and returns its assignment.
@@ -113,7 +117,7 @@ class Creation:
         """
         assignment = await self.check(topic)
         self.take(topic, assignment)
-        await self.write(topic, assignment)
+        await _create_topic(self._tree, topic, assignment)
         return assignment
 
     def take(self, topic: NewTopic, assignment: Assignment) -> None:
@@ -123,13 +127,19 @@ class Creation:
         if self._names is not None:
             self._names.add(topic.name)
 
-    async def write(self, topic: NewTopic, assignment: Assignment) -> None:
-        """Writes one that was checked and taken. Raises TopicAlreadyExists if another was quicker."""
-        await _create_topic(self._tree, topic, assignment)
+    async def write(self, topics: Sequence[tuple[NewTopic, Assignment]]) -> list[KafkaError | None]:
+        """Writes topics that were checked and taken; for each None, or TopicAlreadyExists if another was quicker."""
+        return await together(self._tree, [_creation_of(self._tree, *each) for each in topics])
+
+    async def look(self, names: Iterable[str]) -> None:
+        """Looks whether there are topics of these names, for `check`, which looks for one alone."""
+        self._found.update(await stats_of(self._tree, names))
 
     async def check(self, topic: NewTopic) -> Assignment:
         """The assignment that the topic gets; raises as `create` does, but for what `take` refuses."""
-        if _may_be_name(topic.name) and await self._tree.exists(znodes.topic_path(topic.name)) is not None:
+        if topic.name not in self._found:
+            await self.look([topic.name])
+        if self._found.pop(topic.name) is not None:
             raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
         if self._racks is None:
             self._racks = await broker_racks(self._tree)
@@ -148,7 +158,7 @@ class Creation:
             if colliding := self._names.colliding_with(topic.name):
                 raise InvalidTopic(f"Topic '{topic.name}' collides with existing topics: {', '.join(colliding)}")
         _check_assignment(assignment)
-        _check_config(topic.config)
+        check_topic_config(topic.config)
         return assignment
 
 
@@ -187,28 +197,48 @@ def _check_assignment(assignment: Assignment) -> None:
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
 
 
-def _check_config(config: Mapping[str, str], untouched: Collection[str] = ()) -> None:
-    try:
-        check_topic(config, untouched)
-    except ConfigError as error:
-        raise InvalidConfig(str(error)) from error
+async def stats_of(tree: Tree, topics: Iterable[str]) -> dict[str, Stat | None]:
+    """The nodes of topics; None for a topic that is not there."""
+    stats: dict[str, Stat | None] = dict.fromkeys(topics)
+
+    async def look(some: Sequence[str]) -> None:
+        for topic in some:
+            if may_be_name(topic):
+                stats[topic] = await tree.exists(znodes.topic_path(topic))
+
+    await overlapping(look, list(stats), at_most=1, at_once=LOOKS_AT_ONCE)
+    return stats
 
 
-async def _create_topic(tree: Tree, topic: NewTopic, assignment: Assignment) -> None:
-    data = TopicAssignment(assignment).encode()
-    config = znodes.encode_config(topic.config)
-    config_path = znodes.config_path("topics", topic.name)
-    make = Create(znodes.topic_path(topic.name), data)
-    # What a topic of that name left behind is replaced, as Kafka does. Two nodes in one transaction: no topic is ever
-    # seen without its settings.
-    for write in _alternating(Create(config_path, config), Set(config_path, config)):
+def _creation_of(tree: Tree, topic: NewTopic, assignment: Assignment) -> Change:
+    async def alone(may_be_applied: bool) -> None:
+        await _create_topic(tree, topic, assignment, may_be_made=may_be_applied)
+
+    return Change(_nodes_of(topic, assignment), alone)
+
+
+def _nodes_of(topic: NewTopic, assignment: Assignment) -> tuple[Create, Create]:
+    """The node of a topic's settings, and its own. In one transaction: no topic is ever seen without its settings."""
+    return (
+        Create(znodes.config_path("topics", topic.name), znodes.encode_config(topic.config)),
+        Create(znodes.topic_path(topic.name), TopicAssignment(assignment).encode()),
+    )
+
+
+async def _create_topic(tree: Tree, topic: NewTopic, assignment: Assignment, *, may_be_made: bool = False) -> None:
+    """`may_be_made`: by a transaction of ours whose answer was lost."""
+    config, make = _nodes_of(topic, assignment)
+    # What a topic of that name left behind is replaced, as Kafka does.
+    for write in _alternating(config, Set(config.path, config.data)):
+        if may_be_made:
+            node = await get_or_none(tree, make.path)
+            if node is not None and node.data == make.data:
+                return
         try:
             await tree.multi([write, make])
         except ConnectionLoss:
             await tree.wait_connected()
-            node = await get_or_none(tree, make.path)
-            if node is not None and node.data == data:
-                return
+            may_be_made = True
         except (NodeExists, NoNode) as error:
             if error.index == 1 and isinstance(error, NodeExists):
                 raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.") from error
@@ -227,24 +257,42 @@ def _alternating(first: Operation, second: Operation) -> Iterable[Operation]:
 async def delete_topics(tree: Tree, topics: Iterable[str]) -> dict[str, KafkaError | None]:
     """Mark topics for deletion: for each None, or UnknownTopicOrPartition. Marking twice is no error."""
     results: dict[str, KafkaError | None] = {}
-    for topic in topics:
-        stat = await tree.exists(znodes.topic_path(topic)) if _may_be_name(topic) else None
+    marks: dict[str, Change] = {}
+    for topic, stat in (await stats_of(tree, topics)).items():
+        results[topic] = None
         if stat is None:
             results[topic] = UnknownTopicOrPartition(f"Topic `{topic}` to delete does not exist")
-            continue
-        await _ensure_marked(tree, topic, stat)
-        results[topic] = None
+        else:
+            marks[topic] = _mark_of(tree, topic, stat)
+    results.update(zip(marks, await together(tree, list(marks.values())), strict=True))
     return results
 
 
-async def _ensure_marked(tree: Tree, topic: str, stat: Stat) -> None:
-    """Marks the topic of that `czxid`, and no later one of its name: a mark whose answer was lost may have been seen,
-    the topic be deleted, and made anew by then.
+def _mark_of(tree: Tree, topic: str, stat: Stat) -> Change:
+    async def alone(may_be_applied: bool) -> None:
+        await _ensure_marked(tree, topic, stat, may_be_marked=may_be_applied)
+
+    return Change(_mark(topic, stat), alone)
+
+
+def _mark(topic: str, stat: Stat) -> list[Operation]:
+    return [Check(znodes.topic_path(topic), stat.version), Create(znodes.delete_topic_path(topic))]
+
+
+async def _ensure_marked(tree: Tree, topic: str, stat: Stat, *, may_be_marked: bool) -> None:
+    """Marks the topic of that `czxid`, and no later one of its name: a mark whose answer was lost (`may_be_marked`) may
+    have been seen, the topic be deleted, and made anew by then.
     """
     path, born = znodes.topic_path(topic), stat.czxid
     while True:
+        if may_be_marked:
+            found = await tree.exists(path)
+            if found is None or found.czxid != born:
+                return
+            stat = found
+        may_be_marked = True
         try:
-            await tree.multi([Check(path, stat.version), Create(znodes.delete_topic_path(topic))])
+            await tree.multi(_mark(topic, stat))
         except NodeExists:
             return
         except (NoNode, BadVersion):
@@ -253,18 +301,80 @@ async def _ensure_marked(tree: Tree, topic: str, stat: Stat) -> None:
             await tree.wait_connected()
         else:
             return
-        found = await tree.exists(path)
-        if found is None or found.czxid != born:
-            return
-        stat = found
 
 
-def _may_be_name(topic: str) -> bool:
-    try:
-        check_name(topic)
-    except InvalidTopic:
-        return False
-    return True
+class MorePartitions(NamedTuple):
+    """How many partitions a topic is to have in all, and the replicas of the new ones in order if they are given."""
+
+    topic: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class Grown(NamedTuple):
+    """What adding partitions to a topic comes to."""
+
+    wanted: MorePartitions
+    placed: Assignment
+    """The new partitions."""
+    operation: Set
+
+
+class Growth:
+    """Adds partitions to topics: what they are checked against is read once for all of them."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._racks: dict[int, str | None] | None = None
+
+    async def check(self, wanted: Sequence[MorePartitions]) -> list[Grown | KafkaError]:
+        """What is to be written; or why not: UnknownTopicOrPartition, InvalidPartitions, PolicyViolation,
+        InvalidReplicaAssignment, ReassignmentInProgress.
+        """
+        if self._racks is None:
+            self._racks = await broker_racks(self._tree)
+        paths = [znodes.topic_path(each.topic) for each in wanted if may_be_name(each.topic)]
+        nodes = dict(zip(paths, await self._tree.get_many(paths), strict=True))
+        checked: list[Grown | KafkaError] = []
+        async for each in in_turns(wanted):
+            try:
+                checked.append(self._grown(each, nodes.get(znodes.topic_path(each.topic))))
+            except KafkaError as error:
+                checked.append(error)
+        return checked
+
+    async def write(self, checked: Sequence[Grown]) -> list[KafkaError | None]:
+        """Writes what was checked; for each None, or as `check` if somebody else has changed the topic meanwhile."""
+        return await together(self._tree, [Change([each.operation], partial(self._write, each)) for each in checked])
+
+    async def _write(self, grown: Grown, may_be_applied: bool) -> None:
+        while True:
+            node = await get_or_none(self._tree, grown.operation.path)
+            if node is not None and may_be_applied:
+                current = TopicAssignment.decode(grown.operation.path, node.data)
+                if grown.placed.items() <= current.partitions.items():
+                    return
+            grown = self._grown(grown.wanted, node)
+            may_be_applied = False
+            try:
+                await self._tree.multi([grown.operation])
+            except ConnectionLoss:
+                await self._tree.wait_connected()
+                may_be_applied = True
+            except (BadVersion, NoNode):
+                pass
+            else:
+                return
+
+    def _grown(self, wanted: MorePartitions, node: Node | None) -> Grown:
+        topic, total, assignments = wanted
+        if node is None:
+            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+        path = znodes.topic_path(topic)
+        current = TopicAssignment.decode(path, node.data)
+        placed = _more_partitions(topic, current, total, assignments, self._racks or {})
+        grown = msgspec.structs.replace(current, partitions=current.partitions | placed)
+        return Grown(wanted, placed, Set(path, grown.encode(), node.stat.version))
 
 
 async def create_partitions(
@@ -275,33 +385,16 @@ async def create_partitions(
     assignments: Sequence[Sequence[int]] | None = None,
     validate_only: bool = False,
 ) -> Assignment:
-    """Let a topic have `total` partitions; returns the new ones' assignment.
-
-    `assignments` are the new partitions' replicas in order. Raises UnknownTopicOrPartition, InvalidPartitions,
-    InvalidReplicaAssignment, ReassignmentInProgress.
-    """
-    path = znodes.topic_path(topic)
-    racks = await broker_racks(tree)
-    placed: Assignment | None = None
-    while True:
-        node = await get_or_none(tree, path) if _may_be_name(topic) else None
-        if node is None:
-            raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
-        current = TopicAssignment.decode(path, node.data)
-        if placed is not None and placed.items() <= current.partitions.items():
-            return placed
-        placed = _more_partitions(topic, current, total, assignments, racks)
-        if validate_only:
-            return placed
-        grown = msgspec.structs.replace(current, partitions=current.partitions | placed)
-        try:
-            await tree.set(path, grown.encode(), node.stat.version)
-        except ConnectionLoss:
-            await tree.wait_connected()
-        except (BadVersion, NoNode):
-            placed = None
-        else:
-            return placed
+    """Let a topic have `total` partitions; returns the new ones' assignment. Raises as `Growth.check` answers."""
+    growth = Growth(tree)
+    (grown,) = await growth.check([MorePartitions(topic, total, assignments)])
+    if isinstance(grown, KafkaError):
+        raise grown
+    if not validate_only:
+        (error,) = await growth.write([grown])
+        if error is not None:
+            raise error
+    return grown.placed
 
 
 def _more_partitions(
@@ -347,58 +440,7 @@ def _more_partitions(
     return {count + index: tuple(replicas) for index, replicas in enumerate(assignments)}
 
 
-# Settings.
-
-
-async def get_config(tree: Tree, entity_type: str, entity_name: str) -> dict[str, str]:
-    """An entity's own settings; empty if it has none. `entity_type` is topics, brokers, clients or users."""
-    path = znodes.config_path(entity_type, entity_name)
-    node = await get_or_none(tree, path)
-    return {} if node is None else znodes.decode_config(path, node.data)
-
-
-async def set_topic_config(tree: Tree, topic: str, config: Mapping[str, str], untouched: Collection[str] = ()) -> None:
-    """Replace a topic's own settings and tell every broker. Those of `untouched` are stored already, as they are, and
-    are not checked. Raises UnknownTopicOrPartition, InvalidConfig.
-    """
-    if not _may_be_name(topic) or await tree.exists(znodes.topic_path(topic)) is None:
-        raise UnknownTopicOrPartition(f"Topic '{topic}' does not exist.")
-    _check_config(config, untouched)
-    await set_config(tree, "topics", topic, config)
-
-
-async def set_config(tree: Tree, entity_type: str, entity_name: str, config: Mapping[str, str]) -> None:
-    """Replace an entity's own settings, whatever it is, and tell every broker.
-
-    Brokers' settings that hold for all of them are those of the broker "<default>". Nothing is checked here.
-    """
-    if not entity_name or "/" in entity_name.replace("/clients/", ""):
-        raise InvalidRequest(f"no name of one of the {entity_type}: {entity_name!r}")
-    path = znodes.config_path(entity_type, entity_name)
-    data = znodes.encode_config(config)
-    await tree.ensure(path)
-    await _until_done(tree, Set(path, data))
-    await notify_config_change(tree, entity_type, entity_name)
-
-
-async def notify_config_change(tree: Tree, entity_type: str, entity_name: str) -> None:
-    """Let every broker read an entity's settings again. After a lost answer they may be told twice."""
-    change = znodes.encode_config_change(f"{entity_type}/{entity_name}")
-    await _until_done(tree, Create(znodes.CONFIG_CHANGE_PREFIX, change, sequential=True))
-
-
 async def notify_log_directory_failure(tree: Tree, broker_id: int) -> None:
     """Let the controller ask a broker which of its replicas still work: a log directory of it failed (KIP-112)."""
     event = znodes.encode_log_dir_event(broker_id)
-    await _until_done(tree, Create(znodes.LOG_DIR_EVENT_PREFIX, event, sequential=True))
-
-
-async def _until_done(tree: Tree, operation: Operation) -> None:
-    """For operations that may be done twice without harm."""
-    while True:
-        try:
-            await tree.multi([operation])
-        except ConnectionLoss:
-            await tree.wait_connected()
-        else:
-            return
+    await until_done(tree, [Create(znodes.LOG_DIR_EVENT_PREFIX, event, sequential=True)])

@@ -8,16 +8,20 @@ then finds here names entities it may read once too often. (Kafka: ZkNodeChangeN
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import re
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from ottla.controller.turns import pieces
 from ottla.coordination import znodes
 from ottla.coordination.tree import ConnectionLoss, Delete, NoNode, SessionExpired, Stat, Tree, WatchEvent
 
 logger = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60 * 1000
+_NAME = re.compile("config_change_[0-9]{10}")
 
 OnChange = Callable[[str, str], Awaitable[None]]
 """Gets the entity's type ("topics", "brokers", "clients", "users") and its name."""
@@ -30,7 +34,7 @@ async def watch_config_changes(
 
     `on_change` may raise SessionExpired: it is called again for the same change once there is a new session.
     """
-    seen = -1
+    last = ""
     started = False
     while True:
         changed = trio.Event()
@@ -40,31 +44,36 @@ async def watch_config_changes(
 
         try:
             names = await tree.children(znodes.CONFIG_CHANGES, wake)
-            numbered = sorted((number, name) for name in names if (number := _number(name)) is not None)
-            for number, name in numbered:
-                if number > seen:
-                    await _handle(tree, f"{znodes.CONFIG_CHANGES}/{name}", on_change)
-                    seen = number
+            # Names are in the order of their numbers, and thousands are known already.
+            new = [name for name in names[bisect_right(names, last) :] if _is_change(name)]
+            for some in pieces(new):
+                paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in some]
+                for name, path, node in zip(some, paths, await tree.get_many(paths), strict=True):
+                    if node is not None:
+                        await _handle(path, node.data, on_change)
+                    last = name
         except SessionExpired:
             # What was not handled is looked at again in the next session.
             await tree.wait_connected()
             continue
-        await _remove_old(tree, [name for _, name in numbered])
+        await _remove_old(tree, names)
         if not started:
             started = True
             task_status.started()
         await changed.wait()
 
 
-def _number(name: str) -> int | None:
-    digits = name.removeprefix("config_change_")
-    return int(digits) if digits.isdecimal() else None
+def _is_change(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
-async def _handle(tree: Tree, path: str, on_change: OnChange) -> None:
+def _newest(names: Sequence[str]) -> str:
+    return next(name for name in reversed(names) if _is_change(name))
+
+
+async def _handle(path: str, data: bytes, on_change: OnChange) -> None:
     try:
-        node = await tree.get(path)
-        entity_type, _, entity_name = znodes.decode_config_change(path, node.data).partition("/")
+        entity_type, _, entity_name = znodes.decode_config_change(path, data).partition("/")
         await on_change(entity_type, entity_name)
     except NoNode:
         return
@@ -73,13 +82,13 @@ async def _handle(tree: Tree, path: str, on_change: OnChange) -> None:
         logger.error("a change of settings cannot be understood: %s", error)
 
 
-async def _remove_old(tree: Tree, names: list[str]) -> None:
+async def _remove_old(tree: Tree, names: Sequence[str]) -> None:
     """Removes the notifications that are too old. `names` are in the order in which the nodes were made. The newest
     node's time counts as the present: a broker whose clock is ahead would remove notifications that others have not
     seen.
     """
     newest: Stat | None = None
-    for name in names:
+    for name in (name for name in names if _is_change(name)):
         path = f"{znodes.CONFIG_CHANGES}/{name}"
         try:
             # One look where nothing is old: thousands of changes at once must not mean as many looks for each of them.
@@ -87,7 +96,7 @@ async def _remove_old(tree: Tree, names: list[str]) -> None:
             if stat is None:
                 continue
             if newest is None:
-                newest = await tree.exists(f"{znodes.CONFIG_CHANGES}/{names[-1]}")
+                newest = await tree.exists(f"{znodes.CONFIG_CHANGES}/{_newest(names)}")
             if newest is None or newest.ctime_ms - stat.ctime_ms <= KEPT_MS:
                 return
             await tree.multi([Delete(path)])

@@ -413,6 +413,8 @@ class Controller:
             event = await self._events.take()
             with self.timings.timed(term.kind(event)):
                 await term.handle(event)
+            # Thousands of topics that are gone are as many events, of which each has little to do.
+            await trio.lowlevel.checkpoint()
 
     async def _look_at_balance(self, balance: Balance) -> None:
         await trio.sleep(balance.first_look_s)

@@ -28,6 +28,15 @@ def check_name(topic: str) -> None:
         )
 
 
+def may_be_name(topic: str) -> bool:
+    """Whether `check_name` takes it."""
+    try:
+        check_name(topic)
+    except InvalidTopic:
+        return False
+    return True
+
+
 def may_collide(topic: str) -> bool:
     """Whether the metrics of another topic could have the same name: in those, `.` and `_` are one character."""
     return "." in topic or "_" in topic

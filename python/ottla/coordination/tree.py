@@ -234,7 +234,7 @@ class Tree(abc.ABC):
         await self._single(Delete(path, version))
 
     async def ensure(self, *paths: str) -> None:
-        """Make the nodes and their parents, empty, where they are missing: what is missing in one transaction."""
+        """Make the nodes and their parents, empty, where they are missing."""
         wanted = sorted({ancestor for path in paths for ancestor in _with_parents(path)})
         while True:
             nodes = await self.get_many(wanted)
@@ -242,7 +242,8 @@ class Tree(abc.ABC):
             if not missing:
                 return
             try:
-                await self.multi(missing)
+                for batch in in_batches(missing):
+                    await self.multi(batch)
             except NodeExists:
                 continue
             except ConnectionLoss:
@@ -333,14 +334,23 @@ async def children_or_none(tree: Tree, path: str) -> list[str] | None:
         return None
 
 
-def in_batches(operations: Iterable[Operation], *, bytes_max: int = 512 * 1024) -> list[list[Operation]]:
-    """Cut a long list into pieces that fit one ZooKeeper request (`jute.maxbuffer` is 1 MiB), in order."""
+BATCH_BYTES_MAX = 512 * 1024
+"""Bytes of operations in one transaction. A ZooKeeper takes requests of 1 MiB (`jute.maxbuffer`)."""
+
+
+def bytes_of(operation: Operation) -> int:
+    """About as many bytes as an operation has on the wire."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    # 64 bytes: the header, lengths, flags and ACL.
+    return len(operation.path) + len(data) + 64
+
+
+def in_batches(operations: Iterable[Operation], *, bytes_max: int = BATCH_BYTES_MAX) -> list[list[Operation]]:
+    """Cut a long list into pieces that fit one transaction, in order."""
     batches: list[list[Operation]] = [[]]
     size = 0
     for operation in operations:
-        data = operation.data if isinstance(operation, Create | Set) else b""
-        # 64 bytes: the header, lengths, flags and ACL of an operation on the wire.
-        cost = len(operation.path) + len(data) + 64
+        cost = bytes_of(operation)
         if size + cost > bytes_max and batches[-1]:
             batches.append([])
             size = 0

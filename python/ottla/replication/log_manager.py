@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +17,7 @@ from ottla.errors import KafkaError, StorageError
 from ottla.kafka import PartitionKey
 from ottla.logging_setup import of_partition
 from ottla.replication import boots, upkeep
+from ottla.replication.by_partition import ByPartition, Homes
 from ottla.replication.data_directories import DataDirectories
 from ottla.replication.log_settings import SettingsSource, native_config, topic_config
 from ottla.replication.pace import Pace
@@ -49,16 +49,16 @@ class LogManager:
 
     def __init__(self, directories: DataDirectories) -> None:
         self.directories = directories
-        self.logs: dict[PartitionKey, Log] = {}
+        self.logs: ByPartition[Log] = ByPartition()
         #: partitions whose logs could not be opened, with the reason
         self.failures: dict[PartitionKey, Exception] = {}
         #: copies of logs on their way into another directory
-        self.futures: dict[PartitionKey, Log] = {}
+        self.futures: ByPartition[Log] = ByPartition()
         #: partitions whose logs may have lost their ends with the power of the machine
         self.suspects: set[PartitionKey] = set()
         self._boot_id = boots.boot_id()
-        self._homes: dict[PartitionKey, DataDirectory] = {}
-        self._future_homes: dict[PartitionKey, DataDirectory] = {}
+        self._homes = Homes()
+        self._future_homes = Homes()
         #: where AlterReplicaLogDirs wants partitions that are not there yet
         self._preferred: dict[PartitionKey, DataDirectory] = {}
         self._settings: SettingsSource
@@ -272,13 +272,10 @@ class LogManager:
         """
         places = Places()
         missing: dict[DataDirectory, list[int]] = {}
-        counts: Counter[DataDirectory] | None = None
+        counts = self._homes.counts + self._future_homes.counts
         for index in partitions:
             if (topic, index) in self.logs:
                 continue
-            if counts is None:
-                # Not where nothing is missing: a request may name thousands of topics whose logs are all here.
-                counts = Counter([*self._homes.values(), *self._future_homes.values()])
             if self.directories.offline and index not in new:
                 offline = ", ".join(map(str, self.directories.offline))
                 places.errors[index] = StorageError(
@@ -388,9 +385,8 @@ class LogManager:
     def topic_config_changed(self, topic: str) -> None:
         config = self._native_config(topic)
         for logs in (self.logs, self.futures):
-            for (name, _), log in logs.items():
-                if name == topic:
-                    log.update_config(config)
+            for log in logs.of_topic(topic):
+                log.update_config(config)
 
     async def delete(self, topic: str, index: int) -> None:
         """Takes a log away: its folder is renamed at once and removed later. Raises StorageError, also if the log may

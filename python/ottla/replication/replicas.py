@@ -16,6 +16,7 @@ from ottla.logging_setup import Repeated, of_partition
 from ottla.net import Server
 from ottla.net.guard import failed
 from ottla.replication.awaited import Awaited
+from ottla.replication.by_partition import ByPartition
 from ottla.replication.in_sync import Proposal, now_ms
 from ottla.replication.moves import Moves
 from ottla.replication.pace import Pace
@@ -71,7 +72,7 @@ class Replicas:
         following: Following | None = None,
         throttles: Throttles | None = None,
     ) -> None:
-        self.partitions: dict[PartitionKey, Partition] = {}
+        self.partitions: ByPartition[Partition] = ByPartition()
         #: Who is told of the roles of an internal topic's partitions, by topic.
         self.role_listeners: dict[str, RoleListener] = {}
         #: The replicas that may have lost records; None where that is not looked at.
@@ -242,8 +243,10 @@ class Replicas:
         for topic, indexes in topics.items():
             await pace.turn()
             places = await self._logs.open_or_create(topic, indexes, new_of.get(topic, ()))
-            logs.update({(topic, index): log for index, log in places.logs.items()})
-            errors.update({(topic, index): error for index, error in places.errors.items()})
+            for index, log in places.logs.items():
+                logs[topic, index] = log
+            for index, error in places.errors.items():
+                errors[topic, index] = error
         return logs, errors
 
     def _role(self, key: PartitionKey, state: PartitionState) -> Role:
@@ -407,9 +410,8 @@ class Replicas:
     def topic_config_changed(self, topic: str) -> None:
         settings = self._logs.topic_config(topic)
         self._throttle(topic, settings)
-        for (name, _), partition in self.partitions.items():
-            if name == topic:
-                self._configure(partition, settings)
+        for partition in self.partitions.of_topic(topic):
+            self._configure(partition, settings)
 
     async def stop(self, topic: str, index: int, delete: bool) -> None:
         """Stops serving a partition, and deletes its log if asked to. Raises StorageError."""

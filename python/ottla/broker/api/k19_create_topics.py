@@ -7,7 +7,6 @@ broker's defaults. 5: what was created, with its configuration (KIP-525); flexib
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin import Assignment, check_number_of_settings
@@ -19,7 +18,7 @@ from ottla.config import TopicConfig
 from ottla.config.describe import describe_topic
 from ottla.controller.admin import NEW_PARTITIONS_MAX, NewTopic
 from ottla.controller.orders import REPLICAS_MAX
-from ottla.controller.turns import overlapping, pieces
+from ottla.controller.writes import pieces_of
 from ottla.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 CONFIGS_SINCE = 5
 THROTTLING_ERRORS_SINCE = 6
-#: Topics that are written at a time. The controller reads the list of topics once for all of them.
-CREATED_AT_ONCE = 64
 #: The settings of a topic in an answer, and in memory before.
 CONFIGS_BYTES, CONFIGS_OBJECTS_BYTES = 1_500, 6_000
 
@@ -89,22 +86,21 @@ async def handle(broker: AdminContext, request: Request) -> None:
         configs[topic.name] = config
         return [(new, assignment)]
 
-    async def write(checked: Sequence[tuple[NewTopic, Assignment]]) -> None:
-        for new, assignment in checked:
-            try:
-                await creation.write(new, assignment)
-            except KafkaError as error:
-                results[new.name] = CreatableTopicResult(name=new.name, error_code=error.code, error_message=str(error))
-            else:
-                created[new.name] = len(assignment)
-
-    for some in pieces(asked.topics, CREATED_AT_ONCE):
-        checked = []
+    for some in pieces_of(asked.topics):
+        checked: list[tuple[NewTopic, Assignment]] = []
+        if broker.controller.is_active:
+            await creation.look(topic.name for topic in some)
         for topic in some:
             await pace.turn()
             checked += await check(topic)
-        if not asked.validate_only:
-            await overlapping(write, checked, at_most=1, at_once=CREATED_AT_ONCE)
+        if asked.validate_only:
+            continue
+        for (new, assignment), error in zip(checked, await creation.write(checked), strict=True):
+            await pace.turn()
+            if error is None:
+                created[new.name] = len(assignment)
+            else:
+                results[new.name] = CreatableTopicResult(name=new.name, error_code=error.code, error_message=str(error))
     if created:
 
         def has_leaders(name: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
+from ottla.controller.writes import pieces_of
 from ottla.coordination import znodes
 from ottla.errors import (
     InvalidRequest,
@@ -35,41 +36,47 @@ async def handle(broker: AdminContext, request: Request) -> None:
     asked: DeleteTopicsRequest = DELETE_TOPICS.decode_request(version, request)
     if not broker.metadata.is_known:
         await broker.metadata.known()  # a topic that we have not heard of yet is not unknown
-    topics = broker.metadata.topics
     in_tree: set[str] | None = None
-    deleted = []
+    deleted: list[str] = []
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
     pace = Pace()
     results: dict[str, DeletableTopicResult] = {}
-    for name in asked.topic_names:
-        await pace.turn()
-        if name in results:
-            continue
-        result = results[name] = DeletableTopicResult(name=name)
-        try:
-            if not broker.controller.is_active:
-                raise NotController
-            if not broker.config.get_bool("delete.topic.enable"):
-                raise (TopicDeletionDisabled if version >= 3 else InvalidRequest)("delete.topic.enable is false")
-            if name not in topics:
-                if in_tree is None:
-                    in_tree = set(await broker.tree.children(znodes.TOPICS))
-                if name not in in_tree:
-                    raise UnknownTopicOrPartition(f"There is no topic {name}.")
-            mutations.take(len(topics.get(name, ())))
-            await broker.admin.delete_topic(name)
-            deleted.append(name)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
+    for names in pieces_of(asked.topic_names):
+        marked: list[str] = []
+        for name in names:
+            await pace.turn()
+            if name in results:
+                continue
+            result = results[name] = DeletableTopicResult(name=name)
+            try:
+                if not broker.controller.is_active:
+                    raise NotController
+                if not broker.config.get_bool("delete.topic.enable"):
+                    raise (TopicDeletionDisabled if version >= 3 else InvalidRequest)("delete.topic.enable is false")
+                if name not in broker.metadata.topics:
+                    if in_tree is None:
+                        in_tree = set(await broker.tree.children(znodes.TOPICS))
+                    if name not in in_tree:
+                        raise UnknownTopicOrPartition(f"There is no topic {name}.")
+                mutations.take(len(broker.metadata.topics.get(name, ())))
+                marked.append(name)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, str(error)
+        for name, refused in (await broker.admin.delete_topics(marked)).items():
+            await pace.turn()
+            if refused is None:
+                deleted.append(name)
+            else:
+                results[name].error_code, results[name].error_message = refused.code, str(refused)
     there = set(deleted)
     if deleted:
         with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
-            await broker.metadata.wait_for_each(lambda name: name not in topics, deleted)
+            await broker.metadata.wait_for_each(lambda name: name not in broker.metadata.topics, deleted)
             # Metadata forgets a topic before its name is free again: who makes it anew at once must not be refused.
             for name in deleted:
                 await pace.turn()
                 await broker.admin.until_name_is_free(name)
-                there.remove(name)
+                there.discard(name)
         for name in there:
             results[name].error_code = RequestTimedOut.code
             results[name].error_message = "The topic is marked for deletion, but was not gone in time."

@@ -8,18 +8,20 @@ refuses the whole request with UNKNOWN_SERVER_ERROR.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin import check_number_of_settings
+from ottla.broker.alterations import altered
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.config.alter import Alteration
-from ottla.errors import InvalidRequest, KafkaError
+from ottla.errors import InvalidRequest
 from ottla.kafka import ConfigOperation
 from ottla.wire.k33_alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
-    AlterConfigsResourceResponse,
+    AlterConfigsResource,
     AlterConfigsResponse,
 )
 
@@ -31,26 +33,18 @@ if TYPE_CHECKING:
 async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
-    responses = []
     times: Counter[tuple[int, str]] = Counter()
     pace = Pace()
     for resource in asked.resources:
         await pace.turn()
         times[resource.resource_type, resource.resource_name] += 1
-    for resource in asked.resources:
-        await pace.turn()
-        response = AlterConfigsResourceResponse(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            check_number_of_settings(resource.configs)
-            alterations = [Alteration(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequest("Each resource must appear at most once.")
-            await broker.admin.alter_configs(
-                resource.resource_type, resource.resource_name, alterations, asked.validate_only, replace=True
-            )
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, str(error)
-        responses.append(response)
+
+    def check(resource: AlterConfigsResource) -> list[Alteration]:
+        check_number_of_settings(resource.configs)
+        if times[resource.resource_type, resource.resource_name] > 1:
+            raise InvalidRequest("Each resource must appear at most once.")
+        return [Alteration(config.name, ConfigOperation.SET, config.value) for config in resource.configs]
+
+    alter = partial(broker.admin.alter_configs, validate_only=asked.validate_only, replace=True)
+    responses = await altered(asked.resources, check, alter)
     reply(broker, request, ALTER_CONFIGS, AlterConfigsResponse(responses=responses))

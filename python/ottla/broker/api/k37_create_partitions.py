@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
-from ottla.controller.admin import NEW_PARTITIONS_MAX, NewPartitions
+from ottla.controller.admin import NEW_PARTITIONS_MAX, Grown, MorePartitions, NewPartitions
+from ottla.controller.writes import pieces_of
 from ottla.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -23,6 +24,7 @@ from ottla.wire.k37_create_partitions import (
     CREATE_PARTITIONS,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -42,36 +44,59 @@ async def handle(broker: AdminContext, request: Request) -> None:
     pace = Pace()
     counts: Counter[str] = Counter()
     new = NewPartitions()
+    growth = broker.admin.growth()
     for topic in asked.topics:
         await pace.turn()
         counts[topic.name] += 1
-    for topic in asked.topics:
-        await pace.turn()
-        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
-        try:
-            if not broker.controller.is_active:
-                raise NotController
-            if counts[topic.name] > 1:
-                raise InvalidRequest("Duplicate topic in request.")
-            if topic.name not in broker.metadata.topics:
-                raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
-            if topic.assignments is not None and len(topic.assignments) > NEW_PARTITIONS_MAX:
-                raise InvalidReplicaAssignment(
-                    f"{len(topic.assignments)} assignments are more than {NEW_PARTITIONS_MAX}, the most per request."
-                )
-            assignments = None if topic.assignments is None else [row.broker_ids for row in topic.assignments]
-            if mutations and not asked.validate_only:
-                await broker.admin.create_partitions(topic.name, topic.count, assignments, validate_only=True)
-                mutations.take(topic.count - len(broker.metadata.topics[topic.name]))
-            more = topic.count - len(broker.metadata.topics[topic.name])
-            if not asked.validate_only:
-                new.check(more)
-            await broker.admin.create_partitions(topic.name, topic.count, assignments, asked.validate_only)
-            new.made += more
-            grown[topic.name] = topic.count
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
-    if grown and not asked.validate_only:
+
+    def wanted_of(topic: CreatePartitionsTopic) -> MorePartitions:
+        if not broker.controller.is_active:
+            raise NotController
+        if counts[topic.name] > 1:
+            raise InvalidRequest("Duplicate topic in request.")
+        if topic.name not in broker.metadata.topics:
+            raise UnknownTopicOrPartition(f"The topic '{topic.name}' does not exist.")
+        if topic.assignments is not None and len(topic.assignments) > NEW_PARTITIONS_MAX:
+            raise InvalidReplicaAssignment(
+                f"{len(topic.assignments)} assignments are more than {NEW_PARTITIONS_MAX}, the most per request."
+            )
+        assignments = None if topic.assignments is None else [row.broker_ids for row in topic.assignments]
+        return MorePartitions(topic.name, topic.count, assignments)
+
+    def refuse(name: str, error: KafkaError) -> None:
+        results[name].error_code, results[name].error_message = error.code, str(error)
+
+    for some in pieces_of(asked.topics):
+        wanted: list[MorePartitions] = []
+        for topic in some:
+            await pace.turn()
+            results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+            try:
+                wanted.append(wanted_of(topic))
+            except KafkaError as error:
+                refuse(topic.name, error)
+        checked: list[Grown] = []
+        for each, plan in zip(wanted, await growth.check(wanted), strict=True):
+            await pace.turn()
+            try:
+                if isinstance(plan, KafkaError):
+                    raise plan
+                if not asked.validate_only:
+                    new.check(len(plan.placed))
+                    mutations.take(len(plan.placed))
+                    new.made += len(plan.placed)
+                checked.append(plan)
+            except KafkaError as error:
+                refuse(each.topic, error)
+        if asked.validate_only:
+            continue
+        for plan, refused in zip(checked, await growth.write(checked), strict=True):
+            await pace.turn()
+            if refused is None:
+                grown[plan.wanted.topic] = plan.wanted.total
+            else:
+                refuse(plan.wanted.topic, refused)
+    if grown:
 
         def has_leaders(name: str) -> bool:
             return broker.metadata.has_leaders(name, range(grown[name]))

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.admin import check_number_of_settings
+from ottla.broker.alterations import altered
 from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.config.alter import Alteration
-from ottla.errors import InvalidRequest, KafkaError
+from ottla.errors import InvalidRequest
 from ottla.kafka import ConfigOperation
-from ottla.wire.k33_alter_configs import AlterConfigsResourceResponse
 from ottla.wire.k44_incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterConfigsResource,
@@ -31,30 +32,19 @@ async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
     host, port = request.peer_address
-    responses = []
     pace = Pace()
     # Of a resource that is named twice the last row counts, as in Kafka.
     resources: dict[tuple[int, str], AlterConfigsResource] = {}
     for resource in asked.resources:
         await pace.turn()
         resources[resource.resource_type, resource.resource_name] = resource
-    for resource in resources.values():
-        await pace.turn()
-        response = AlterConfigsResourceResponse(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
-        )
-        try:
-            await broker.admin.alter_configs(
-                resource.resource_type,
-                resource.resource_name,
-                _alterations(resource),
-                asked.validate_only,
-                replace=False,
-                asked_by=f"the client at {host}:{port} ({request.client_id!r})",
-            )
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, str(error)
-        responses.append(response)
+    alter = partial(
+        broker.admin.alter_configs,
+        validate_only=asked.validate_only,
+        replace=False,
+        asked_by=f"the client at {host}:{port} ({request.client_id!r})",
+    )
+    responses = await altered(list(resources.values()), _alterations, alter)
     reply(broker, request, INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsResponse(responses=responses))
 
 

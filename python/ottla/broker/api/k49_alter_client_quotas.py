@@ -4,14 +4,18 @@ hears of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of, problem_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
 from ottla.broker.replies import reply
-from ottla.controller import admin
-from ottla.errors import InvalidRequest, KafkaError
+from ottla.controller import configs
+from ottla.controller.writes import pieces_of
+from ottla.coordination.znodes import MalformedNode
+from ottla.errors import InvalidConfig, InvalidRequest, KafkaError
 from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
@@ -34,40 +38,63 @@ TOLERANCE: Final = 1e-6
 async def handle(broker: AdminContext, request: Request) -> None:
     asked: AlterClientQuotasRequest = ALTER_CLIENT_QUOTAS.decode_request(request.api_version, request)
     response = AlterClientQuotasResponse()
-    pace = Pace()
-    for entry in _distinct(asked.entries):
-        await pace.turn()
-        result = EntryDataResult(error_message=None, entity=entry.entity)
-        try:
-            await _alter(broker, entry, asked.validate_only)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
-        response.entries.append(result)
+    for entries in pieces_of(await _distinct(asked.entries)):
+        response.entries += await _alter(broker, entries, asked.validate_only)
     reply(broker, request, ALTER_CLIENT_QUOTAS, response)
 
 
-def _distinct(entries: list[EntryData]) -> list[EntryData]:
+async def _distinct(entries: list[EntryData]) -> list[EntryData]:
     """As Kafka's maps have them: an entity that is named twice is changed as its last entry says, and an entity of two
     users is the second one.
     """
     result: dict[frozenset[tuple[str, str | None]], EntryData] = {}
+    pace = Pace()
     for entry in entries:
+        await pace.turn()
         parts = {part.entity_type: part for part in entry.entity}
         names = frozenset((part.entity_type, part.entity_name) for part in parts.values())
         result[names] = EntryData(list(parts.values()), entry.ops)
     return list(result.values())
 
 
-async def _alter(broker: AdminContext, entry: EntryData, validate_only: bool) -> None:
-    kind, name = path_of(_entity(entry))
-    config = await admin.get_config(broker.tree, kind, name)
-    for operation in entry.ops:
+async def _alter(broker: AdminContext, entries: Sequence[EntryData], validate_only: bool) -> list[EntryDataResult]:
+    results = [EntryDataResult(error_message=None, entity=entry.entity) for entry in entries]
+    entities: dict[int, configs.Entity] = {}
+    wanted: dict[int, configs.Wanted] = {}
+    pace = Pace()
+    for at, entry in enumerate(entries):
+        await pace.turn()
+        with _told_in(results[at]):
+            entities[at] = configs.Entity(*path_of(_entity(entry)))
+    stored = await configs.get_configs(broker.tree, list(entities.values()))
+    for (at, entity), config in zip(entities.items(), stored, strict=True):
+        await pace.turn()
+        with _told_in(results[at]):
+            wanted[at] = configs.Wanted(entity, _altered(config, entries[at].ops))
+    if not validate_only:
+        for at, error in zip(wanted, await configs.set_configs(broker.tree, list(wanted.values())), strict=True):
+            if error is not None:
+                results[at].error_code, results[at].error_message = error.code, str(error)
+    return results
+
+
+@contextmanager
+def _told_in(result: EntryDataResult) -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, str(error)
+
+
+def _altered(config: dict[str, str] | MalformedNode, operations: list[OpData]) -> dict[str, str]:
+    if isinstance(config, MalformedNode):
+        raise InvalidConfig(str(config)) from config
+    for operation in operations:
         if operation.remove:
             config.pop(operation.key, None)
         else:
             config[operation.key] = _text(operation)
-    if not validate_only:
-        await admin.set_config(broker.tree, kind, name, config)
+    return config
 
 
 def _entity(entry: EntryData) -> Entity:

@@ -10,7 +10,7 @@ from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import all_entities, encode_name
 from ottla.broker.quotas.limits import ABSENT
 from ottla.broker.replies import reply
-from ottla.controller.admin import get_config
+from ottla.controller.configs import get_config
 from ottla.errors import DuplicateResource, KafkaError, ResourceNotFound, UnknownServerError
 from ottla.wire.k50_describe_user_scram_credentials import (
     DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -13,9 +13,12 @@ from ottla.broker import scram
 from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import encode_name
 from ottla.broker.replies import reply
-from ottla.controller import admin
+from ottla.controller.configs import Entity, Wanted, get_configs, set_configs
+from ottla.controller.writes import pieces_of
+from ottla.coordination.znodes import MalformedNode
 from ottla.errors import (
     DuplicateResource,
+    InvalidConfig,
     KafkaError,
     NotController,
     ResourceNotFound,
@@ -40,24 +43,17 @@ if TYPE_CHECKING:
 async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterUserScramCredentialsRequest = ALTER_USER_SCRAM_CREDENTIALS.decode_request(version, request)
-    results = []
     users: dict[str, _Changes] = {}
+    pace = Pace()
     for deletion in asked.deletions:
+        await pace.turn()
         users.setdefault(deletion.name, _Changes()).deletions.append(deletion)
     for upsertion in asked.upsertions:
-        users.setdefault(upsertion.name, _Changes()).upsertions.append(upsertion)
-    pace = Pace()
-    for name, changes in users.items():
         await pace.turn()
-        result = AlterUserScramCredentialsResult(user=name)
-        try:
-            if not broker.controller.is_active:
-                raise NotController
-            await _alter(broker, name, changes.deletions, changes.upsertions)
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, str(error)
-        results.append(result)
-    response = AlterUserScramCredentialsResponse(results=results)
+        users.setdefault(upsertion.name, _Changes()).upsertions.append(upsertion)
+    response = AlterUserScramCredentialsResponse()
+    for some in pieces_of(list(users.items())):
+        response.results += await _alter(broker, dict(some))
     reply(broker, request, ALTER_USER_SCRAM_CREDENTIALS, response)
 
 
@@ -69,34 +65,65 @@ class _Changes:
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)
 
 
-async def _alter(
-    broker: AdminContext,
-    name: str,
-    deletions: list[ScramCredentialDeletion],
-    upsertions: list[ScramCredentialUpsertion],
-) -> None:
+async def _alter(broker: AdminContext, users: dict[str, _Changes]) -> list[AlterUserScramCredentialsResult]:
+    errors: dict[str, KafkaError | None] = {}
+    entities: dict[str, Entity] = {}
+    wanted: dict[str, Wanted] = {}
+    pace = Pace()
+    for name, changes in users.items():
+        await pace.turn()
+        errors[name] = None
+        try:
+            if not broker.controller.is_active:
+                raise NotController
+            _check(name, changes)
+            entities[name] = Entity("users", encode_name(name))
+        except KafkaError as error:
+            errors[name] = error
+    stored = await get_configs(broker.tree, list(entities.values()))
+    for (name, entity), config in zip(entities.items(), stored, strict=True):
+        await pace.turn()
+        try:
+            wanted[name] = Wanted(entity, _altered(config, users[name]))
+        except KafkaError as error:
+            errors[name] = error
+    errors.update(zip(wanted, await set_configs(broker.tree, list(wanted.values())), strict=True))
+    return [
+        AlterUserScramCredentialsResult(user=name)
+        if error is None
+        else AlterUserScramCredentialsResult(user=name, error_code=error.code, error_message=str(error))
+        for name, error in errors.items()
+    ]
+
+
+def _check(name: str, changes: _Changes) -> None:
     if not name:
         raise UnacceptableCredential("Username must not be empty")
     if name in (".", ".."):
         raise UnacceptableCredential(f"The name {name!r} has no place in the coordination tree: choose another one")
-    for row in upsertions:
+    for row in changes.upsertions:
         _mechanism(row.mechanism)
         if row.iterations < SCRAM_ITERATIONS_MIN:
             raise UnacceptableCredential(f"Too few iterations: {row.iterations}, at least {SCRAM_ITERATIONS_MIN}.")
         if row.iterations > scram.ITERATIONS_MAX:
             raise UnacceptableCredential(f"Too many iterations: {row.iterations}, at most {scram.ITERATIONS_MAX}.")
-    kinds = [_mechanism(row.mechanism) for row in deletions] + [_mechanism(row.mechanism) for row in upsertions]
+    kinds = [_mechanism(row.mechanism) for row in changes.deletions]
+    kinds += [_mechanism(row.mechanism) for row in changes.upsertions]
     if max(Counter(kinds).values()) > 1:
         raise DuplicateResource("A user credential cannot be altered twice in the same request")
-    entity = encode_name(name)
-    config = await admin.get_config(broker.tree, "users", entity)
-    for deletion in deletions:
+
+
+def _altered(config: dict[str, str] | MalformedNode, changes: _Changes) -> dict[str, str]:
+    """All settings that a user has then."""
+    if isinstance(config, MalformedNode):
+        raise InvalidConfig(str(config)) from config
+    for deletion in changes.deletions:
         if config.pop(_mechanism(deletion.mechanism).setting, None) is None:
             raise ResourceNotFound("Attempt to delete a user credential that does not exist")
-    for row in upsertions:
+    for row in changes.upsertions:
         kind = _mechanism(row.mechanism)
         config[kind.setting] = scram.credential(kind, row.salt, row.salted_password, row.iterations)
-    await admin.set_config(broker.tree, "users", entity, config)
+    return config
 
 
 def _mechanism(number: int) -> scram.Mechanism:

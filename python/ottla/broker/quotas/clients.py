@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from ottla.broker.quotas.entities import all_entities, entity_at, values
 from ottla.broker.quotas.limits import Entity, Group, Limits, Quota
 from ottla.broker.quotas.rates import Rate, TokenBucket, Window
-from ottla.controller.admin import get_config
+from ottla.controller.configs import get_config
 
 if TYPE_CHECKING:
     from ottla.config import BrokerConfig

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import quote, unquote_plus
 
 from ottla.broker.quotas.limits import ABSENT, DEFAULT, Entity, Quota
-from ottla.controller.admin import get_config
+from ottla.controller.configs import get_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import NoNode, Tree
 from ottla.coordination.znodes import MalformedNode

@@ -1,0 +1,42 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: resources of any number, and an answer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from ottla.broker.admin import Resource
+from ottla.broker.pace import Pace
+from ottla.config.alter import Alteration
+from ottla.controller.writes import pieces_of
+from ottla.errors import KafkaError
+from ottla.wire.k33_alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
+from ottla.wire.k44_incremental_alter_configs import AlterConfigsResource as IncrementalResource
+
+AnyResource = TypeVar("AnyResource", AlterConfigsResource, IncrementalResource)
+
+
+async def altered(
+    resources: Sequence[AnyResource],
+    check: Callable[[AnyResource], Sequence[Alteration]],
+    alter: Callable[[Sequence[Resource]], Awaitable[list[KafkaError | None]]],
+) -> list[AlterConfigsResourceResponse]:
+    """Has each resource altered as `check` says, which raises KafkaError for one that is refused."""
+    responses: list[AlterConfigsResourceResponse] = []
+    pace = Pace()
+    for some in pieces_of(resources):
+        wanted: list[tuple[AlterConfigsResourceResponse, Resource]] = []
+        for resource in some:
+            await pace.turn()
+            kind, name = resource.resource_type, resource.resource_name
+            response = AlterConfigsResourceResponse(error_message=None, resource_type=kind, resource_name=name)
+            responses.append(response)
+            try:
+                wanted.append((response, Resource(kind, name, check(resource))))
+            except KafkaError as error:
+                response.error_code, response.error_message = error.code, str(error)
+        errors = await alter([resource for _, resource in wanted])
+        for (response, _), refused in zip(wanted, errors, strict=True):
+            if refused is not None:
+                response.error_code, response.error_message = refused.code, str(refused)
+    return responses
