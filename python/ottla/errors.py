@@ -10,7 +10,7 @@ Source: the protocol guide's table of error codes.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class ProtocolError(Exception):
@@ -42,8 +42,14 @@ class KafkaError(Exception):
             BY_CODE[code] = cls
 
     def __init__(self, message: str = "") -> None:
+        if len(message) > MESSAGE_MAX:
+            message = message[: MESSAGE_MAX - len(CUT)] + CUT
         super().__init__(message or (self.__doc__ or self.name))
 
+
+MESSAGE_MAX: Final = 4_000
+"""Characters of a message. It may quote a name of any length, and a string of the protocol has 32,767 bytes."""
+CUT: Final = "..."
 
 BY_CODE: dict[int, type[KafkaError]] = {}
 """Every error by its code; 0 (no error) is absent."""

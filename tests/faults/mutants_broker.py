@@ -433,6 +433,43 @@ MUTANTS = (
         pytest=(f"{ADMIN}::test_a_request_for_many_topics_reads_what_is_there_once",),
     ),
     Mutant(
+        "broker.a-message-of-any-length",
+        "python/ottla/errors.py",
+        "        if len(message) > MESSAGE_MAX:\n",
+        "        if False:\n",
+        pytest=("tests/broker/test_longest_names.py",),
+    ),
+    Mutant(
+        "broker.the-controllers-events-in-one-go",
+        "python/ottla/controller/controller.py",
+        "            # Thousands of topics that are gone are as many events, of which each has little to do.\n"
+        "            await trio.lowlevel.checkpoint()\n",
+        "",
+        pytest=("tests/broker/test_loop_turns.py::test_no_request_takes_the_loop_for_long[DeleteTopics]",),
+    ),
+    Mutant(
+        "broker.a-deletion-waits-for-metadata-of-the-past",
+        "python/ottla/broker/api/k20_delete_topics.py",
+        "            await broker.metadata.wait_for_each(lambda name: name not in broker.metadata.topics, deleted)\n",
+        "            topics = broker.metadata.topics\n"
+        "            await broker.metadata.wait_for_each(lambda name: name not in topics, deleted)\n",
+        pytest=("tests/broker/test_costs_of_rows.py",),
+    ),
+    Mutant(
+        "broker.rows-in-transactions-of-their-own",
+        "python/ottla/controller/writes.py",
+        "at - begin == ROWS_AT_ONCE",
+        "True",
+        pytest=("tests/controller/test_writes.py", "tests/broker/test_costs_of_rows.py"),
+    ),
+    Mutant(
+        "broker.a-row-fails-with-its-neighbour",
+        "python/ottla/controller/writes.py",
+        "        except (BadVersion, NodeExists, NoNode):\n            pass\n",
+        "        except (BadVersion, NodeExists, NoNode):\n            raise\n",
+        pytest=("tests/controller/test_writes.py",),
+    ),
+    Mutant(
         "broker.a-request-for-any-number-of-partitions",
         "python/ottla/controller/admin.py",
         "        if self.made + more > REQUEST_PARTITIONS_MAX:\n",
