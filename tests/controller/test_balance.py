@@ -115,7 +115,7 @@ async def test_nothing_is_given_back_while_replicas_move(cluster: TestCluster, m
     await create_topic(cluster.admin, NewTopic("moving", assignment={0: (1,)}))
     await one.until(lambda: len(one.metadata("moving")) == 1)
     await looks.controller.reassign({TopicPartition("moving", 0): (2,)})
-    assert looks.controller.reassignments()
+    assert await looks.controller.reassignments()
     await in_sync(looks, 0, 1, 2)
     await looks.two_more()
     assert await leaders(cluster) == [1, 1, 1]

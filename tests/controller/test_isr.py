@@ -257,7 +257,7 @@ async def test_a_move_ends_when_the_isr_has_grown(cluster: TestCluster) -> None:
     three = await Three.start(cluster)
     assert isinstance(await three.ask(2, 1), Altered)
     assert await three.controller.reassign({T: (2, 3)}) == {T: None}
-    assert T in three.controller.reassignments(), "3 is not in sync yet"
+    assert T in await three.controller.reassignments(), "3 is not in sync yet"
     state = await state_of(cluster.admin, "t")
     assert isinstance(await three.ask(2, 1, 3, epoch=state.leader_epoch, version=await three.version()), Altered)
     await three.one.until(lambda: 0 in three.one.stopped("t"))

@@ -96,7 +96,7 @@ async def test_new_replicas_come_in_and_the_old_ones_go_when_all_are_in_sync(clu
     four = await Four.start(cluster)
     assert await four.controller.reassign({T: (2, 3)}) == {T: None}
     assert await four.assignment() == TopicAssignment({0: (2, 3, 0, 1), 1: (0, 1)}, {0: (2, 3)}, {0: (0, 1)})
-    moving = four.controller.reassignments()[T]
+    moving = (await four.controller.reassignments())[T]
     assert (moving.target, moving.adding, moving.removing) == ((2, 3), (2, 3), (0, 1))
     # The leader hears of its followers in a new epoch; to them it is a new replica.
     for broker in four.brokers:
@@ -106,7 +106,7 @@ async def test_new_replicas_come_in_and_the_old_ones_go_when_all_are_in_sync(clu
         assert told.is_new == (broker.id in (2, 3))
     await four.in_sync(0, 1, 2)
     await four.brokers[0].until(lambda: four.brokers[0].metadata("t")[0].isr == [0, 1, 2])
-    assert four.controller.reassignments()[T] == moving, "3 is not in sync"
+    assert (await four.controller.reassignments())[T] == moving, "3 is not in sync"
     await four.in_sync(0, 1, 2, 3)
     await four.until_assigned(2, 3)
     state = await four.state()
@@ -117,7 +117,7 @@ async def test_new_replicas_come_in_and_the_old_ones_go_when_all_are_in_sync(clu
     for broker in four.brokers[:2]:
         assert (await deleted(broker)).leader_epoch == 2
         assert role(broker).leader_epoch == 1
-    assert four.controller.reassignments() == {}
+    assert await four.controller.reassignments() == {}
 
 
 async def test_a_move_that_is_taken_back_leaves_nothing_behind(cluster: TestCluster) -> None:
@@ -253,7 +253,7 @@ async def test_many_moves_are_few_writes(cluster: TestCluster, monkeypatch: pyte
     monkeypatch.setattr(tree, "multi", counted)
     assert set((await four.controller.reassign(dict.fromkeys(names, (1, 0)))).values()) == {None}
     assert writes <= 4
-    assert len(four.controller.reassignments()) == len(names)
+    assert len(await four.controller.reassignments()) == len(names)
     assert (
         all(role(four.brokers[1], name) for name in names)
         or await four.brokers[1].until(lambda: all(role(four.brokers[1], name) is not None for name in names)) is None

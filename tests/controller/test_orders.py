@@ -92,7 +92,7 @@ async def test_another_order_of_replicas_and_then_an_election(cluster: TestClust
     await one.until(lambda: list(one.metadata("t")[0].replicas) == [0, 1])
     assert await controller.elect_leaders([T], unclean=False) == {T: 0}
     await is_led_by(cluster, one, 0)
-    assert controller.reassignments() == {}
+    assert await controller.reassignments() == {}
 
 
 async def test_a_replica_that_leaves_is_deleted_and_gives_up_leading(cluster: TestCluster) -> None:
@@ -116,7 +116,7 @@ async def test_a_move_waits_for_its_replicas_to_be_in_sync_and_can_be_taken_back
             results = await controller.reassign({T: (1,)})
     assert results == {T: None}
     assert (await assignment(cluster)).removing == {0: (0,)}
-    assert controller.reassignments()[T].target == (1,)
+    assert (await controller.reassignments())[T].target == (1,)
     assert await controller.reassign({T: None}) == {T: None}
     assert await assignment(cluster) == TopicAssignment({0: (1, 0)})
     assert kinds(await controller.reassign({T: None})) == {T: NoReassignmentInProgress}
@@ -168,4 +168,4 @@ async def test_only_the_active_controller_takes_orders(cluster: TestCluster) -> 
     with pytest.raises(NotController):
         await standby.reassign({T: (0,)})
     with pytest.raises(NotController):
-        standby.reassignments()
+        await standby.reassignments()

@@ -87,8 +87,8 @@ T = TypeVar("T")
 class _Order(Generic[T]):
     """What somebody asks of the active controller, done when its turn among the events comes."""
 
-    def __init__(self, work: Callable[[_Term], Awaitable[T]], kind: str) -> None:
-        #: Of `timings.KINDS`.
+    def __init__(self, work: Callable[[_Term], Awaitable[T]], kind: str | None) -> None:
+        #: Of `timings.KINDS`, or None.
         self.kind = kind
         self._work = work
         self._done = trio.Event()
@@ -292,13 +292,11 @@ class Controller:
         """Gives partitions to other replicas; None takes a move back that is going on. Raises NotController."""
         return await self._order(lambda term: moves.reassign(term, wanted), timings.REASSIGNMENT)
 
-    def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
+    async def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
         """The moves that are going on. Raises NotController."""
-        if self._term is None:
-            raise NotController
-        return self._term.reassignments()
+        return await self._order(lambda term: term.reassignments(), None)
 
-    async def _order(self, work: Callable[[_Term], Awaitable[T]], kind: str, *, urgent: bool = False) -> T:
+    async def _order(self, work: Callable[[_Term], Awaitable[T]], kind: str | None, *, urgent: bool = False) -> T:
         if self._term is None:
             raise NotController
         order = _Order(work, kind)
@@ -1012,10 +1010,10 @@ class _Term:
             deletion.deleted(broker, set(asked) - set(refused))
             await self._complete_deletion(deletion)
 
-    def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
+    async def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
         return {
             name: decisions.Reassigned.of(partition)
-            for name, partition in self.cluster.partitions()
+            async for name, partition in in_turns(self.cluster.partitions())
             if partition.adding or partition.removing
         }
 

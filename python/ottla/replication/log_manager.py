@@ -85,14 +85,9 @@ class LogManager:
         """The directory with the log of a partition."""
         return self._homes.get((topic, index))
 
-    def logs_in(self, directory: DataDirectory) -> list[Log]:
-        """The logs of a directory, of all partitions, those that move into it included."""
-        return [
-            logs[key]
-            for logs, homes in ((self.logs, self._homes), (self.futures, self._future_homes))
-            for key, home in homes.items()
-            if home is directory
-        ]
+    def places(self) -> list[tuple[Mapping[PartitionKey, Log], list[tuple[PartitionKey, DataDirectory]]]]:
+        """Where each partition's log is now, and where each copy is that is on its way into another directory."""
+        return [(self.logs, [*self._homes.items()]), (self.futures, [*self._future_homes.items()])]
 
     def take_offline(self, directory: DataDirectory, reason: str) -> list[PartitionKey]:
         """Stops using a directory; returns the partitions whose logs were in it. The directory is to be closed with

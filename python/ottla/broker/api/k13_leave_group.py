@@ -5,30 +5,64 @@ Version 3: several at once, by member id or instance id (KIP-345). 4: flexible.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
-from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.controller.turns import pieces
+from ottla.wire.k13_leave_group import (
+    LEAVE_GROUP,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 
 if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.contexts import GroupContext
 
+SEVERAL_SINCE = 3
+#: Members that leave in one go: half a millisecond.
+MEMBERS_AT_ONCE = 50
+
 
 def handle(broker: GroupContext, request: Request) -> None:
-    version = request.api_version
-    asked: LeaveGroupRequest = LEAVE_GROUP.decode_request(version, request)
-    if version >= 3:
-        leaving = [(member.member_id, member.group_instance_id) for member in asked.members]
+    asked: LeaveGroupRequest = LEAVE_GROUP.decode_request(request.api_version, request)
+    if len(asked.members) > MEMBERS_AT_ONCE:
+        return broker.in_background(partial(_many_leave, asked=asked), request)
+    if request.api_version >= SEVERAL_SINCE:
+        answer = _leave(broker, asked.group_id, asked.members)
     else:
-        leaving = [(asked.member_id, None)]
-    error, errors = broker.groups.leave(asked.group_id, leaving)
-    answer = LeaveGroupResponse(error_code=error)
-    if version >= 3:
-        answer.members = [
-            MemberResponse(member_id, instance_id, error)
-            for (member_id, instance_id), error in zip(leaving if errors else (), errors, strict=True)
-        ]
-    elif not error:
-        (answer.error_code,) = errors
+        error, errors = broker.groups.leave(asked.group_id, [(asked.member_id, None)])
+        answer = LeaveGroupResponse(error_code=error or errors[0])
+    return reply(broker, request, LEAVE_GROUP, answer)
+
+
+async def _many_leave(broker: GroupContext, request: Request, asked: LeaveGroupRequest) -> None:
+    """The same for many, some at a time; an error of the whole group ends it."""
+    answer = LeaveGroupResponse()
+    pace = Pace()
+    for some in pieces(asked.members, MEMBERS_AT_ONCE):
+        left = _leave(broker, asked.group_id, some)
+        if left.error_code:
+            answer = left
+            break
+        answer.members += left.members
+        await pace.turn()
     reply(broker, request, LEAVE_GROUP, answer)
+
+
+def _leave(broker: GroupContext, group_id: str, members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
+    leaving = [(member.member_id, member.group_instance_id) for member in members]
+    error, errors = broker.groups.leave(group_id, leaving)
+    if error:
+        return LeaveGroupResponse(error_code=error)
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member_id, instance_id, error)
+            for (member_id, instance_id), error in zip(leaving, errors, strict=True)
+        ]
+    )

@@ -8,6 +8,7 @@ Kafka does.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import large_answer
@@ -69,8 +70,7 @@ async def _describe(
         result.error_code = StorageError.code
         return result
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in broker.logs.logs_in(directory):
-        await pace.turn()
+    async for log in _logs_in(broker, directory, pace):
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
         if wanted is None or (log.topic, log.partition) in wanted:
             topic.partitions.append(
@@ -83,6 +83,14 @@ async def _describe(
             )
     result.topics = list(topics.values())
     return result
+
+
+async def _logs_in(broker: LogContext, directory: DataDirectory, pace: Pace) -> AsyncIterator[Log]:
+    for logs, homes in broker.logs.places():
+        for key, home in homes:
+            await pace.turn()
+            if home is directory and (log := logs.get(key)) is not None:
+                yield log
 
 
 def _lag(broker: LogContext, log: Log) -> int:

@@ -39,7 +39,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     response = ListPartitionReassignmentsResponse()
     try:
         topics: dict[str, OngoingTopicReassignment] = {}
-        for name, move in broker.controller.reassignments().items():
+        for name, move in (await broker.controller.reassignments()).items():
             await pace.turn()
             if wanted is None or name in wanted:
                 row = OngoingPartitionReassignment(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, NotController
 from ottla.wire.k57_update_features import (
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
     from ottla.broker.contexts import AdminContext
 
 
-def handle(broker: AdminContext, request: Request) -> None:
+async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: UpdateFeaturesRequest = UPDATE_FEATURES.decode_request(version, request)
     response = UpdateFeaturesResponse(error_message=None)
     if broker.controller.is_active:
-        response.results = [
-            UpdatableFeatureResult(feature=row.feature, error_code=InvalidRequest.code, error_message=_wrong(row))
-            for row in asked.feature_updates
-        ]
+        pace = Pace()
+        for row in asked.feature_updates:
+            await pace.turn()
+            error = InvalidRequest(_wrong(row))
+            response.results.append(
+                UpdatableFeatureResult(feature=row.feature, error_code=error.code, error_message=str(error))
+            )
     else:
         response.error_code = NotController.code
     reply(broker, request, UPDATE_FEATURES, response)
