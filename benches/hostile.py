@@ -15,7 +15,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -26,8 +28,24 @@ sys.path.insert(0, str(ROOT))
 
 from ottla._core import DEBUG_BUILD  # noqa: E402
 from ottla.wire.headers import request_frame  # noqa: E402
+from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest  # noqa: E402
+from ottla.wire.k27_write_txn_markers import (  # noqa: E402
+    WRITE_TXN_MARKERS,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ottla.wire.k49_alter_client_quotas import (  # noqa: E402
+    ALTER_CLIENT_QUOTAS,
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from ottla.wire.schema import Api  # noqa: E402
 from tests.peers.ottla import Brokers  # noqa: E402
 from tests.support.hostile import Honest, begun, closing, connect, send  # noqa: E402
+from tests.support.waiting import PATIENCE_S  # noqa: E402
 
 MIB = 1 << 20
 QUEUED_BYTES = 256 * MIB
@@ -38,6 +56,9 @@ DESCRIBE_CONFIGS, FETCH, API_VERSIONS = 32, 1, 18
 
 Attack = Callable[[int], contextlib.AbstractContextManager[None]]
 ATTACKS: dict[str, Attack] = {}
+#: What an attack sends, where it takes long to make.
+FRAMES: dict[str, Callable[[], bytes]] = {}
+TIMEOUT_MS = 60_000
 
 
 def attack(name: str) -> Callable[[Callable[[int], Iterator[None]]], Attack]:
@@ -119,8 +140,58 @@ def _tagged(port: int) -> Iterator[None]:
         yield
 
 
+def many_rows(name: str, api: Api[Any, Any], request: Callable[[], Any]) -> None:
+    """An attack by one request, whose frame is made before the honest client begins."""
+
+    @cache
+    def frame() -> bytes:
+        version = api.versions[-1]
+        return request_frame(api.key, version, 1, "hostile", api.encode_request(version, request()))
+
+    @attack(name)
+    def _send(port: int) -> Iterator[None]:
+        one = connect(port)
+        with closing([one]):
+            send(one, frame(), PATIENCE_S)
+            yield
+
+    FRAMES[name] = frame
+
+
+many_rows(
+    "CreateTopics of 2,000 topics",
+    CREATE_TOPICS,
+    lambda: CreateTopicsRequest([CreatableTopic(f"topic-{number}", 1, 1) for number in range(2_000)], TIMEOUT_MS),
+)
+many_rows(
+    "CreateTopics of 20,000 names that are none",
+    CREATE_TOPICS,
+    lambda: CreateTopicsRequest([CreatableTopic(f"no name {number}", 1, 1) for number in range(20_000)], TIMEOUT_MS),
+)
+many_rows(
+    "AlterClientQuotas of 3,000 clients",
+    ALTER_CLIENT_QUOTAS,
+    lambda: AlterClientQuotasRequest(
+        [
+            EntryData([EntityData("client-id", f"client-{number}")], [OpData("producer_byte_rate", 1e6, False)])
+            for number in range(3_000)
+        ],
+        False,
+    ),
+)
+many_rows(
+    "WriteTxnMarkers of 100,000 markers",
+    WRITE_TXN_MARKERS,
+    lambda: WriteTxnMarkersRequest(
+        [WritableTxnMarker(number, 0, True, [WritableTxnMarkerTopic("honest", [0])]) for number in range(100_000)]
+    ),
+)
+
+
 def run(name: str, folder: Path, seconds: float) -> tuple[float, float, int]:
     """The honest client's p99 and longest wait in seconds, and the broker's memory in bytes."""
+    if name in FRAMES:
+        FRAMES[name]()
     with Brokers(folder) as brokers:
         broker = brokers(settings={"queued.max.request.bytes": QUEUED_BYTES}, arguments=("--log-level", "error"))
         with Honest(broker.port, broker.pid) as honest:
