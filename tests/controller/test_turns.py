@@ -125,3 +125,19 @@ async def test_pieces_overlap_and_an_error_is_raised_as_it_is() -> None:
     few = 1
     with pytest.raises(ZeroDivisionError):
         await run()
+
+
+async def test_events_with_little_to_do_are_not_all_in_one_turn(cluster: TestCluster) -> None:
+    """Each topic that goes is one."""
+    broker = await cluster.broker(0)
+    controller = cluster.controller(broker)
+    await create_topic(cluster.admin, NewTopic("t"))
+    await broker.until(lambda: len(broker.metadata("t")) == 1)
+    await trio.testing.wait_all_tasks_blocked()
+    for number in range(MANY):
+        controller._events.put(("topic", f"gone-{number}"))
+    turns = 0
+    while controller.events_waiting:
+        await trio.lowlevel.checkpoint()
+        turns += 1
+    assert turns >= MANY

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from ottla.coordination.tree import (
+    ANY_VERSION,
     BadVersion,
     Check,
     ConnectionLoss,
@@ -208,6 +209,22 @@ async def test_multi_names_the_operation_that_failed(tree: Tree, operation: Crea
         await tree.multi([Check("/a", 0), operation, Create("/never")])
     assert failure.value.index == 1  # type: ignore[attr-defined]
     assert await tree.exists("/never") is None
+
+
+async def test_a_check_of_any_version_wants_the_node(tree: Tree) -> None:
+    await tree.create("/a")
+    await tree.set("/a", b"1")
+    assert await tree.multi([Check("/a", ANY_VERSION), Create("/b")]) == [None, "/b"]
+    with pytest.raises(NoNode) as failed:
+        await tree.multi([Set("/a", b"2"), Check("/c", ANY_VERSION)])
+    assert failed.value.index == 1
+    assert (await tree.get("/a")).data == b"1"
+
+
+async def test_what_is_ensured_may_be_more_than_one_transaction_holds(tree: Tree) -> None:
+    names = ["x" * 100_000 + str(number) for number in range(7)]
+    await tree.ensure(*(f"/above/{name}" for name in names))
+    assert await tree.children("/above") == names
 
 
 async def test_a_sequence_and_a_set_in_one_multi_see_each_other(tree: Tree) -> None:

@@ -445,7 +445,7 @@ MUTANTS = (
         "            # Thousands of topics that are gone are as many events, of which each has little to do.\n"
         "            await trio.lowlevel.checkpoint()\n",
         "",
-        pytest=("tests/broker/test_loop_turns.py::test_no_request_takes_the_loop_for_long[DeleteTopics]",),
+        pytest=("tests/controller/test_turns.py::test_events_with_little_to_do_are_not_all_in_one_turn",),
     ),
     Mutant(
         "broker.a-deletion-waits-for-metadata-of-the-past",
