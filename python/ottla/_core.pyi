@@ -396,6 +396,8 @@ class ReadInfo:
     @property
     def position(self) -> int: ...  # position in it: what a waiting fetch counts new bytes from
     @property
+    def goes_on(self) -> bool: ...  # a later segment has more of what may be read: the slice gets no longer
+    @property
     def start_offset(self) -> int: ...
     @property
     def end_offset(self) -> int: ...
@@ -1217,6 +1219,8 @@ class FetchRow:
     def preferred_read_replica(self) -> int: ...  # the broker to read from; -1: this one
     @property
     def length(self) -> int: ...  # bytes of records
+    @property
+    def goes_on(self) -> bool: ...  # as of a ReadInfo
     @property
     def has_more(self) -> bool: ...  # records, or a diverging epoch
     def converted(self, records: ConvertedRecords) -> FetchRow: ...  # the same row with these records

@@ -72,24 +72,27 @@ pub(super) fn reply<T>(hub: &Mutex<Hub<T>>, ticket: Ticket, partitions: Vec<Answ
 }
 
 impl<O> Lease<O> {
-    /// The partition's answer from an offset on. None for what only Python can tell, or have read from the disk.
+    /// The partition's answer from an offset on, and whether [waiting adds nothing](crate::log::ReadInfo::goes_on) to it. None for what only
+    /// Python can tell, or have read from the disk.
     pub(super) fn read(
         &self,
         offset: i64,
         bytes_max: u64,
         at_least_one: bool,
-    ) -> Option<Answer<'_>> {
+    ) -> Option<(Answer<'_>, bool)> {
         let high_watermark = self.log.high_watermark();
         let found = self
             .log
             .read_cached(offset, bytes_max, high_watermark, at_least_one);
-        let slice = found.ok()??.slice;
+        let found = found.ok()??;
+        let slice = found.slice;
         let records = slice.map_or(RecordData::Empty, |slice| RecordData::File(slice.into()));
-        Some(Answer {
+        let answer = Answer {
             high_watermark,
             records,
             ..self.nothing()
-        })
+        };
+        Some((answer, found.goes_on))
     }
 
     /// The partition's answer without records.
@@ -122,6 +125,7 @@ impl<O> State<O> {
         // Nobody waits for more than an answer may have.
         let wanted = u64::try_from(request.min_bytes).unwrap_or(0).min(bytes_max);
         let (mut left, mut length) = (bytes_max, 0);
+        let mut is_due = wait.is_zero();
         let mut answers = Vec::with_capacity(request.partitions.len());
         for asked in &request.partitions {
             let lease = self.get(&body[asked.topic.clone()], asked.partition)?;
@@ -132,13 +136,14 @@ impl<O> State<O> {
             }
             let bytes_max = u64::try_from(asked.bytes_max).ok()?.min(left);
             // The first records may exceed every limit, or a consumer could never pass a large batch (KIP-74).
-            let found = lease.read(asked.fetch_offset, bytes_max, length == 0)?;
+            let (found, goes_on) = lease.read(asked.fetch_offset, bytes_max, length == 0)?;
+            is_due |= goes_on;
             let size = found.records.length();
             length += size;
             left = left.saturating_sub(size);
             answers.push(found);
         }
-        if length >= wanted || wait.is_zero() || left == 0 {
+        if length >= wanted || is_due || left == 0 {
             return Some(Found::Answers(answers));
         }
         let ([asked], [found]) = (request.partitions.as_slice(), answers.as_slice()) else {

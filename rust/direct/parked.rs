@@ -137,12 +137,12 @@ impl<O> Direct<O> {
         let mut parked = lease.line.0.lock();
         let before = parked.len();
         parked.retain(|one| {
-            let Some(found) = lease.read(one.offset, one.bytes_max, true) else {
+            let Some((found, goes_on)) = lease.read(one.offset, one.bytes_max, true) else {
                 // An error, which the next Fetch is told.
                 reply(hub, one.ticket, vec![lease.nothing()]);
                 return false;
             };
-            let is_enough = found.records.length() >= one.wanted;
+            let is_enough = found.records.length() >= one.wanted || goes_on;
             if is_enough {
                 reply(hub, one.ticket, vec![found]);
             }
@@ -185,7 +185,7 @@ impl<O> Direct<O> {
             };
             if let Some(lease) = lease {
                 let found = lease.read(one.offset, one.bytes_max, true);
-                let found = found.unwrap_or_else(|| lease.nothing());
+                let found = found.map_or_else(|| lease.nothing(), |(found, _)| found);
                 reply(hub, one.ticket, vec![found]);
             }
         }

@@ -21,6 +21,8 @@ pub struct ReadInfo {
     /// The base offset of the segment that was read and the position in it: what a waiting fetch counts new bytes from.
     pub segment: i64,
     pub position: u64,
+    /// A later segment has more below the upper bound, so that the slice gets no longer: a slice is of one segment.
+    pub goes_on: bool,
     /// The log as it was.
     pub start_offset: i64,
     pub end_offset: i64,
@@ -42,6 +44,8 @@ pub struct FetchRange {
 #[derive(Clone)]
 pub struct Fetched {
     pub slice: Option<FileSlice>,
+    /// As in [`ReadInfo`].
+    pub goes_on: bool,
     pub aborted: Option<Vec<AbortedEntry>>,
 }
 
@@ -124,8 +128,11 @@ impl Log {
             true => Some(self.aborted_within(reach, offset, &read)?),
             false => None,
         };
-        let slice = read.slice;
-        Ok(Fetched { slice, aborted })
+        Ok(Fetched {
+            slice: read.slice,
+            goes_on: read.goes_on,
+            aborted,
+        })
     }
 
     fn read_within(
@@ -151,6 +158,7 @@ impl Log {
             slice: None,
             segment: end.segment,
             position: end.position,
+            goes_on: false,
             start_offset,
             end_offset: end.end_offset,
             segments: None,
@@ -186,6 +194,8 @@ impl Log {
                 if self.has_aborted.load(Ordering::Acquire) {
                     info.segments = Some(Arc::clone(&segments));
                 }
+                let next = segments.get(at + 1);
+                info.goes_on = next.is_some_and(|next| next.base_offset < upper_bound);
                 info.slice = Some(FileSlice {
                     file: Arc::clone(&segment.file),
                     position: batch.position,

@@ -51,10 +51,10 @@ def frugal_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield brokers(settings={"fetch.max.bytes": 1024})
 
 
-def topic_of(client: Client, broker: Broker) -> str:
+def topic_of(client: Client, broker: Broker, **config: str) -> str:
     """A topic whose first partition has a lease, as far as any request is served under one."""
     topic = f"waits-{next(NUMBERS)}"
-    client.create(topic, partitions=2)
+    client.create(topic, partitions=2, **config)
     client.fetch(topic)
     return topic
 
@@ -107,3 +107,28 @@ def test_nor_for_more_than_the_broker_lets_it_have(
         client.send(FETCH, asked(client, topic, version, partitions, **limits, **options), version)
         other.produce(topic, RECORDS)
         assert records(client.receive(timeout_ms=ANSWER_MS)) > 0
+
+
+@pytest.mark.parametrize(("asked", "version", "partitions", "options"), KINDS)
+@pytest.mark.parametrize("comes_later", [0, 1])
+def test_nobody_waits_at_the_end_of_a_segment_that_is_not_the_last(
+    client: Client,
+    shared_broker: Broker,
+    asked: Callable,
+    version: int,
+    partitions: int,
+    options: dict[str, int],
+    comes_later: int,
+) -> None:
+    """An answer has records of one segment, so it gets no longer. The next segment was there, or comes meanwhile."""
+    topic = topic_of(client, shared_broker, segment_bytes=str(len(RECORDS)))
+    for _ in range(2 - comes_later):
+        client.produce(topic, RECORDS)
+    least = 2 * len(RECORDS)
+    request = asked(client, topic, version, partitions, max_wait_ms=FOR_EVER_MS, min_bytes=least, **options)
+    client.send(FETCH, request, version)
+    with connect(shared_broker) as other:
+        for _ in range(comes_later):
+            other.produce(topic, RECORDS)
+    answer = client.receive(timeout_ms=ANSWER_MS)
+    assert 0 < records(answer) < least

@@ -5,6 +5,7 @@ from tests.faults.mutants import Mutant
 RATES = "tests/broker/test_quota_rates.py"
 QUOTAS = "tests/broker/test_quotas.py"
 DESCRIPTORS = ("net::tests::descriptors::",)
+SEGMENT_ENDS = "tests/broker/test_waiting_fetches.py::test_nobody_waits_at_the_end_of_a_segment_that_is_not_the_last"
 
 MUTANTS = (
     Mutant(
@@ -100,5 +101,27 @@ MUTANTS = (
         "            let has_room = !self.is_short() || self.close_idlest() || is_protected;\n",
         "            let has_room = !self.is_short() || is_protected;\n",
         cargo=DESCRIPTORS,
+    ),
+    # --- who waits for what does not come ---
+    Mutant(
+        "waiting.at-the-end-of-an-old-segment",
+        "python/ottla/broker/fetch/read.py",
+        "                result.is_due |= row.goes_on\n",
+        "",
+        pytest=(f"{SEGMENT_ENDS}[0-message-sets]",),
+    ),
+    Mutant(
+        "waiting.at-the-end-of-a-segment-that-was-the-last",
+        "python/ottla/broker/fetch/wait.py",
+        "                if read is None or read.goes_on:\n",
+        "                if read is None:\n",
+        pytest=(f"{SEGMENT_ENDS}[1-message-sets]",),
+    ),
+    Mutant(
+        "waiting.at-the-end-of-an-old-segment-under-a-lease",
+        "rust/direct/fetch.rs",
+        "            is_due |= goes_on;\n",
+        "            is_due &= goes_on;\n",
+        pytest=(f"{SEGMENT_ENDS}[0-under-a-lease]",),
     ),
 )

@@ -175,6 +175,11 @@ impl ReadInfo {
     }
 
     #[getter]
+    fn goes_on(&self) -> bool {
+        self.0.goes_on
+    }
+
+    #[getter]
     fn position(&self) -> u64 {
         self.0.position
     }

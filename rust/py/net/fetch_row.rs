@@ -29,6 +29,8 @@ pub struct FetchRow {
     #[pyo3(get)]
     aborted_transactions: Option<Vec<(i64, i64)>>,
     records: Records,
+    #[pyo3(get)]
+    goes_on: bool,
     /// Epoch and end offset: where the asker's log parts from this one.
     #[pyo3(get)]
     diverging_epoch: Option<(i32, i64)>,
@@ -84,6 +86,7 @@ impl FetchRow {
             log_start_offset: -1,
             aborted_transactions: None,
             records: Records::Nothing,
+            goes_on: false,
             diverging_epoch: None,
             preferred_read_replica: -1,
         }
@@ -120,6 +123,7 @@ impl FetchRow {
         Self {
             aborted_transactions: aborted,
             records: fetched.slice.map_or(Records::Nothing, Records::Slice),
+            goes_on: fetched.goes_on,
             ..self
         }
     }
@@ -172,6 +176,7 @@ impl FetchRow {
             log_start_offset,
             aborted_transactions,
             records: records.map_or(Ok(Records::Nothing), given)?,
+            goes_on: false,
             diverging_epoch,
             preferred_read_replica,
         })

@@ -189,6 +189,7 @@ class Reading:
                 size += length
                 left = max(0, left - length)
                 result.filled += 1
+                result.is_due |= row.goes_on
                 if throttles is not None and throttles.leader.is_throttled(partition.topic, partition.index):
                     result.throttled += length
                 if follower is not None and partition.adds(follower):

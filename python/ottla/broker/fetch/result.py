@@ -26,8 +26,8 @@ class FetchResult:
         self.throttled = 0
         #: Bytes for a follower that a reassignment adds.
         self.moved = 0
-        #: Waiting makes the answer no better: a row has an error, a diverging epoch or another broker to read from, or
-        #: no more bytes may be added.
+        #: Waiting makes the answer no better: a row has an error, a diverging epoch or another broker to read from, its
+        #: records end with a segment that is not the last, or no more bytes may be added.
         self.is_due = False
 
     @property

@@ -112,8 +112,8 @@ class WaitingFetch:
                     read = partition.log.read_cached(asked.offset, asked.bytes_max, bound, True)
                 except KafkaError:
                     read = None
-                if read is None:
-                    self._missing = 0  # the answer will say what it is
+                if read is None or read.goes_on:
+                    self._missing = 0  # the answer will say what it is, or the bytes grow no more
                 else:
                     self._missing -= read.length - seen
                     self._seen[partition] = read.length
