@@ -1,7 +1,10 @@
 """`spark.readStream.format("ottla")`: micro-batches over topics whose every record is known."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -168,3 +171,73 @@ def test_data_that_is_gone_stops_a_query_or_is_left_out(
     topics.append("short-lived", [5])
     progress = queries.finish(frame)
     assert [each.numInputRows for each in progress] == [5]
+
+
+def test_a_new_stream_of_a_topic_that_is_written_to(topics: Topics, queries: Queries, spark: "SparkSession") -> None:
+    """Spark asks more than once where it begins, which is at the latest offsets, unless it is told otherwise."""
+    topics.make("busy", [1000])
+    frame = topics.stream(spark, "brokers", subscribe="busy", maxOffsetsPerTrigger=1000)
+    with written_to(topics.bootstrap, "busy"):
+        query = queries.start(frame, processingTime="0 seconds")
+        eventually("three batches with rows", lambda: len(with_rows(query)) >= 3, facts=lambda: query.exception())
+        query.stop()
+    read = [offset for _, _, _, _, offset, _, _ in queries.rows()]
+    recorded = (queries.folder / "checkpoint/offsets/0").read_text().splitlines()[-1]
+    first = json.loads(recorded)["busy"]["0"]
+    assert first >= 1000
+    assert read == list(range(first, first + len(read)))
+
+
+def with_rows(query: "StreamingQuery") -> list[Any]:
+    return [each for each in query.recentProgress if each.numInputRows]
+
+
+@contextmanager
+def written_to(bootstrap: str, topic: str) -> Iterator[None]:
+    """A topic that somebody else writes to, all the time."""
+    text = "import itertools, sys; sys.stdout.writelines(f'{number}\\n' for number in itertools.count())"
+    numbers = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "ottla", "produce", "--bootstrap", bootstrap, topic]
+    with numbers, subprocess.Popen(command, stdin=numbers.stdout) as writer:
+        try:
+            yield
+        finally:
+            numbers.kill()
+            writer.kill()
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}], ids=str)
+def test_a_stream_whose_first_batch_fails(
+    topics: Topics, spark: "SparkSession", tmp_path: Path, trigger: dict[str, bool]
+) -> None:
+    """It began at the latest offsets: nothing between those and the restart is left out, and nothing else is read."""
+    name = f"fails-{next(iter(trigger))}"
+    topics.make(name, [20, 30])
+    frame = topics.stream(spark, "brokers", subscribe=name)
+    read: list[tuple[int, int]] = []
+    fails = True
+
+    def write(batch: "DataFrame", number: int) -> None:
+        assert not fails, "the first one fails"
+        read.extend((row.partition, row.offset) for row in batch.select("partition", "offset").collect())
+
+    def run() -> None:
+        query = (
+            frame.writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(**trigger)
+            .start()
+        )
+        assert query.awaitTermination(PATIENCE_S)
+
+    with pytest.raises(Exception, match="the first one fails"):
+        run()
+    topics.append(name, [5, 4, 3])
+    with pytest.raises(Exception, match="the first one fails"):
+        run()
+    topics.append(name, [1, 0, 1])
+    fails = False
+    run()
+    run()
+    expected = [(0, offset) for offset in range(20, 26)] + [(1, offset) for offset in range(30, 34)]
+    assert sorted(read) == expected + [(2, offset) for offset in range(4)]

@@ -15,7 +15,7 @@ EVERYTHING = ReadAllAvailable()
 def reader(topics: Topics, side: str = "brokers", **options: object) -> StreamReader:
     here = {"kafka.bootstrap.servers": topics.bootstrap} if side == "brokers" else {"path": str(topics.data)}
     given = {**here, "fetchOffset.retryIntervalMs": 1, **options}
-    return StreamReader(parse({name: str(value) for name, value in given.items()}, Use.STREAM), ("offset",))
+    return StreamReader(parse({name: str(value) for name, value in given.items()}, Use.STREAM), ("topic", "offset"))
 
 
 def offsets(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:

@@ -3,6 +3,7 @@ it.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from ottla.client import TopicPartition
 from ottla.kafka import EARLIEST, LATEST
@@ -12,6 +13,17 @@ from ottla.spark.options import ReadOptions
 
 class DataLoss(Exception):
     """Offsets that were asked for are not there (any more). `failOnDataLoss=false` reads what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where a new stream begins. `at_end` has the partitions that begin where they ended at that moment, and `moves`
+    those that may begin later when they are asked again, although they have lost nothing.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    at_end: frozenset[TopicPartition]
+    moves: frozenset[TopicPartition]
 
 
 def times_ms(limit: Limit, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -43,14 +55,14 @@ def settle(
         ValueError: a limit names other partitions, or a time is later than all records of a partition.
         DataLoss: a limit is outside of what the partition has.
     """
-    starts = settle_start(options, earliest, latest, starts_at)
+    starts = settle_start(options, earliest, latest, starts_at).offsets
     if isinstance(options.ending, Offsets):
         _same(options.ending.of, earliest)
     found: dict[TopicPartition, tuple[int, int]] = {}
     for partition, start in starts.items():
         first, last = earliest[partition], latest[partition]
-        end = _offset(options.ending, partition, first, last, ends_at)
-        end = last if end is None else end
+        end = _offset(options.ending, partition, first, ends_at)
+        end = last if end in (None, LATEST) else end
         if (given := _backwards(options.starting, options.ending, partition)) is not None:
             what = "offset" if isinstance(options.starting, Offsets) else "timestamp"
             raise ValueError(
@@ -65,35 +77,39 @@ def settle_start(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
     starts_at: Mapping[TopicPartition, int | None],
-) -> dict[TopicPartition, int]:
+) -> Beginning:
     """First offset of each partition, where a new stream begins too; arguments and errors are those of `settle`."""
     if isinstance(options.starting, Offsets):
         _same(options.starting.of, earliest)
     found: dict[TopicPartition, int] = {}
+    at_end: set[TopicPartition] = set()
     for partition in sorted(earliest):
         first, last = earliest[partition], latest[partition]
-        start = _offset(options.starting, partition, first, last, starts_at)
+        start = _offset(options.starting, partition, first, starts_at)
         if start is None:
             if not options.latest_if_no_timestamp:
                 raise ValueError(
                     f"no record of {partition} is at or after the starting time; "
                     "with startingOffsetsByTimestampStrategy=latest such partitions are empty"
                 )
+            start = LATEST
+        if start == LATEST:
+            at_end.add(partition)
             start = last
         found[partition] = _inside(options, partition, "starting", start, first, last)
-    return found
+    by_time = options.latest_if_no_timestamp and isinstance(options.starting, Timestamp | Timestamps)
+    return Beginning(found, frozenset(at_end), frozenset(found) if by_time else frozenset(at_end))
 
 
-def _offset(
-    limit: Limit, partition: TopicPartition, first: int, last: int, at: Mapping[TopicPartition, int | None]
-) -> int | None:
+def _offset(limit: Limit, partition: TopicPartition, first: int, at: Mapping[TopicPartition, int | None]) -> int | None:
+    """The offset that a limit means, or `LATEST`; None where no record is late enough."""
     if isinstance(limit, Everywhere):
         offset = limit.offset
     elif isinstance(limit, Offsets):
         offset = limit.of[partition]
     else:
         return at[partition]
-    return {EARLIEST: first, LATEST: last}.get(offset, offset)
+    return first if offset == EARLIEST else offset
 
 
 def _backwards(starting: Limit, ending: Limit, partition: TopicPartition) -> tuple[int, int] | None:

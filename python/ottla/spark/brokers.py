@@ -2,8 +2,13 @@
 
 A task asks for the next stretch of records before it hands on the last one, so that the broker and the network work
 while Spark does.
+
+Topics may be deleted at any time. One that a pattern found, and that is not there any more when its offsets are asked
+for, was none of them. Otherwise a topic that is gone is an error; with failOnDataLoss=false it is a warning, and all
+others are read. Where a batch or a new stream begins, all that are named must be there: a name may be misspelt.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +20,7 @@ from ottla.client import Cluster, TopicPartition
 from ottla.client.offsets import list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
 from ottla.kafka import EARLIEST, LATEST
-from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
+from ottla.spark.bounds import Beginning, DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
 from ottla.spark.damage import Skipped
 from ottla.spark.fetching import Fetcher
@@ -27,6 +32,8 @@ from ottla.spark.sizes import record_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.2
 
@@ -48,15 +55,15 @@ def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
         spans = wanted.narrow(settle(options, earliest, latest, starts_at, ends_at), {})
         if wanted.since_ms is not None and spans:
             spans = wanted.narrow(spans, await _at(cluster, options, Timestamp(wanted.since_ms), spans))
-        return await _ranges(cluster, spans)
+        return await _ranges(cluster, options, spans)
 
     return _ask(options, look)
 
 
-def starting(options: ReadOptions) -> dict[TopicPartition, int]:
+def starting(options: ReadOptions) -> Beginning:
     """Where a new stream begins, as of now. Raises what `resolve` does."""
 
-    async def look(cluster: Cluster) -> dict[TopicPartition, int]:
+    async def look(cluster: Cluster) -> Beginning:
         return settle_start(options, *await _bounds(cluster, options, await _partitions(cluster, options)))
 
     return _ask(options, look)
@@ -70,7 +77,7 @@ def latest(options: ReadOptions, known: Mapping[TopicPartition, int]) -> dict[To
     """
 
     async def look(cluster: Cluster) -> dict[TopicPartition, int]:
-        partitions = await _partitions(cluster, options)
+        partitions = await _partitions(cluster, options, begun=True)
         for attempt in range(options.offset_attempts):
             if attempt:
                 await trio.sleep(options.offset_retry_ms / 1000)
@@ -88,7 +95,7 @@ def earliest(options: ReadOptions, wanted: Collection[TopicPartition]) -> dict[T
     """Where these partitions begin now; those that do not exist are left out."""
 
     async def look(cluster: Cluster) -> dict[TopicPartition, int]:
-        there = set(await _partitions(cluster, options)) & set(wanted)
+        there = set(await _partitions(cluster, options, begun=True)) & set(wanted)
         found = await list_offsets(cluster, dict.fromkeys(there, EARLIEST))
         return {partition: each.offset for partition, each in found.items()}
 
@@ -99,7 +106,7 @@ def ranges(options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]
     """These offsets, first and end of each partition, as tasks read them: with their leaders and sizes."""
 
     async def look(cluster: Cluster) -> list[Range]:
-        return await _ranges(cluster, spans)
+        return await _ranges(cluster, options, spans)
 
     return _ask(options, look) if spans else []
 
@@ -119,7 +126,11 @@ def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]]) -> T:
         try:
             return trio.run(once)
         except (OSError, RemoteProtocolError, KafkaError) as problem:
-            final = isinstance(problem, UnknownTopicOrPartition) or not getattr(problem, "retriable", True)
+            if isinstance(problem, UnknownTopicOrPartition):
+                # Deleted since it was found: the next attempt does not find it.
+                final = options.topics.pattern is None and options.fail_on_data_loss
+            else:
+                final = not getattr(problem, "retriable", True)
             if final:
                 raise
         time.sleep(options.offset_retry_ms / 1000)
@@ -147,32 +158,46 @@ async def _at(
     return {key: None if each.offset < 0 else each.offset for key, each in answers.items()}
 
 
-async def _ranges(cluster: Cluster, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
+async def _ranges(
+    cluster: Cluster, options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]
+) -> list[Range]:
     sizes = await record_bytes(cluster, spans)
-    return [
-        Range(partition, start, end, max(1, round((end - start) * sizes[partition])), await cluster.leader(partition))
-        for partition, (start, end) in spans.items()
-        if end > start
-    ]
+    found: list[Range] = []
+    for partition, (start, end) in spans.items():
+        if end <= start:
+            continue
+        try:
+            leader = await cluster.leader(partition)
+        except UnknownTopicOrPartition:
+            if options.fail_on_data_loss:
+                raise
+            log.warning("%s is gone, offsets %d to %d are left out", partition, start, end)
+            continue
+        found.append(Range(partition, start, end, max(1, round((end - start) * sizes[partition])), leader))
+    return found
 
 
-async def _partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
-    """The partitions that are meant; an assigned one that does not exist is an error, a pattern may match nothing."""
+async def _partitions(cluster: Cluster, options: ReadOptions, *, begun: bool = False) -> list[TopicPartition]:
+    """The partitions that are meant and exist. `begun` says that some have been read."""
     topics = options.topics
-    if topics.partitions is not None:
-        for topic in {each.topic for each in topics.partitions}:
-            missing = {each for each in topics.partitions if each.topic == topic} - {
-                TopicPartition(topic, number) for number in await cluster.partitions(topic)
-            }
-            if missing:
-                raise UnknownTopicOrPartition(f"there is no partition {', '.join(map(str, sorted(missing)))}")
-        return sorted(topics.partitions)
-    if topics.names is not None:
-        names = list(topics.names)
-    else:
+    may_lack = begun and not options.fail_on_data_loss
+    if topics.pattern is not None:
         answer = await cluster.retry(cluster.refresh)
         names = [each.name for each in answer.topics if not each.is_internal and topics.matches(each.name)]
-    return [TopicPartition(name, number) for name in names for number in await cluster.partitions(name)]
+    else:
+        names = list(topics.names or sorted({each.topic for each in topics.partitions or ()}))
+    found: set[TopicPartition] = set()
+    for name in names:
+        try:
+            found.update(TopicPartition(name, number) for number in await cluster.partitions(name))
+        except UnknownTopicOrPartition:
+            if topics.pattern is None and not may_lack:
+                raise
+    if topics.partitions is None:
+        return sorted(found)
+    if (missing := topics.partitions - found) and not may_lack:
+        raise UnknownTopicOrPartition(f"there is no partition {', '.join(map(str, sorted(missing)))}")
+    return sorted(topics.partitions & found)
 
 
 def read(options: ReadOptions, ranges: Sequence[Range], names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
@@ -194,6 +219,7 @@ def _read_range(
     patience_s = options.poll_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     asked = False
+    missed = 0
     while not columns.done:
         before = columns.next_offset
         try:
@@ -208,10 +234,15 @@ def _read_range(
             final = isinstance(problem, KafkaError) and not problem.retriable
             if final or time.monotonic() > deadline:
                 raise
-            time.sleep(RETRY_SECONDS)
-            fetcher.moved(part.partition)
             asked = False
+            # A broker that has just started may not know its topics yet.
+            missed = 0 if fetcher.moved(part.partition) else missed + 1
+            if missed >= options.offset_attempts:
+                _gone(options, part, columns, problem)
+            else:
+                time.sleep(options.offset_retry_ms / 1000 if missed else RETRY_SECONDS)
             continue
+        missed = 0
         place = f"from the broker at {fetcher.leader(part.partition)}"
         batches = list(columns.decode(answer.records or b"", answer.aborted_transactions or (), place))
         if not columns.done:
@@ -231,11 +262,29 @@ def _read_range(
 
 
 def _skip(fetcher: Fetcher, options: ReadOptions, part: Range, columns: Columns, problem: OffsetOutOfRange) -> None:
-    """The records at this offset were deleted after the query was planned."""
-    first = fetcher.first_offset(part.partition)
-    if options.fail_on_data_loss or first <= columns.next_offset:
+    """The records at this offset were deleted after the query was planned, or the topic was deleted and made anew."""
+    bounds = fetcher.bounds(part.partition)
+    wanted = columns.next_offset
+    if bounds is None:
+        _gone(options, part, columns, problem)
+        return
+    first, last = bounds
+    if options.fail_on_data_loss or first <= wanted <= last:
         raise DataLoss(
-            f"{part.partition} begins at offset {first} by now, and {columns.next_offset} is to be read next. "
+            f"{part.partition} has offsets {first} to {last} by now, and {wanted} is to be read next. "
             "With failOnDataLoss=false what is missing is left out"
         ) from problem
-    columns.skip_to(first)
+    following = min(first, part.end) if wanted < first else part.end
+    log.warning("%s has offsets %d to %d by now: %d to %d are left out", part.partition, first, last, wanted, following)
+    columns.skip_to(following)
+
+
+def _gone(options: ReadOptions, part: Range, columns: Columns, problem: Exception) -> None:
+    """The topic was deleted after the query was planned."""
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{part.partition} is gone, and offset {columns.next_offset} is to be read next. "
+            "With failOnDataLoss=false what is missing is left out"
+        ) from problem
+    log.warning("%s is gone: offsets %d to %d are left out", part.partition, columns.next_offset, part.end)
+    columns.skip_to(part.end)

@@ -1,9 +1,12 @@
 """Reading a data directory: the files themselves, beside a running broker or without one.
 
+What `ottla.spark.brokers` says of topics that are deleted meanwhile holds here too.
+
 What counts as written is what the broker has acknowledged to readers: the high watermark in its checkpoint file,
 which Ottla writes at most 200 ms after it moved (Kafka: 5 s). `upTo=logEnd` reads to the end of the files instead.
 """
 
+import logging
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client import TopicPartition
 from ottla.log.committed import aborted_transactions, last_stable_offset
-from ottla.spark.bounds import DataLoss, settle, settle_start, times_ms
+from ottla.spark.bounds import Beginning, DataLoss, settle, settle_start, times_ms
 from ottla.spark.columns import Columns
 from ottla.spark.damage import HINT, Damage, DamagedBatch, Skipped
 from ottla.spark.filters import Wanted
@@ -23,6 +26,8 @@ from ottla.spark.segments import Segment, batches, end_offset, offset_at, read_c
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -70,7 +75,7 @@ def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
     return found.ranges(spans)
 
 
-def starting(options: ReadOptions) -> dict[TopicPartition, int]:
+def starting(options: ReadOptions) -> Beginning:
     """Where a new stream begins, as of now. Raises what `resolve` does."""
     found = _look(options)
     return settle_start(options, found.earliest, found.latest, found.at(options.starting))
@@ -78,30 +83,35 @@ def starting(options: ReadOptions) -> dict[TopicPartition, int]:
 
 def latest(options: ReadOptions, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Where the partitions end now, whatever is `known` from earlier."""
-    return _look(options).latest
+    return _look(options, begun=True).latest
 
 
 def earliest(options: ReadOptions, wanted: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Where these partitions begin now; those that do not exist are left out."""
-    found = _look(options).earliest if wanted else {}
+    found = _look(options, begun=True).earliest if wanted else {}
     return {partition: found[partition] for partition in wanted if partition in found}
 
 
 def ranges(options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]) -> list[Range]:
     """These offsets, first and end of each partition, as tasks read them."""
     assert options.path is not None
-    folders = _folders(Path(options.path), options)
-    if gone := [partition for partition in spans if partition not in folders]:
-        raise FileNotFoundError(f"{options.path} has no {', '.join(map(str, sorted(gone)))} any more")
-    listed = {partition: segments(folders[partition]) for partition in spans}
-    return Found(folders, listed, {}, {}).ranges(spans)
+    folders = _folders(Path(options.path), options, begun=True)
+    listed = _listed(folders, options)
+    if gone := {each: span for each, span in spans.items() if each not in listed}:
+        names = ", ".join(map(str, sorted(gone)))
+        if options.fail_on_data_loss:
+            raise FileNotFoundError(f"{options.path} has no {names} any more")
+        log.warning("%s has no %s any more, offsets %s are left out", options.path, names, list(gone.values()))
+    return Found(folders, listed, {}, {}).ranges({each: span for each, span in spans.items() if each in listed})
 
 
-def _look(options: ReadOptions) -> Found:
+def _look(options: ReadOptions, *, begun: bool = False) -> Found:
+    """The partitions that are meant and exist. `begun` says that some have been read."""
     assert options.path is not None
     root = Path(options.path)
-    folders = _folders(root, options)
-    listed = {partition: segments(folder) for partition, folder in folders.items()}
+    folders = _folders(root, options, begun=begun)
+    listed = _listed(folders, options)
+    folders = {partition: folders[partition] for partition in listed}
     starts = read_checkpoint(root / LOG_STARTS)
     first = {
         partition: max(starts.get(partition, 0), each[0].base_offset if each else 0)
@@ -119,8 +129,20 @@ def _look(options: ReadOptions) -> Found:
     return Found(folders, listed, first, last)
 
 
-def _folders(root: Path, options: ReadOptions) -> dict[TopicPartition, Path]:
-    """The folders of the partitions that are meant; a topic or partition that is named must exist."""
+def _listed(folders: Mapping[TopicPartition, Path], options: ReadOptions) -> dict[TopicPartition, list[Segment]]:
+    """The segments of partitions; those of a pattern that are deleted meanwhile are left out."""
+    found: dict[TopicPartition, list[Segment]] = {}
+    for partition, folder in folders.items():
+        try:
+            found[partition] = segments(folder)
+        except FileNotFoundError:
+            if options.topics.pattern is None and options.fail_on_data_loss:
+                raise
+    return found
+
+
+def _folders(root: Path, options: ReadOptions, *, begun: bool) -> dict[TopicPartition, Path]:
+    """The folders of the partitions that are meant and exist. `begun` says that some have been read."""
     if not root.is_dir():
         raise FileNotFoundError(f"there is no directory {root}")
     topics = options.topics
@@ -134,7 +156,7 @@ def _folders(root: Path, options: ReadOptions) -> dict[TopicPartition, Path]:
             found[partition] = folder
     named: set[object] = set(topics.partitions or topics.names or ())
     missing = named - (set(found) if topics.partitions is not None else {each.topic for each in found})
-    if missing:
+    if missing and not (begun and not options.fail_on_data_loss):
         raise FileNotFoundError(f"{root} has no {', '.join(sorted(map(str, missing)))}")
     return found
 
@@ -179,7 +201,11 @@ def _read_range(
     vanished = None
     while not columns.done:
         at = columns.next_offset
-        listed = segments(folder)
+        try:
+            listed = segments(folder)
+        except FileNotFoundError:
+            _cut(options, part, columns, "is gone")
+            continue
         current = [segment for segment in listed if segment.base_offset <= at][-1:]
         following = [segment for segment in listed if segment.base_offset > at]
         if not current and following:
@@ -187,9 +213,8 @@ def _read_range(
             columns.skip_to(following[0].base_offset)
             continue
         if not current or current[0].path == vanished:
-            raise DataLoss(
-                f"{part.partition} ends before offset {at}, but {part.end} was there when the query was planned"
-            )
+            _cut(options, part, columns, f"ends before offset {at}")
+            continue
         try:
             aborted = None
             if options.read_committed:
@@ -209,7 +234,7 @@ def _read_range(
             # What a segment lacks at its end, compaction took away.
             columns.skip_to(max(columns.next_offset, following[0].base_offset))
         elif columns.next_offset == at:
-            raise DataLoss(f"{part.partition} ends at offset {at}, but {part.end} was there when the query was planned")
+            _cut(options, part, columns, f"ends at offset {at}")
     yield from columns.rest()
 
 
@@ -241,8 +266,21 @@ def _unreadable(columns: Columns, part: Range, place: str, end: int, skipped: Sk
 
 
 def _lost(options: ReadOptions, part: Range, wanted: int, first: int) -> None:
+    """What was to be read next was deleted by age or size after the query was planned."""
     if options.fail_on_data_loss:
         raise DataLoss(
             f"{part.partition} begins at offset {first} by now, and {wanted} is to be read next. "
             "With failOnDataLoss=false what is missing is left out"
         )
+    log.warning("%s begins at offset %d by now: %d to %d are left out", part.partition, first, wanted, first)
+
+
+def _cut(options: ReadOptions, part: Range, columns: Columns, what: str) -> None:
+    """The partition is gone or has less than when the query was planned: its topic was deleted, and maybe made anew."""
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{part.partition} {what}, but {part.end} was there when the query was planned. "
+            "With failOnDataLoss=false what is missing is left out"
+        )
+    log.warning("%s %s: offsets %d to %d are left out", part.partition, what, columns.next_offset, part.end)
+    columns.skip_to(part.end)

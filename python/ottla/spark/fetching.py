@@ -8,8 +8,8 @@ from ottla import _core
 from ottla.client import BlockingConnection, Cluster, TopicPartition
 from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.client.offsets import list_offsets
-from ottla.errors import error
-from ottla.kafka import CONSUMER, EARLIEST
+from ottla.errors import UnknownTopicOrPartition, error
+from ottla.kafka import CONSUMER, EARLIEST, LATEST
 from ottla.spark.options import ReadOptions
 
 FETCH_BYTES = 4 * 1024 * 1024
@@ -69,9 +69,9 @@ class Fetcher:
         host, port = self._leaders[partition]
         return f"{host}:{port}"
 
-    def moved(self, partition: TopicPartition) -> None:
+    def moved(self, partition: TopicPartition) -> bool:
         """The leader is not where it was: closes the connection and looks again. Leaves things as they are if that
-        fails.
+        fails. False: there is no such partition.
         """
         if (old := self._leaders.get(partition)) in self._connections:
             self._connections.pop(old).close()
@@ -80,16 +80,26 @@ class Fetcher:
             async with self._cluster() as cluster:
                 return await cluster.leader(partition)
 
-        self._leaders[partition] = trio.run(look)
+        try:
+            self._leaders[partition] = trio.run(look)
+        except UnknownTopicOrPartition:
+            return False
+        return True
 
-    def first_offset(self, partition: TopicPartition) -> int:
-        """Where the partition begins now."""
+    def bounds(self, partition: TopicPartition) -> tuple[int, int] | None:
+        """Where the partition begins and ends now; None if there is no such partition."""
 
-        async def look() -> int:
+        async def look() -> tuple[int, int]:
             async with self._cluster() as cluster:
-                return (await list_offsets(cluster, {partition: EARLIEST}))[partition].offset
+                await cluster.leader(partition)  # which says at once that there is none
+                first = await list_offsets(cluster, {partition: EARLIEST})
+                last = await list_offsets(cluster, {partition: LATEST})
+                return first[partition].offset, last[partition].offset
 
-        return trio.run(look)
+        try:
+            return trio.run(look)
+        except UnknownTopicOrPartition:
+            return None
 
     def close(self) -> None:
         """Closes all connections, also with an answer under way."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.client import TopicPartition
+from ottla.spark.bounds import Beginning
 from ottla.spark.filters import Wanted
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import Range
@@ -18,7 +19,7 @@ class Place(Protocol):
     def resolve(self, options: ReadOptions, wanted: Wanted) -> list[Range]:
         """What a batch is to read, of what is wanted."""
 
-    def starting(self, options: ReadOptions) -> dict[TopicPartition, int]:
+    def starting(self, options: ReadOptions) -> Beginning:
         """Where a new stream begins."""
 
     def latest(self, options: ReadOptions, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

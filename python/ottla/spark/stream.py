@@ -6,11 +6,16 @@ under way, by the offsets in its log.
 
 | Spark calls                                | so here                                                                |
 |--------------------------------------------|------------------------------------------------------------------------|
-| `initialOffset` (no checkpoint yet; twice) | where `startingOffsets` and the like say                               |
+| `initialOffset` (no checkpoint yet; twice) | where `startingOffsets` and the like say, the same both times          |
 | `latestOffset(start, limit)`               | the ends of the partitions now, or what the limits allow of it         |
 | `reportLatestOffset`                       | the ends, for the lag in the progress report                           |
 | `partitions(start, end)`                   | what is in between, as tasks; here data that is gone is noticed        |
 | `commit(end)`                              | nothing: it comes one batch late and not for the last one              |
+
+Spark writes down where a batch ends, but not where the first one begins: to repeat that one after a restart, it asks
+for the initial offset anew. A partition that begins at its end (`startingOffsets=latest`) would then begin somewhere
+else. So the first batch has nothing of such a partition: it ends where it begins, which puts the beginning into the
+checkpoint, and when it is repeated, its end is what it began with.
 
 `Trigger.Once` passes `ReadAllAvailable`, which lifts all limits. `Trigger.AvailableNow` reads up to the ends that the
 first `latestOffset` saw, in batches as the limits say; the limit from below does not hold then, since nothing would
@@ -34,7 +39,7 @@ from pyspark.sql.streaming.datasource import (
 from ottla.client import TopicPartition
 from ottla.errors import KafkaError, ProtocolError
 from ottla.spark.batch import read, tasks
-from ottla.spark.bounds import DataLoss
+from ottla.spark.bounds import Beginning, DataLoss
 from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json, limited, spans, to_json, waiting
 from ottla.spark.options import ReadOptions
@@ -52,6 +57,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, names: tuple[str, ...]) -> None:
         self.options = options
         self.names = names
+        self._beginning: Beginning | None = None
+        self._repeats_first = False
+        self._planned_on = False
         self._latest: dict[TopicPartition, int] | None = None
         self._target: dict[TopicPartition, int] | None = None
         self._published: dict[TopicPartition, int] = {}
@@ -60,8 +68,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_s = 0.0
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
-        return to_json(place(self.options).starting(self.options))
+        """Where a query begins whose checkpoint has no finished batch."""
+        if self._beginning is None:
+            self._beginning = place(self.options).starting(self.options)
+        return to_json(self._beginning.offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options say; Spark passes it back, or `ReadAllAvailable`. It has no limit for both sides, so
@@ -81,20 +91,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next micro-batch ends; `start` if there is nothing to read or not enough."""
         begin = from_json(start)
         self._publish(begin)
+        ends = self._ends(begin, limit)
+        if self._beginning is not None and not self._repeats_first and not self._planned_on:
+            ends = {each: begin[each] if each in self._beginning.at_end else end for each, end in ends.items()}
+        self._planned_on = True
+        return start if ends == begin else to_json(ends)
+
+    def _ends(self, begin: dict[TopicPartition, int], limit: ReadLimit) -> dict[TopicPartition, int]:
         ends = self._target if self._target is not None else place(self.options).latest(self.options, begin)
         if self._available_now:
             self._target = ends
         self._latest = ends
         if not ends:
-            return start
+            return begin
         if isinstance(limit, ReadAllAvailable):
-            return to_json(ends)
+            return ends
         if not self._available_now and self._too_few(waiting(begin, ends)):
-            return start
+            return begin
         if isinstance(limit, ReadMaxRows):
             new = place(self.options).earliest(self.options, [each for each in ends if each not in begin])
-            ends = limited(limit.max_rows, begin, ends, new)
-        return to_json(ends)
+            return limited(limit.max_rows, begin, ends, new)
+        return ends
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The ends as last seen."""
@@ -107,6 +124,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLoss: some of it is gone, and failOnDataLoss is on.
         """
         begin, until = from_json(start), from_json(end)
+        if self._beginning is not None and not self._planned_on:
+            # Nobody has asked where it ends: that stands in the checkpoint.
+            self._repeats_first = True
+            begin = self._repeated(begin, until)
         here = place(self.options)
         if self._target is not None:
             self._still_there(until)
@@ -119,6 +140,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of one task's ranges."""
         return read(self.options, self.names, partition)
+
+    def _repeated(
+        self, begin: dict[TopicPartition, int], until: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Where the first batch of a query began, which an earlier run has not finished: partitions that `until` lacks
+        are newer than it.
+        """
+        assert self._beginning is not None
+        moves = self._beginning.moves
+        return {
+            each: min(offset, until[each]) if each in moves else offset
+            for each, offset in begin.items()
+            if each in until
+        }
 
     def _publish(self, done: dict[TopicPartition, int]) -> None:
         """Commits what has been written to the group of commitGroup. Spark asks for the next batch when the one before
