@@ -33,22 +33,25 @@ class Run:
     def task(self, batch_id: int, rows: Sequence[str]) -> Report:
         """A task of this batch, as `StreamWriter.write` does it."""
         if is_decided(trio.run(commit.look, self.options, self.names), batch_id):
-            return Report(True, None)
+            return Report(True, None, {self.options.topic or "": len(rows)})
         return self.attempt(rows)
 
     def attempt(self, rows: Sequence[str]) -> Report:
         """A task that did not look whether its batch is decided, or looked long ago."""
         batches = (pa.record_batch({"value": pa.array(rows[at : at + 40])}) for at in range(0, len(rows), 40))
-        return Report(False, write(self.options, batches, self.names.of_attempt(next(self.attempts))).transaction)
+        written = write(self.options, batches, self.names.of_attempt(next(self.attempts)))
+        return Report(False, written.transaction, written.rows)
 
-    def commit(self, batch_id: int, reports: Sequence[Report], *, kill_at: str | None = None) -> None:
+    def commit(
+        self, batch_id: int, reports: Sequence[Report], *, kill_at: str | None = None, plan: str | None = None
+    ) -> None:
         """The driver's commit; raises Killed at a named point."""
 
         async def reached(point: str) -> None:
             if point == kill_at:
                 raise Killed(point)
 
-        trio.run(commit.commit, self.options, self.names, batch_id, reports, reached)
+        trio.run(commit.commit, self.options, self.names, batch_id, reports, reached, plan)
 
     def abort(self, batch_id: int, reports: Sequence[Report]) -> None:
         """The driver's abort."""

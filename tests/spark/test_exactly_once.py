@@ -1,5 +1,6 @@
 """Exactly once against real brokers, without Spark: drivers that are killed, that live too long, and that are late."""
 
+import json
 import random
 import threading
 from contextlib import suppress
@@ -16,9 +17,12 @@ from ottla.spark.sink.protocol import (
     TOPIC,
     BatchTooLong,
     CheckpointRolledBack,
+    Contents,
+    Decision,
     DecisionMissing,
     Report,
     TransactionLost,
+    check_same,
 )
 from ottla.wire.k26_end_txn import END_TXN
 from tests.peers.ottla import Brokers
@@ -194,6 +198,53 @@ def test_a_checkpoint_is_rolled_back(bootstrap: str) -> None:
     with pytest.raises(DecisionMissing, match="batch 3"):
         late.commit(3, [Report(True, None)])
     query.check()
+
+
+@pytest.mark.parametrize("kill_at", [None, "between-ends"])
+@pytest.mark.parametrize("plan", [None, "planned before"])
+def test_a_checkpoint_is_rolled_back_by_one_batch(bootstrap: str, plan: str | None, kill_at: str | None) -> None:
+    """The batch has more rows now, under the same number; what was decided of it is committed all the same."""
+    query = Query(bootstrap)
+    run = query.run()
+    run.batch(0, query.rows(0), 2)
+    reports = [run.task(1, query.rows(1, 7)[number::2]) for number in range(2)]
+    with suppress(Killed):
+        run.commit(1, reports, kill_at=kill_at, plan=plan)
+    later = query.run()
+    more = [*query.rows(1, 7), "one more"]
+    for _ in range(2):
+        with pytest.raises(CheckpointRolledBack, match=r"batch 1 .* 7 rows for .* 8 rows for"):
+            later.commit(1, [later.task(1, more)], plan=plan and "planned anew")
+    query.check()
+
+
+def test_a_plan_tells_batches_apart_that_have_as_many_rows(bootstrap: str) -> None:
+    query = Query(bootstrap)
+    query.run().commit(0, [query.run().attempt(query.rows(0))], plan="planned before")
+    again = query.run()
+    with pytest.raises(CheckpointRolledBack):
+        again.commit(0, [again.task(0, query.rows(0))], plan="planned anew")
+    # Rows may come out otherwise when they are computed again: the plan is the same.
+    again.commit(0, [again.task(0, query.rows(0)[1:])], plan="planned before")
+    query.check()
+
+
+def test_a_checkpoint_is_copied_to_write_to_another_topic(bootstrap: str) -> None:
+    query, copied = Query(bootstrap), Query(bootstrap)
+    query.run().commit(0, [query.run().attempt(query.rows(0, 8))], plan="the same")
+    copied.id = query.id
+    run = copied.run()
+    with pytest.raises(CheckpointRolledBack, match=f"8 rows for {query.topic}. Now .* 8 rows for {copied.topic}"):
+        run.commit(0, [run.task(0, query.rows(0, 8))], plan="the same")
+    query.check()
+
+
+def test_a_decision_of_an_earlier_version_counts_no_rows() -> None:
+    old = json.loads(Decision(3, "run", (), Contents({"t": 5}, "plan")).encode())
+    del old["rows"], old["plan"]
+    found = Decision.decode(json.dumps(old).encode())
+    assert found == Decision(3, "run", ())
+    check_same(found, Contents({"t": 6}, "other"), "t")
 
 
 def test_a_broker_is_killed(brokers: Brokers) -> None:

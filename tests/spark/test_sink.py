@@ -1,6 +1,7 @@
 """The sink through Spark; somebody else's client reads what is committed."""
 
 import itertools
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,10 +88,12 @@ def test_a_batch_with_a_name_is_written_once(spark: "SparkSession", topics: Topi
     wanted: Counter[str] = Counter()
     for name, version in (("a", 3), ("b", 3), ("a", 4)):
         write(name, version, 50)
-        write(name, version, 70)  # the same batch again, whatever is in it now
+        write(name, version, 50)
         wanted += Counter(f"{name} {version} {number}" for number in range(50))
     with pytest.raises(Exception, match="CheckpointRolledBack"):
         write("a", 3, 50)
+    with pytest.raises(Exception, match=r"CheckpointRolledBack.* batch 4 .* 50 rows for .* 70 rows for"):
+        write("a", 4, 70)
     assert values(topics.bootstrap, topic) == wanted
 
 
@@ -155,6 +158,25 @@ def test_a_stream_goes_on_where_it_stopped(
     assert len(query.recentProgress) >= 3
     wanted += fill(tmp_path, range(3, 5))
     assert start(spark, tmp_path, topics.bootstrap, topic, delivery=delivery).awaitTermination(PATIENCE_S)
+    assert values(topics.bootstrap, topic) == wanted
+
+
+@pytest.mark.parametrize("files", [1, 2], ids="batches of {} files".format)
+def test_a_checkpoint_that_is_one_batch_old(
+    spark: "SparkSession", topics: Topics, topic: str, tmp_path: Path, files: int
+) -> None:
+    """Spark plans the batch anew that the sink has committed already: with one file a batch it has the same rows."""
+    wanted = fill(tmp_path, range(1))
+    assert start(spark, tmp_path, topics.bootstrap, topic).awaitTermination(PATIENCE_S)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "old")
+    wanted += fill(tmp_path, range(1, 2))
+    assert start(spark, tmp_path, topics.bootstrap, topic).awaitTermination(PATIENCE_S)
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "old").rename(tmp_path / "checkpoint")
+    fill(tmp_path, range(2, 3))
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"CheckpointRolledBack.* batch 1 .*, with 50 rows for"):
+            start(spark, tmp_path, topics.bootstrap, topic, files=files).awaitTermination(PATIENCE_S)
     assert values(topics.bootstrap, topic) == wanted
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -30,6 +31,8 @@ from ottla.spark.sink.protocol import (
     Report,
     Step,
     TransactionLost,
+    check_same,
+    contents_of,
     is_successor,
     next_step,
     orphans,
@@ -50,9 +53,15 @@ Reached = Callable[[str], Awaitable[None]]
 
 
 async def commit(
-    options: WriteOptions, names: Names, batch_id: int, reports: Sequence[Report], reached: Reached = hooks.reached
+    options: WriteOptions,
+    names: Names,
+    batch_id: int,
+    reports: Sequence[Report],
+    reached: Reached = hooks.reached,
+    plan: str | None = None,
 ) -> None:
-    """Commits a batch. May be called again for the same batch, by the same run or another one.
+    """Commits a batch. May be called again for the same batch, by the same run or another one. `plan` is what the
+    checkpoint says of the batch.
 
     Raises:
         CheckpointRolledBack, DecisionMissing, BatchTooLong, TransactionLost: as their names say.
@@ -61,20 +70,24 @@ async def commit(
     """
     async with options.cluster() as cluster, Deciding(cluster, names) as deciding:
         previous = decision = await deciding.last()
+        contents = contents_of(reports, plan)
         step = next_step(previous, batch_id, reports)
         if step is Step.DECIDE:
             transactions = tuple(each.transaction for each in reports if each.transaction is not None)
             await check_open(cluster, transactions, options, f"batch {batch_id}")
             await reached("before-decision")
-            decision = Decision(batch_id, names.run_id, transactions)
+            decision = Decision(batch_id, names.run_id, transactions, contents)
             await deciding.append(decision)
         if step is not Step.NOTHING:
             assert decision is not None
             await reached("decided")
             await finish(cluster, decision.transactions, f"batch {batch_id}", reached)
             await reached("before-done")
-            await deciding.append(Decision(batch_id, names.run_id, decision.transactions, done=True))
+            await deciding.append(replace(decision, run_id=names.run_id, done=True))
         await end_orphans(cluster, names, is_successor(names, previous, batch_id, reports))
+    if previous is not None and previous.batch_id == batch_id:
+        # Only now: what was decided is committed, whatever comes after it.
+        check_same(previous, contents, options.topic)
     await reached("committed")
 
 

@@ -59,6 +59,8 @@ class WriteOptions:
     """How long metadata and coordinators are waited for."""
     transaction_timeout_ms: int
     client_id: str
+    checkpoint: str | None
+    """Of a stream: where Spark keeps its state, if the query says so itself."""
     once: tuple[str, int] | None
     """Of a batch write: the name and the number under which it is done once; the numbers of a name only grow."""
 
@@ -121,6 +123,7 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
         block_ms_max=number(options, "kafka.max.block.ms", 60_000, 1, INT_MAX),
         transaction_timeout_ms=number(options, "kafka.transaction.timeout.ms", 300_000, 1, INT_MAX),
         client_id=options.get("kafka.client.id", "ottla-spark-sink"),
+        checkpoint=options.get("checkpointlocation"),
         once=_once(options, exactly_once),
     )
 

@@ -7,19 +7,24 @@ readers of committed records see: the batch is written again. One that died afte
 commits, and whose batch is not written again.
 
 Spark promises little of a batch that is replayed: the same query, the same number, the same input; neither the same
-number of tasks nor the same rows per task. So nothing here compares tasks. Two rules hold everything together:
+number of tasks nor the same rows per task. So nothing here compares tasks. Three rules hold everything together:
 
 1. Nobody but the driver ends another one's transaction, and only after it fenced the decision's producer (from then on
    no older driver's decision can land) and read the decision.
-2. No two attempts that may live at the same time share a transactional id: it has the run and the number of the
+2. A batch that is decided is done, if it is the same batch. A checkpoint that was rolled back has other rows under the
+   same number: they would be dropped. So a decision has what Spark wrote down of the batch before it ran it (`plan`),
+   and how many rows it had for each topic: a replay has the same plan, and where that cannot be seen, the same numbers
+   of rows.
+3. No two attempts that may live at the same time share a transactional id: it has the run and the number of the
    attempt, which no two attempts of a run share. That number is taken modulo 8,192, so that the ids are bounded.
 
 Visibility is not atomic across tasks: a reader may see one task's rows a moment before another's.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.client import TopicPartition
@@ -33,7 +38,7 @@ VERSION = 1
 
 
 class CheckpointRolledBack(Exception):
-    """The sink has rows of later batches than the query's checkpoint knows of."""
+    """The sink has rows that the query's checkpoint does not know of: of later batches, or others of this one."""
 
 
 class DecisionMissing(Exception):
@@ -82,12 +87,23 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
+class Contents:
+    """What a batch has. `rows` has the number of rows for each topic, None in decisions of earlier versions; `plan`
+    stands for what the checkpoint says of it, None where that cannot be read.
+    """
+
+    rows: Mapping[str, int] | None = None
+    plan: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """The last batch of a query that is decided. `done` says that its transactions are committed."""
 
     batch_id: int
     run_id: str
     transactions: tuple[Transaction, ...]
+    contents: Contents = field(default_factory=Contents)
     done: bool = False
 
     def encode(self) -> bytes:
@@ -97,7 +113,8 @@ class Decision:
             for each in self.transactions
         ]
         fields = {"version": VERSION, "batch": self.batch_id, "run": self.run_id, "done": self.done}
-        return json.dumps({**fields, "transactions": rows}, separators=(",", ":")).encode()
+        contents = {"rows": self.contents.rows, "plan": self.contents.plan}
+        return json.dumps({**fields, **contents, "transactions": rows}, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "Decision":
@@ -110,17 +127,21 @@ class Decision:
                 Transaction(name, producer, epoch, tuple(TopicPartition(*each) for each in partitions), records, opened)
                 for name, producer, epoch, partitions, records, opened in found["transactions"]
             )
-            return cls(found["batch"], found["run"], transactions, found["done"])
+            contents = Contents(found.get("rows"), found.get("plan"))
+            return cls(found["batch"], found["run"], transactions, contents, found["done"])
         except (ValueError, LookupError, TypeError) as problem:
             raise ValueError(f"a decision in the topic {TOPIC} cannot be read: {problem}") from problem
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task says at its end. `skipped`: it found the batch decided and wrote nothing."""
+    """What one task says at its end. `skipped`: it found the batch decided and wrote nothing. `rows` has the number of
+    its rows for each topic, written or not.
+    """
 
     skipped: bool
     transaction: Transaction | None
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class Step(Enum):
@@ -163,6 +184,39 @@ def next_step(decision: Decision | None, batch_id: int, reports: Sequence[Report
             "now: was the topic deleted? Nothing was committed; run the query again"
         )
     return Step.DECIDE if any(report.transaction for report in reports) else Step.NOTHING
+
+
+def contents_of(reports: Iterable[Report], plan: str | None) -> Contents:
+    """What a batch has, by its tasks."""
+    rows: Counter[str] = Counter()
+    for report in reports:
+        rows.update(report.rows)
+    return Contents(dict(rows), plan)
+
+
+def check_same(decision: Decision, found: Contents, topic: str | None) -> None:
+    """Looks whether a batch that comes again is the one that was decided. `topic` is that of all rows, if one is given.
+
+    Raises:
+        CheckpointRolledBack: it is another one.
+    """
+    known = decision.contents
+    if known.rows is None or found.rows is None:
+        return
+    planned = known.plan is not None and found.plan is not None
+    is_elsewhere = topic is not None and not set(known.rows) <= {topic}
+    if not is_elsewhere and (known.plan == found.plan if planned else known.rows == found.rows):
+        return
+    raise CheckpointRolledBack(
+        f"the sink has committed batch {decision.batch_id} of this query already, with {_in_words(known.rows)}. Now it "
+        f"is another batch, with {_in_words(found.rows)}, which were not written: the checkpoint was rolled back or "
+        "copied, or the query was changed. Restore the checkpoint's newest state, or begin with a new "
+        "checkpointLocation (in foreachBatch with a new txnAppId); the rows that were committed are in the topics"
+    )
+
+
+def _in_words(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} rows for {topic}" for topic, count in sorted(rows.items())) or "no rows"
 
 
 def is_successor(names: Names, previous: Decision | None, batch_id: int, reports: Sequence[Report]) -> bool:

@@ -14,6 +14,8 @@ Other columns are ignored, as Spark's sink ignores them.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark.schema import HEADERS_TYPE
@@ -85,6 +87,18 @@ def columns(batch: pa.RecordBatch, options: WriteOptions) -> dict[str, Any]:
             timestamp = timestamp.cast(pa.timestamp("us", tz=timestamp.type.tz))
         taken["timestamp"] = _fixed(timestamp)
     return taken
+
+
+def counted(batches: Iterable[pa.RecordBatch], options: WriteOptions) -> dict[str, int]:
+    """How many rows there are for each topic. Takes all of them."""
+    found: Counter[str] = Counter()
+    for batch in batches:
+        if options.topic is not None:
+            found[options.topic] += batch.num_rows
+        else:
+            for each in batch.column(batch.schema.names.index("topic")).value_counts().to_pylist():
+                found[each["values"]] += each["counts"]
+    return {topic: count for topic, count in found.items() if count}
 
 
 def _bytes(buffer: pa.Buffer | None) -> memoryview | None:

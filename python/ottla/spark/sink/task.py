@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
@@ -46,9 +47,11 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task wrote. `transaction` is None without a transactional id, and if there was no row."""
+    """What a task wrote: how many rows to each topic. `transaction` is None without a transactional id, and if there
+    was no row.
+    """
 
-    records: int = 0
+    rows: Mapping[str, int] = field(default_factory=dict)
     transaction: Transaction | None = None
 
 
@@ -82,7 +85,7 @@ async def _write(
                 sending = _Sending(options, producer, identity, transactional=False)
                 await sending.all(first, rest)
                 await sending.flush()
-            return Written(sending.records)
+            return Written(sending.rows)
         try:
             transactional = TransactionalProducer(
                 cluster,
@@ -109,8 +112,8 @@ async def _write(
                 f"transaction.max.timeout.ms: {problem}"
             ) from problem
         partitions = tuple(sorted(sending.partitions))
-        transaction = Transaction(transactional_id, *identity, partitions, sending.records, opened_s)
-        return Written(sending.records, transaction)
+        transaction = Transaction(transactional_id, *identity, partitions, sending.rows.total(), opened_s)
+        return Written(sending.rows, transaction)
 
 
 async def _abort(producer: TransactionalProducer, options: WriteOptions) -> None:
@@ -143,7 +146,7 @@ class _Sending:
         self.options = options
         self.producer = producer
         self.partitions: set[TopicPartition] = set()
-        self.records = 0
+        self.rows: Counter[str] = Counter()
         producer_id, producer_epoch = identity
         self._encoder = _core.RowEncoder(
             compression=options.compression,
@@ -192,7 +195,7 @@ class _Sending:
         for topic, number, records, data in self._encoder.take():
             partition = TopicPartition(topic, number)
             self.partitions.add(partition)
-            self.records += records
+            self.rows[topic] += records
             try:
                 await self.producer.send_batch(partition, data, records)
             except KafkaError as problem:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -22,6 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ottla.spark.sink import commit, rows
+from ottla.spark.sink.checkpoint import plan_of
 from ottla.spark.sink.options import WriteOptions, parse
 from ottla.spark.sink.protocol import Decision, Names, Report, is_decided
 from ottla.spark.sink.task import write
@@ -56,7 +58,7 @@ class BatchWriter(DataSourceArrowWriter):
         """One task's rows."""
         name = self.names.of_attempt(_context().taskAttemptId()) if self.options.exactly_once else None
         written = write(self.options, iterator, name)
-        return Message(None, Report(False, written.transaction))
+        return Message(None, Report(False, written.transaction, written.rows))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Makes the rows visible."""
@@ -114,7 +116,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Decides the batch and makes its rows visible."""
-        _end(commit.commit, self.options, messages, batchId)
+        decide = partial(commit.commit, plan=plan_of(self.options.checkpoint, batchId))
+        _end(decide, self.options, messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Drops the batch's rows unless it is decided."""
@@ -153,11 +156,9 @@ def _write(
     """One task's rows, in a transaction that is left open; of a batch that is decided already, they are dropped."""
     if is_decided(_decision_at_start(options, names), batch_id):
         # To the end: states of operators before this one are stored only then.
-        for _ in iterator:
-            pass
-        return Message(names, Report(True, None))
+        return Message(names, Report(True, None, rows.counted(iterator, options)))
     written = write(options, iterator, names.of_attempt(context.taskAttemptId()))
-    return Message(names, Report(False, written.transaction))
+    return Message(names, Report(False, written.transaction, written.rows))
 
 
 def _end(
