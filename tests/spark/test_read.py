@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.topics import BASE_MS, Topics, collected
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +103,27 @@ def test_offsets_and_times_of_each_partition(spark: "SparkSession", topics: Topi
         "startingOffsetsByTimestampStrategy": "latest",
     }
     assert part(**times) == between({0: 2990, 2: 1490}, {0: 2995})
+
+
+@SIDES
+def test_a_session_whose_timestamps_have_no_zone(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
+    """The word `timestamp` means something else there; the column is what it is."""
+    usual = topics.read(spark, side, subscribe=plain).orderBy("partition", "offset").first()
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        frame = topics.read(spark, side, subscribe=plain)
+        assert dict(frame.dtypes)["timestamp"] == "timestamp"
+        assert frame.orderBy("partition", "offset").first() == usual
+        stream = topics.stream(spark, side, subscribe=plain, startingOffsets="earliest")
+        query = stream.writeStream.format("memory").queryName(f"zoneless_{side}").trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_S)
+        assert spark.table(f"zoneless_{side}").orderBy("partition", "offset").first() == usual
+        with pytest.raises(Exception, match=r"not timestamp_ntz; where .* a schema in words says timestamp_ltz"):
+            spark.read.format("ottla").schema("timestamp timestamp").options(
+                **{"kafka.bootstrap.servers": topics.bootstrap, "subscribe": plain}
+            ).load().collect()
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
 
 
 @SIDES

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.spark.given import lower
+from ottla.spark.schema import struct
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,19 +35,6 @@ def schema(options: Mapping[str, str], names: tuple[str, ...]) -> "StructType":
     Raises:
         ValueError: an option is a secret.
     """
-    from pyspark.sql import types
-
-    header = [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
-    kinds = {
-        "key": types.BinaryType(),
-        "value": types.BinaryType(),
-        "topic": types.StringType(),
-        "partition": types.IntegerType(),
-        "offset": types.LongType(),
-        "timestamp": types.TimestampType(),
-        "timestampType": types.IntegerType(),
-        "headers": types.ArrayType(types.StructType(header)),
-    }
     kept = lower(options)
     for name in kept:
         if _SECRET.search(name):
@@ -54,9 +42,9 @@ def schema(options: Mapping[str, str], names: tuple[str, ...]) -> "StructType":
                 f"the option {name} is a secret, and a table's options can be seen: "
                 "use CREATE TEMPORARY VIEW, or give it with each query: SELECT ... FROM table WITH ('name'='value')"
             )
-    fields = [types.StructField(name, kinds[name]) for name in names]
-    fields[0].metadata = {METADATA: json.dumps(kept)}
-    return types.StructType(fields)
+    found = struct(names)
+    found.fields[0].metadata = {METADATA: json.dumps(kept)}
+    return found
 
 
 def options_of(schema: "StructType", given: Mapping[str, str]) -> dict[str, str]:

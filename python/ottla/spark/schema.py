@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 COLUMNS = {
     "key": "binary",
@@ -49,10 +50,24 @@ def names(include_headers: bool, chosen: str | None = None) -> tuple[str, ...]:
     return tuple(spelled[name.lower()] for name in wanted)
 
 
-def ddl(include_headers: bool, chosen: Sequence[str] | None = None) -> str:
-    """The schema of all columns, or of these, in Spark's DDL."""
-    known = _known(include_headers)
-    return ", ".join(f"{name} {known[name]}" for name in (known if chosen is None else chosen))
+def struct(chosen: Sequence[str]) -> "StructType":
+    """The schema of these columns. Types are given as objects: what a word such as `timestamp` means, the session's
+    setting spark.sql.timestampType says.
+    """
+    from pyspark.sql import types
+
+    header = [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
+    kinds = {
+        "key": types.BinaryType(),
+        "value": types.BinaryType(),
+        "topic": types.StringType(),
+        "partition": types.IntegerType(),
+        "offset": types.LongType(),
+        "timestamp": types.TimestampType(),
+        "timestampType": types.IntegerType(),
+        HEADERS: types.ArrayType(types.StructType(header)),
+    }
+    return types.StructType([types.StructField(name, kinds[name]) for name in chosen])
 
 
 def _known(include_headers: bool) -> dict[str, str]:
@@ -76,7 +91,12 @@ def check(schema: Any, include_headers: bool) -> tuple[str, ...]:
         if field.name not in known:
             raise ValueError(f"there is no column '{field.name}'; there are {', '.join(known)}")
         if (given := field.dataType.simpleString()) != known[field.name]:
-            raise ValueError(f"the column {field.name} is of type {known[field.name]}, not {given}")
+            hint = (
+                "; where spark.sql.timestampType is TIMESTAMP_NTZ, a schema in words says timestamp_ltz"
+                if given == "timestamp_ntz"
+                else ""
+            )
+            raise ValueError(f"the column {field.name} is of type {known[field.name]}, not {given}{hint}")
         if field.name in found:
             raise ValueError(f"the column {field.name} is asked for twice")
         found.append(field.name)

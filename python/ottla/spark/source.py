@@ -35,13 +35,13 @@ class OttlaDataSource(DataSource):
         """What `format` takes."""
         return "ottla"
 
-    def schema(self) -> "StructType | str":
+    def schema(self) -> "StructType":
         """All columns; a user's schema takes some of them (`ottla.spark.schema`)."""
         options = parse(self.options, Use.EITHER)
         names = columns.names(options.include_headers, self.options.get("columns"))
         if catalog.is_table(self.options):
             return catalog.schema(self.options, names)
-        return columns.ddl(options.include_headers, names)
+        return columns.struct(names)
 
     def _options(self, schema: "StructType", use: Use) -> ReadOptions:
         """What the options mean; the schema is what `schema()` said, unless the user gave one."""
