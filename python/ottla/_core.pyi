@@ -52,6 +52,7 @@ def decode_columns(
     rows_max: int = 50_000,
     bytes_max: int = ...,
     timestamp_unit: str = "us",
+    timestamps: str = "error",
     check_crc: bool = True,
     decompressed_bytes_max: int = ...,
 ) -> list[Columns]: ...
@@ -238,6 +239,7 @@ class ColumnDecoder:
         rows_max: int = 50_000,
         bytes_max: int = ...,
         timestamp_unit: str = "us",
+        timestamps: str = "error",
         check_crc: bool = True,
         decompressed_bytes_max: int = ...,
     ) -> Self: ...

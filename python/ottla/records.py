@@ -8,7 +8,9 @@ the other are a buffer: what a Fetch answer has, or a stretch of a segment file.
 [b'value']
 
 For more than a few thousand records decode columns: `ColumnDecoder` is fed buffers and gives `Columns`, whose memory
-pyarrow and numpy use without a copy (`to_arrow`, or `numpy.asarray(columns.offset)`). The names of the columns:
+pyarrow and numpy use without a copy (`to_arrow`, or `numpy.asarray(columns.offset)`). A timestamp that microseconds
+cannot hold, such as nanoseconds where milliseconds belong, is `InvalidTimestamp`, or null with `timestamps="null"`. The
+names of the columns:
 
 | column         | Arrow type                                | meaning                                        |
 |----------------|-------------------------------------------|------------------------------------------------|

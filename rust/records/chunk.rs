@@ -24,6 +24,18 @@ impl Bitmap {
         self.null_count += usize::from(!valid);
         self.rows += 1;
     }
+
+    /// For columns that hardly ever have a null: nothing is noted before the first one, which comes after `before` rows.
+    #[inline(always)]
+    fn push_rare(&mut self, valid: bool, before: usize) {
+        if valid && self.rows == 0 {
+            return;
+        }
+        while self.rows < before {
+            self.push(true);
+        }
+        self.push(valid);
+    }
 }
 
 /// Nullable byte strings.
@@ -176,6 +188,8 @@ pub struct Chunk {
     pub rows: usize,
     pub offsets: Vec<i64>,
     pub timestamps: Vec<i64>,
+    /// Empty if no timestamp is null.
+    pub timestamp_validity: Bitmap,
     /// 0: the producer's time, 1: the append time, -1: format 0, which has none.
     pub timestamp_types: Vec<i32>,
     pub keys: BinaryColumn,
@@ -188,7 +202,8 @@ pub struct Chunk {
 /// One record, as the decoder hands it over.
 pub(super) struct Row<'a> {
     pub offset: i64,
-    pub timestamp: i64,
+    /// `None`: null.
+    pub timestamp: Option<i64>,
     pub timestamp_type: i32,
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
@@ -212,6 +227,7 @@ impl Chunk {
             rows: 0,
             offsets: Vec::with_capacity(rows_of(selection.offset)),
             timestamps: Vec::with_capacity(rows_of(selection.timestamp)),
+            timestamp_validity: Bitmap::default(),
             timestamp_types: Vec::with_capacity(rows_of(selection.timestamp_type)),
             keys: BinaryColumn::with_capacity(
                 rows_of(selection.key),
@@ -242,7 +258,9 @@ impl Chunk {
             self.offsets.push(row.offset);
         }
         if self.selection.timestamp {
-            self.timestamps.push(row.timestamp);
+            self.timestamps.push(row.timestamp.unwrap_or_default());
+            self.timestamp_validity
+                .push_rare(row.timestamp.is_some(), self.rows);
         }
         if self.selection.timestamp_type {
             self.timestamp_types.push(row.timestamp_type);

@@ -19,11 +19,20 @@ pub enum TimestampUnit {
     Microseconds,
 }
 
+/// What becomes of a timestamp that the unit of the column cannot hold, such as nanoseconds where milliseconds belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampOverflow {
+    /// An error that names the offset and the timestamp.
+    Error,
+    Null,
+}
+
 /// What to decode, and how much at once.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnOptions {
     pub selection: Selection,
     pub timestamp_unit: TimestampUnit,
+    pub timestamp_overflow: TimestampOverflow,
     /// The first offset that is wanted.
     pub start_offset: i64,
     /// The first offset that is not wanted any more.
@@ -42,6 +51,7 @@ impl Default for ColumnOptions {
         ColumnOptions {
             selection: Selection::ALL,
             timestamp_unit: TimestampUnit::Microseconds,
+            timestamp_overflow: TimestampOverflow::Error,
             start_offset: 0,
             end_offset: i64::MAX,
             rows_max: 50_000,
@@ -277,12 +287,29 @@ impl ColumnDecoder {
                 } else {
                     own_ms
                 };
+                let timestamp = timestamp_ms.checked_mul(scale);
+                if timestamp.is_none()
+                    && options.selection.timestamp
+                    && options.timestamp_overflow == TimestampOverflow::Error
+                {
+                    let problem = format!(
+                        "offset {offset} has the timestamp {timestamp_ms}, which is no time of milliseconds that \
+                         microseconds can hold"
+                    );
+                    let error = RecordError::new(
+                        ErrorKind::InvalidTimestamp,
+                        "timestamp",
+                        open.start,
+                        problem,
+                    );
+                    return Err(error.of_record(open.next_index as u32));
+                }
                 if options.selection.headers {
                     push_headers(chunk, records, &raw);
                 }
                 chunk.push(&Row {
                     offset,
-                    timestamp: timestamp_ms.saturating_mul(scale),
+                    timestamp,
                     timestamp_type,
                     key: raw.key.of(records),
                     value: raw.value.of(records),

@@ -38,7 +38,7 @@ pub use aborted::{AbortedTransaction, AbortedTransactions};
 pub use batch::{BatchHeader, HEADER_BYTES, batch_size, check_crc, set_max_timestamp, stamp};
 pub use batches::{Batch, Batches};
 pub use chunk::{Chunk, Selection};
-pub use columns::{ColumnDecoder, ColumnOptions, Pause, TimestampUnit};
+pub use columns::{ColumnDecoder, ColumnOptions, Pause, TimestampOverflow, TimestampUnit};
 pub use compression::{Codec, Compressor};
 pub use control::{Marker, Outcome};
 pub use convert::{DownConverted, Wanted, down_convert};

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import Literal
 
 import pytest
 import trio
@@ -18,6 +20,7 @@ from ottla.errors import (
     InvalidConfig,
     InvalidGroupId,
     InvalidSessionTimeout,
+    InvalidTimestamp,
     KafkaError,
     NoOffsetForPartition,
     RebalanceInProgress,
@@ -464,6 +467,29 @@ def test_arrow_batches_are_the_same_records(server: Broker | Kafka, read_committ
             assert one.positions == ends, "control batches were passed"
 
     run(server, work)
+
+
+def test_batches_with_a_timestamp_of_nanoseconds(broker: Broker) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def work(cluster: Cluster, topic: str) -> None:
+        async with Producer(cluster) as producer:
+            for time_ms in (1_700_000_000_123, 1_700_000_000_123_456_789):
+                await producer.send(topic, b"x", partition=0, timestamp_ms=time_ms)
+        async with Consumer(cluster) as one:
+            place = TopicPartition(topic, 0)
+            answers: tuple[Literal["error", "null"], ...] = ("error", "null")
+            for timestamps in answers:
+                await one.assign({place: 0})
+                seen: list[bool] = []
+                with trio.fail_after(PATIENCE_S), suppress(InvalidTimestamp):
+                    async for batch in one.batches(("timestamp",), timestamps=timestamps):
+                        seen += [row["timestamp"] is None for row in batch.records.to_pylist()]
+                        if len(seen) == 2:
+                            break
+                assert seen == ([False] if timestamps == "error" else [False, True])
+
+    run(broker, work)
 
 
 @pytest.mark.trio

@@ -52,6 +52,17 @@ def test_columns(tmp_path: Path) -> None:
         assert next(log.columns(columns=["value"])).schema.names == ["value"]
 
 
+def test_columns_with_a_timestamp_of_nanoseconds(tmp_path: Path) -> None:
+    module("arrow", "pyarrow")
+    with Log.open(tmp_path / "t-0", mode="a") as log:
+        log.append_many(["a", "b"], timestamp_ms=1_700_000_000_123)
+        log.append_many(["c"], timestamp_ms=1_700_000_000_123_456_789)
+        with pytest.raises(errors.InvalidTimestamp, match=r"t-0: .*offset 2 has the timestamp 1700000000123456789,"):
+            list(log.columns())
+        rows = [row for batch in log.columns(timestamps="null") for row in batch.to_pylist()]
+        assert [row["timestamp"] is None for row in rows] == [False, False, True]
+
+
 def test_find_by_time(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", mode="a", config=LogConfig(index_interval_bytes=200)) as log:
         for second in range(200):

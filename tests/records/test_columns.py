@@ -6,7 +6,7 @@ import pytest
 
 from ottla import records
 from ottla._core import marker_batch
-from ottla.errors import CorruptMessage
+from ottla.errors import CorruptMessage, InvalidTimestamp
 from tests.peers.skips import module
 from tests.records.samples import CODECS, NOW_MS, many, shapes
 
@@ -82,6 +82,24 @@ def test_no_validity_where_nothing_is_null() -> None:
     assert columns.null_count("key") == 1
     assert columns.null_count("headers") == 2
     assert columns.header_count == 0
+
+
+def test_timestamps_that_microseconds_cannot_hold() -> None:
+    nanoseconds, last = 1_700_000_000_123_456_789, (2**63 - 1) // 1000
+    times = [1, nanoseconds, last, last + 1, 2**63 - 1, 2]
+    batch = records.encode_batch([(time, None, b"x", []) for time in times], base_offset=10)
+    with pytest.raises(InvalidTimestamp, match=rf"record 1 .*offset 11 has the timestamp {nanoseconds},"):
+        records.decode_columns(batch)
+    [columns] = records.decode_columns(batch, timestamps="null")
+    assert columns.null_count("timestamp") == 3
+    found = records.to_arrow(columns, ("timestamp",)).column(0)
+    found.validate(full=True)
+    held = [time * 1000 if time <= last else None for time in times]
+    assert found.cast(pa.int64()).to_pylist() == held
+    [columns] = records.decode_columns(batch, timestamp_unit="ms")
+    assert [row["timestamp"] for row in rows(columns)] == times
+    with pytest.raises(ValueError, match="error or null, not 'zero'"):
+        records.decode_columns(batch, timestamps="zero")
 
 
 def test_selected_columns_alone() -> None:

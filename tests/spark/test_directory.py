@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla import _core
+from ottla import _core, records
 from ottla.client import TopicPartition
+from ottla.errors import InvalidTimestamp
 from ottla.log import Log, LogConfig
 from ottla.spark import segments as files
 from ottla.spark.bounds import DataLoss
@@ -71,6 +72,19 @@ def test_nothing_but_record_batches(root: Path) -> None:
     assert sum(each.num_rows for each in found) == 2993
     for each in found:
         each.validate(full=True)
+
+
+def test_a_timestamp_that_microseconds_cannot_hold(tmp_path: Path) -> None:
+    """It is no damage: corruptBatches=skip does not leave the batch out."""
+    times = [1, 2**63 - 1, 2]
+    write_segment(tmp_path / "t-0", 0, [records.encode_batch([(time, None, b"x", []) for time in times])])
+    for options in ({}, {"corruptBatches": "skip"}):
+        with pytest.raises(InvalidTimestamp, match=rf"t-0: .*offset 1 .* {2**63 - 1},.* timestamps=null"):
+            list(batches(reader(tmp_path, "timestamp", upTo="logEnd", **options)))
+    (found,) = batches(reader(tmp_path, "timestamp", upTo="logEnd", timestamps="null"))
+    assert found.column(0).cast(pa.int64()).to_pylist() == [1000, None, 2000]
+    (found,) = batches(reader(tmp_path, "offset", upTo="logEnd"))
+    assert found.column(0).to_pylist() == [0, 1, 2]
 
 
 def test_batches_are_large(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from inspect import isawaitable
 from operator import itemgetter
 from re import Pattern
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 import trio
 
@@ -30,6 +30,7 @@ from ottla.errors import (
     CorruptMessage,
     InvalidConfig,
     InvalidGroupId,
+    InvalidTimestamp,
     KafkaError,
     NoOffsetForPartition,
     OffsetOutOfRange,
@@ -403,15 +404,23 @@ class Consumer:
         columns: Sequence[str] = ("offset", "timestamp", "key", "value", "headers"),
         *,
         rows_max: int = 50_000,
+        timestamps: Literal["error", "null"] = "error",
     ) -> AsyncIterator[ArrowBatch]:
         """All records from here on, without end, as Arrow record batches of at most `rows_max` rows (needs the extra
         `arrow`): many times faster than one object a record. `columns` are those of `ottla.records`. A batch that was
-        given counts as read. Errors as `poll`.
+        given counts as read.
+
+        `timestamps` says what becomes of those that are too large for microseconds, such as nanoseconds where
+        milliseconds belong: with "null" they are null.
+
+        Raises:
+            InvalidTimestamp: there is one, and `timestamps` is "error". Records before it were given.
+            KafkaError: as `poll`.
         """
         from ottla.records import arrow_schema
 
         arrow_schema(columns)  # says what to install before anything is read
-        return _Batches(self, columns, rows_max)
+        return _Batches(self, columns, rows_max, timestamps)
 
     # --- the block ---
 
@@ -808,10 +817,11 @@ class _Records:
 class _Batches:
     """The iterator of Arrow batches."""
 
-    def __init__(self, consumer: Consumer, columns: Sequence[str], rows_max: int) -> None:
+    def __init__(self, consumer: Consumer, columns: Sequence[str], rows_max: int, timestamps: str) -> None:
         self._consumer = consumer
         self._columns = columns
         self._rows_max = rows_max
+        self._timestamps = timestamps
         self._ready: Iterator[ArrowBatch] = iter(())
 
     def __aiter__(self) -> Self:
@@ -834,16 +844,29 @@ class _Batches:
                 continue
             data = answer.records[: batches[-1].position + batches[-1].size_bytes]
             decoder = _core.ColumnDecoder(
-                start_offset=place, columns=self._columns, rows_max=self._rows_max, check_crc=False
+                start_offset=place,
+                columns=self._columns,
+                rows_max=self._rows_max,
+                timestamps=self._timestamps,
+                check_crc=False,
             )
             aborted = (answer.aborted_transactions or []) if consumer.read_committed else None
-            for chunk in decode_buffers([data], decoder, aborted):
+            chunks = decode_buffers([data], decoder, aborted)
+            for chunk in _naming(str(partition), chunks):
                 if consumer.positions.get(partition) != place:
                     break  # somebody sought elsewhere
                 place = consumer.positions[partition] = decoder.next_offset
                 yield ArrowBatch(partition, to_arrow(chunk, self._columns))
             if consumer.positions.get(partition) == place:
                 consumer._moved(partition, batches[-1])
+
+
+def _naming(partition: str, chunks: Iterator[_core.Columns]) -> Iterator[_core.Columns]:
+    """The same; errors about a record name its partition."""
+    try:
+        yield from chunks
+    except InvalidTimestamp as problem:
+        raise InvalidTimestamp(f'{partition}: {problem}. timestamps="null" makes it null') from problem
 
 
 def _batches(partition: TopicPartition, answer: _core.FetchedPartition) -> list[_core.BatchInfo]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from ottla import _core
 from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, RecordReader
-from ottla.errors import StorageError
+from ottla.errors import InvalidTimestamp, StorageError
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.config import LogConfig
 from ottla.log.verify import Report, verify
@@ -228,24 +228,36 @@ class Log:
         *,
         columns: Sequence[str] = ("offset", "timestamp", "key", "value", "headers"),
         rows_max: int = 50_000,
+        timestamps: Literal["error", "null"] = "error",
     ) -> Iterator[pa.RecordBatch]:
         """The same records as `pyarrow.RecordBatch`es of at most `rows_max` rows (needs the extra `arrow`).
 
         Types: offset int64, timestamp `timestamp[us, UTC]`, timestamp_type int32, key and value binary (nullable),
         headers list<struct<name: string, value: binary>>. `pa.Table.from_batches(log.columns())` is a table.
+
+        `timestamps` says what becomes of those that are too large for microseconds, such as nanoseconds where
+        milliseconds belong: with "null" they are null.
+
+        Raises:
+            InvalidTimestamp: there is one, and `timestamps` is "error". It names the offset.
         """
         from ottla.records import arrow_schema, decode_buffers, to_arrow
 
         arrow_schema(columns)  # says what to install before anything is read
         end = self._end(end)
         first = self.start_offset if start is None else start
-        decoder = ColumnDecoder(start_offset=first, end_offset=end, columns=columns, rows_max=rows_max)
+        decoder = ColumnDecoder(
+            start_offset=first, end_offset=end, columns=columns, rows_max=rows_max, timestamps=timestamps
+        )
         aborted = None
         if self._is_committed:
             found = aborted_transactions(Path(self._path), first, end)
             aborted = [(each.producer_id, each.first_offset) for each in found]
-        for chunk in decode_buffers((data for _, data in self._read(start, end)), decoder, aborted):
-            yield to_arrow(chunk, columns)
+        try:
+            for chunk in decode_buffers((data for _, data in self._read(start, end)), decoder, aborted):
+                yield to_arrow(chunk, columns)
+        except InvalidTimestamp as problem:
+            raise InvalidTimestamp(f'{self._path}: {problem}. timestamps="null" makes it null') from problem
 
     def _read(self, start: int | None, end: int) -> Iterator[tuple[int, bytes]]:
         offset = self.start_offset if start is None else start

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ottla import _core
 from ottla.client import TopicPartition
-from ottla.errors import KafkaError
+from ottla.errors import InvalidTimestamp, KafkaError
 from ottla.spark.damage import HINT, DamagedBatch, Skipped, damage
 from ottla.spark.schema import HEADERS, arrow
 
@@ -46,8 +46,11 @@ class Columns:
         skipped: Skipped | None = None,
         *,
         check_crc: bool = True,
+        timestamps: str = "error",
     ) -> None:
-        """`skipped` notes batches that cannot be read; without it they are errors."""
+        """`skipped` notes batches that cannot be read; without it they are errors. `timestamps` is "error" or "null",
+        for those that microseconds cannot hold.
+        """
         self._schema = arrow(names)
         self._partition = partition
         self._skipped = skipped
@@ -60,6 +63,7 @@ class Columns:
             rows_max=ROWS_MAX,
             bytes_max=BYTES_MAX,
             timestamp_unit="us",
+            timestamps=timestamps,
             check_crc=check_crc,
         )
         self._constant: dict[str, pa.Array] = {}
@@ -96,6 +100,7 @@ class Columns:
 
         Raises:
             DamagedBatch: one cannot be read or skipped.
+            InvalidTimestamp: a timestamp is none that microseconds can hold.
         """
         view, known = memoryview(data), None if aborted is None else list(aborted)
         self._before = 0
@@ -106,6 +111,8 @@ class Columns:
                 while (chunk := self._decoder.next()) is not None:
                     yield self._batch(chunk)
                 return
+            except InvalidTimestamp as problem:
+                raise InvalidTimestamp(f"{self._partition}: {problem}. timestamps=null makes it null") from problem
             except KafkaError as problem:
                 where = place if position is None else f"{place} at byte {position + self.position}"
                 found = damage(view, self.position, self._partition, where)

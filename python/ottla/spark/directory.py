@@ -197,7 +197,15 @@ def _read_range(
 ) -> Iterator["pa.RecordBatch"]:
     assert isinstance(part.source, str)
     folder = Path(part.source)
-    columns = Columns(names, part.partition, part.start, part.end, skipped, check_crc=options.verify_crc)
+    columns = Columns(
+        names,
+        part.partition,
+        part.start,
+        part.end,
+        skipped,
+        check_crc=options.verify_crc,
+        timestamps=options.timestamps,
+    )
     vanished = None
     while not columns.done:
         at = columns.next_offset

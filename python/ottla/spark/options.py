@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 # Those about triggers concern streams alone; a batch accepts them, as Spark's source does.
 OPTIONS = (
     "subscribe", "subscribePattern", "assign", "path", "upTo", "pushdown", "corruptBatches", "corruptReport",
-    "columns", "isolation.level", "verifyCrc", "commitGroup",
+    "columns", "isolation.level", "verifyCrc", "timestamps", "commitGroup",
     "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "splitPartitions", "includeHeaders",
@@ -113,6 +113,8 @@ class ReadOptions:
     skip_corrupt: bool
     corrupt_report: str | None
     verify_crc: bool
+    timestamps: str
+    """What becomes of those that microseconds cannot hold: error or null."""
     commit_group: str | None
 
 
@@ -180,6 +182,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         skip_corrupt=choice(options, "corruptBatches", ("fail", "skip")) == "skip",
         corrupt_report=options.get("corruptreport"),
         verify_crc=flag(options, "verifyCrc", default=True),
+        timestamps=choice(options, "timestamps", ("error", "null")),
         commit_group=options.get("commitgroup"),
     )
 

@@ -6,7 +6,7 @@
 | topic         | string    |                                                                               |
 | partition     | int       |                                                                               |
 | offset        | long      |                                                                               |
-| timestamp     | timestamp | milliseconds of the record                                                    |
+| timestamp     | timestamp | milliseconds of the record; null only with timestamps=null                    |
 | timestampType | int       | 0 CreateTime (the producer's), 1 LogAppendTime (the broker's)                 |
 | headers       | array     | only with includeHeaders=true: key and value; null where the record has none  |
 """

@@ -44,6 +44,8 @@ pub struct Columns {
     offset: Shared,
     #[pyo3(get)]
     timestamp: Shared,
+    timestamp_validity: Shared,
+    timestamp_nulls: usize,
     #[pyo3(get)]
     timestamp_type: Shared,
     key: Option<Binary>,
@@ -76,6 +78,8 @@ impl Columns {
             rows: chunk.rows,
             offset: fixed(offset, Memory::I64(chunk.offsets))?,
             timestamp: fixed(timestamp, Memory::I64(chunk.timestamps))?,
+            timestamp_nulls: chunk.timestamp_validity.null_count,
+            timestamp_validity: validity(py, chunk.timestamp_validity)?,
             timestamp_type: fixed(timestamp_type, Memory::I32(chunk.timestamp_types))?,
             key: key.then(|| Binary::new(py, chunk.keys)).transpose()?,
             value: value.then(|| Binary::new(py, chunk.values)).transpose()?,
@@ -145,9 +149,18 @@ impl Columns {
             }
             _ => &None,
         };
+        let validity = self
+            .timestamp_validity
+            .as_ref()
+            .filter(|_| name == "timestamp");
         fixed
             .as_ref()
-            .map(|buffer| vec![None, Some(buffer.clone_ref(py))])
+            .map(|buffer| {
+                vec![
+                    validity.map(|bits| bits.clone_ref(py)),
+                    Some(buffer.clone_ref(py)),
+                ]
+            })
             .ok_or_else(|| absent(name))
     }
 
@@ -161,7 +174,8 @@ impl Columns {
                 .as_ref()
                 .map(|headers| headers.null_count)
                 .ok_or_else(|| absent(name)),
-            "offset" | "timestamp" | "timestamp_type" => Ok(0),
+            "timestamp" => Ok(self.timestamp_nulls),
+            "offset" | "timestamp_type" => Ok(0),
             _ => Err(absent(name)),
         }
     }

@@ -8,7 +8,8 @@ use super::columns::Columns;
 use super::{exclusive, record_error};
 use crate::py::buffer::Input;
 use crate::records::{
-    self, AbortedTransaction, Chunk, ColumnOptions, Limits, Pause, Selection, TimestampUnit,
+    self, AbortedTransaction, Chunk, ColumnOptions, Limits, Pause, Selection, TimestampOverflow,
+    TimestampUnit,
 };
 
 #[pyclass(frozen, module = "ottla._core")]
@@ -60,6 +61,7 @@ fn options(
     rows_max: usize,
     bytes_max: usize,
     timestamp_unit: &str,
+    timestamps: &str,
     check_crc: bool,
     decompressed_bytes_max: usize,
 ) -> PyResult<ColumnOptions> {
@@ -85,6 +87,15 @@ fn options(
             )));
         }
     };
+    let timestamp_overflow = match timestamps {
+        "error" => TimestampOverflow::Error,
+        "null" => TimestampOverflow::Null,
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "what becomes of timestamps that do not fit is error or null, not '{timestamps}'"
+            )));
+        }
+    };
     let limits = Limits {
         decompressed_bytes_max,
         ..Limits::default()
@@ -92,6 +103,7 @@ fn options(
     Ok(ColumnOptions {
         selection,
         timestamp_unit,
+        timestamp_overflow,
         start_offset,
         end_offset,
         rows_max,
@@ -113,7 +125,7 @@ fn transactions(aborted: Option<Vec<(i64, i64)>>) -> Option<Vec<AbortedTransacti
 impl ColumnDecoder {
     #[new]
     #[pyo3(signature = (*, start_offset = 0, end_offset = i64::MAX, columns = None, rows_max = 50_000, bytes_max = 8 << 20,
-        timestamp_unit = "us", check_crc = true, decompressed_bytes_max = Limits::default().decompressed_bytes_max))]
+        timestamp_unit = "us", timestamps = "error", check_crc = true, decompressed_bytes_max = Limits::default().decompressed_bytes_max))]
     #[expect(
         clippy::too_many_arguments,
         reason = "the options of a decoder, by name"
@@ -125,6 +137,7 @@ impl ColumnDecoder {
         rows_max: usize,
         bytes_max: usize,
         timestamp_unit: &str,
+        timestamps: &str,
         check_crc: bool,
         decompressed_bytes_max: usize,
     ) -> PyResult<Self> {
@@ -135,6 +148,7 @@ impl ColumnDecoder {
             rows_max,
             bytes_max,
             timestamp_unit,
+            timestamps,
             check_crc,
             decompressed_bytes_max,
         )?;
@@ -197,7 +211,7 @@ impl ColumnDecoder {
 
 #[pyfunction]
 #[pyo3(signature = (data, *, aborted = None, start_offset = 0, end_offset = i64::MAX, columns = None, rows_max = 50_000,
-    bytes_max = 8 << 20, timestamp_unit = "us", check_crc = true,
+    bytes_max = 8 << 20, timestamp_unit = "us", timestamps = "error", check_crc = true,
     decompressed_bytes_max = Limits::default().decompressed_bytes_max))]
 #[expect(
     clippy::too_many_arguments,
@@ -213,6 +227,7 @@ pub fn decode_columns(
     rows_max: usize,
     bytes_max: usize,
     timestamp_unit: &str,
+    timestamps: &str,
     check_crc: bool,
     decompressed_bytes_max: usize,
 ) -> PyResult<Vec<Columns>> {
@@ -223,6 +238,7 @@ pub fn decode_columns(
         rows_max,
         bytes_max,
         timestamp_unit,
+        timestamps,
         check_crc,
         decompressed_bytes_max,
     )?;

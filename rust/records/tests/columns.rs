@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::chunk::BinaryColumn;
+use super::super::chunk::{BinaryColumn, Bitmap};
 use super::*;
 
 fn column_options() -> ColumnOptions {
@@ -304,10 +304,61 @@ fn only_selected_columns_are_filled() {
 }
 
 #[test]
-fn times_and_names_of_headers_are_made_fit() {
+fn timestamps_that_microseconds_cannot_hold() {
+    const MOST_MS: i64 = i64::MAX / 1000;
+    let times = [MOST_MS, MOST_MS + 1, i64::MAX, -1, 0, 1, 2, 3, 4];
+    let mut builder = BatchBuilder::default();
+    for time_ms in times {
+        builder.append(time_ms, None, None, &[]).unwrap();
+    }
+    let batch = builder.finish().unwrap();
+    let options = ColumnOptions {
+        limits: limits(),
+        ..ColumnOptions::default()
+    };
+    let error = chunks(options, &[&batch]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidTimestamp);
+    assert!(
+        error
+            .to_string()
+            .contains("offset 1 has the timestamp 9223372036854776,")
+    );
+
+    let nulls = ColumnOptions {
+        timestamp_overflow: TimestampOverflow::Null,
+        ..options
+    };
+    let chunk = chunks(nulls, &[&batch]).unwrap().remove(0);
+    let expected = times.map(|time_ms| time_ms.checked_mul(1000));
+    assert_eq!(chunk.timestamps, expected.map(Option::unwrap_or_default));
+    assert_eq!(chunk.timestamp_validity.null_count, 2);
+    assert_eq!(chunk.timestamp_validity.bits, [0b1111_1001, 1]);
+
+    let milliseconds = ColumnOptions {
+        timestamp_unit: TimestampUnit::Milliseconds,
+        ..options
+    };
+    let chunk = chunks(milliseconds, &[&batch]).unwrap().remove(0);
+    assert_eq!(chunk.timestamps, times);
+    assert_eq!(chunk.timestamp_validity, Bitmap::default());
+    let unseen = ColumnOptions {
+        selection: Selection {
+            offset: true,
+            ..Selection::NONE
+        },
+        ..options
+    };
+    assert_eq!(
+        chunks(unseen, &[&batch]).unwrap().remove(0).rows,
+        times.len()
+    );
+}
+
+#[test]
+fn names_of_headers_are_made_fit() {
     let mut builder = BatchBuilder::default();
     builder
-        .append(i64::MAX, None, None, &[(b"\xffname", None)])
+        .append(0, None, None, &[(b"\xffname", None)])
         .unwrap();
     let batch = builder.finish().unwrap();
     let chunk = chunks(
@@ -319,7 +370,6 @@ fn times_and_names_of_headers_are_made_fit() {
     )
     .unwrap()
     .remove(0);
-    assert_eq!(chunk.timestamps, [i64::MAX]); // Microseconds end there.
     assert_eq!(chunk.headers.names.get(0), Some("\u{fffd}name".as_bytes()));
     assert_eq!(chunk.headers.values.get(0), None);
 }
