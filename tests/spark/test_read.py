@@ -214,6 +214,25 @@ def test_a_sql_table_looks_again_at_each_query(spark: "SparkSession", topics: To
         spark.sql("DROP TABLE looked_at")
 
 
+def test_a_sql_table_is_written_to_with_options_of_its_own(spark: "SparkSession", topics: Topics) -> None:
+    """Spark gives the options of a table to reads alone."""
+    topics.make("inserted", [0])
+    spark.sql(
+        f"CREATE TABLE inserted USING ottla OPTIONS ('kafka.bootstrap.servers' '{topics.bootstrap}', "
+        "'subscribe' 'inserted', 'topic' 'inserted')"
+    )
+    try:
+        rows = "(key, value) VALUES (CAST('k' AS BINARY), CAST('v' AS BINARY))"
+        with pytest.raises(Exception, match=r"An INSERT INTO a table has none of the table's options.*WITH \("):
+            spark.sql(f"INSERT INTO inserted {rows}")
+        own = f"WITH ('kafka.bootstrap.servers'='{topics.bootstrap}', 'topic'='inserted')"
+        spark.sql(f"INSERT INTO inserted {own} {rows}")
+        found = spark.sql("SELECT CAST(key AS STRING), CAST(value AS STRING) FROM inserted").collect()
+        assert [tuple(row) for row in found] == [("k", "v")]
+    finally:
+        spark.sql("DROP TABLE inserted")
+
+
 def test_a_table_takes_no_secrets(spark: "SparkSession") -> None:
     """Its options can be seen in the schema of whatever is made of it."""
     with pytest.raises(Exception, match=r"the option kafka\.ssl\.key\.password is a secret"):

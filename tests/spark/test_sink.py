@@ -4,7 +4,7 @@ import itertools
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 pytestmark = pytest.mark.spark
 
@@ -178,6 +179,37 @@ def test_a_checkpoint_that_is_one_batch_old(
         with pytest.raises(Exception, match=r"CheckpointRolledBack.* batch 1 .*, with 50 rows for"):
             start(spark, tmp_path, topics.bootstrap, topic, files=files).awaitTermination(PATIENCE_S)
     assert values(topics.bootstrap, topic) == wanted
+
+
+def test_what_spark_keeps_from_python_sinks_has_a_way_round(
+    spark: "SparkSession", topics: Topics, topic: str, tmp_path: Path
+) -> None:
+    """As `docs/spark.md` says. Only `append` for batches, and `update` by foreachBatch."""
+    ready = spark.range(3).selectExpr("CAST(id AS STRING) AS value")
+    options = {"kafka.bootstrap.servers": topics.bootstrap, "topic": topic}
+    for mode in ("errorifexists", "ignore"):
+        with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+            ready.write.format("ottla").mode(mode).options(**options).save()
+    fill(tmp_path, range(1), rows=40)
+    lines = spark.readStream.format("text").load(str(tmp_path / "in"))
+    counts = lines.groupBy("value").count().selectExpr("value AS key", "CAST(count AS STRING) AS value")
+
+    def run(writer: "DataStreamWriter", **trigger: Any) -> None:
+        started = writer.option("checkpointLocation", str(tmp_path / f"{len(list(tmp_path.iterdir()))}")).trigger(
+            **(trigger or {"availableNow": True})
+        )
+        assert started.start().awaitTermination(PATIENCE_S)
+
+    with pytest.raises(Exception, match="ottla does not support Update mode"):
+        run(counts.writeStream.format("ottla").options(**options).outputMode("update"))
+    with pytest.raises(Exception, match="does not support continuous processing"):
+        run(topics.stream(spark, "brokers", subscribe=topic).writeStream.format("console"), continuous="1 second")
+
+    def write(frame: "DataFrame", batch: int) -> None:
+        save(frame, topics.bootstrap, topic=topic, txnAppId=topic, txnVersion=batch)
+
+    run(counts.writeStream.outputMode("update").foreachBatch(write))
+    assert values(topics.bootstrap, topic) == Counter({"1": 40})
 
 
 def test_mistakes_reach_the_user(spark: "SparkSession", topics: Topics, topic: str) -> None:

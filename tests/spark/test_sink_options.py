@@ -90,6 +90,7 @@ def test_what_spark_takes_is_taken() -> None:
     columns["headers"] = "headers"
     taken = {"kafka.linger.ms": "5", "kafka.acks": "-1", "kafka.retries": "7", "checkpointLocation": "/tmp/x"}
     make(columns, taken)
+    make(columns, {**taken, "includeHeaders": "true"})
     make(columns, {**taken, "asyncProgressTrackingEnabled": "true", "delivery": "at-least-once"}, stream=True)
     make({"value": "string", "topic": "int"}, {"topic": "the option wins"})
     once = {"txnAppId": "a", "txnVersion": str(2**40)}

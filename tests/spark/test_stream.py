@@ -14,6 +14,7 @@ import trio
 
 from ottla.client import Admin, Cluster
 from ottla.client.groups import Groups
+from ottla.spark import offsets_behind
 from tests.spark import restarted
 from tests.spark.topics import Topics, collected
 from tests.support.waiting import PATIENCE_S, eventually
@@ -80,6 +81,12 @@ def test_batches_of_limited_size_and_an_exact_restart(
         {name: {"0": 2000, "1": 0, "2": 1000}},
         {name: {"0": 3000, "1": 0, "2": 1500}},
     ]
+    assert [offsets_behind(each)["avgOffsetsBehindLatest"] for each in progress] == [1000, 500, 0]
+    assert offsets_behind(progress[0]) == {
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 2000,
+        "avgOffsetsBehindLatest": 1000,
+    }
     assert json.loads(progress[0].sources[0].latestOffset) == {name: {"0": 3000, "1": 0, "2": 1500}}
     topics.append(name, [5, 7, 0, 9])  # the last partition is new
     progress = queries.finish(topics.stream(spark, side, **options))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 
-__all__ = ["publish_offsets", "register", "session"]
+__all__ = ["offsets_behind", "publish_offsets", "register", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -53,3 +53,12 @@ def publish_offsets(
     listener = OffsetPublisher(options, query)
     spark.streams.addListener(listener)
     return listener
+
+
+def offsets_behind(progress: "StreamingQueryProgress") -> dict[str, float]:
+    """How far a streaming query is behind the ends of the partitions, by its `lastProgress`: `minOffsetsBehindLatest`,
+    `maxOffsetsBehindLatest` and `avgOffsetsBehindLatest` of a partition. Empty without a source of ours.
+    """
+    from ottla.spark import lag
+
+    return lag.offsets_behind(progress)

@@ -1,11 +1,14 @@
 """What somebody gave as options, checked: of the source and of the sink. Keys are lower case, as Spark gives them."""
 
 import difflib
+import logging
 from collections.abc import Iterable, Mapping
 from typing import overload
 from urllib.parse import unquote, urlsplit
 
 from ottla.client import Security
+
+log = logging.getLogger(__name__)
 
 SINK_TOPIC = "__ottla_sink"
 """Where the sink keeps its decisions; brokers know nothing of it."""
@@ -13,6 +16,20 @@ SINK_TOPIC = "__ottla_sink"
 
 #: What Spark's catalog adds to the options of `CREATE TABLE ... USING ottla`.
 OF_TABLES = frozenset({"provider", "location", "owner", "external", "comment", "is_managed_location", "table_type"})
+
+
+#: Options that mean something on the other side, or to Spark itself, in lower case.
+ELSEWHERE = frozenset(
+    name.lower()
+    for name in (
+        "subscribe", "subscribePattern", "assign", "topic", "path", "checkpointLocation", "queryName", "includeHeaders",
+        "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+        "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "groupIdPrefix",
+        "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+        "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+        "delivery", "transactionalIdPrefix", "txnAppId", "txnVersion", "includeTimestamp",
+    )
+)  # fmt: skip
 
 
 def lower(given: Mapping[str, str]) -> dict[str, str]:
@@ -32,8 +49,13 @@ def lower(given: Mapping[str, str]) -> dict[str, str]:
     return options
 
 
-def refuse_unknown(options: Mapping[str, str], names: Iterable[str], refused: Mapping[str, str]) -> None:
+def refuse_unknown(
+    options: Mapping[str, str], names: Iterable[str], refused: Mapping[str, str], *, warn: bool = True
+) -> None:
     """Lets pass the options of these `names`, and Kafka's settings but those of `refused`, which says why not.
+
+    Spark's Kafka source and sink ignore all others, and scripts that were written for them have such options. Here they
+    are a warning, unless their name is near one of `names`: then it is most likely misspelt.
 
     Raises:
         ValueError: it names the option.
@@ -45,8 +67,11 @@ def refuse_unknown(options: Mapping[str, str], names: Iterable[str], refused: Ma
             if setting in refused:
                 raise ValueError(f"Kafka option '{setting}' is not supported: {refused[setting]}")
         elif key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            raise ValueError(f"unknown option '{key}'" + (f"; did you mean '{known[near[0]]}'?" if near else ""))
+            near = () if key in ELSEWHERE else difflib.get_close_matches(key, known, 1)
+            if near:
+                raise ValueError(f"unknown option '{key}'; did you mean '{known[near[0]]}'?")
+            if warn:
+                log.warning("the option %s has no effect here", key)
 
 
 def security(options: Mapping[str, str]) -> Security | None:

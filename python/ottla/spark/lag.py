@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -19,11 +19,35 @@ from ottla.spark.given import security
 from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+
 log = logging.getLogger(__name__)
 
 PREFIX = "spark-kafka-source"
 # Brokers forget the offsets of a group that is silent for long (a week unless told otherwise).
 REPEAT_SECONDS = 3600.0
+
+
+def offsets_behind(progress: "StreamingQueryProgress") -> dict[str, float]:
+    """How far a query is behind the ends of the partitions, by its `lastProgress` or another one: the least, the most
+    and the average number of offsets of a partition, under the names that Spark's Kafka source gives them. Empty
+    without a source of ours. A Python source cannot put them into the progress itself.
+    """
+    behind: list[int] = []
+    for source in progress.sources:
+        try:
+            ends, latest = (from_json(json.loads(each)) for each in (source.endOffset, source.latestOffset))
+        except (TypeError, ValueError):
+            continue  # a source of another kind
+        behind += [max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()]
+    if not behind:
+        return {}
+    return {
+        "minOffsetsBehindLatest": min(behind),
+        "maxOffsetsBehindLatest": max(behind),
+        "avgOffsetsBehindLatest": sum(behind) / len(behind),
+    }
 
 
 class OffsetPublisher(StreamingQueryListener):

@@ -1,7 +1,7 @@
 """The options of `spark.read.format("ottla")`: those of Spark's Kafka source by its names, and a few of our own.
 
 Spark gives options in a dictionary with lower-case keys. What Spark's Kafka source refuses is refused here in similar
-words; what it silently ignores, a misspelled option above all, is refused too, with the nearest name.
+words; an option that it silently ignores is a warning, or an error with the nearest name where it looks misspelt.
 """
 
 import logging
@@ -125,7 +125,7 @@ def parse(given: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
         ValueError: an unknown option, a value out of its range, or options that contradict each other.
     """
     options = lower(given)
-    refuse_unknown(options, OPTIONS, REFUSED_SETTINGS)
+    refuse_unknown(options, OPTIONS, REFUSED_SETTINGS, warn=use is not Use.EITHER)
     path, servers = options.get("path"), options.get("kafka.bootstrap.servers")
     if (path is None) == (servers is None):
         raise ValueError(

@@ -18,9 +18,11 @@ LEVELS = {"gzip": range(1, 10), "lz4": range(1, 18), "zstd": range(-131_072, 23)
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-# checkpointLocation is Spark's own; the asynchronous ones are looked at to be refused.
+# checkpointLocation is Spark's own; the asynchronous ones are looked at to be refused. The column headers is written if
+# it is there, whatever includeHeaders says, which is so in Spark's Kafka sink.
 OPTIONS = (
-    "topic", "delivery", "transactionalIdPrefix", "includeTimestamp", "checkpointLocation", "txnAppId", "txnVersion",
+    "topic", "includeHeaders", "delivery", "transactionalIdPrefix", "includeTimestamp", "checkpointLocation",
+    "txnAppId", "txnVersion",
     "asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs",
     "_asyncProgressTrackingOverrideSinkSupportCheck",
 )  # fmt: skip
@@ -82,7 +84,9 @@ def parse(given: Mapping[str, str]) -> WriteOptions:
     servers = options.get("kafka.bootstrap.servers")
     if not servers:
         raise ValueError(
-            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer: HOST:PORT of brokers"
+            "Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer: HOST:PORT of brokers. "
+            "(An INSERT INTO a table has none of the table's options; give it its own: INSERT INTO table "
+            "WITH ('kafka.bootstrap.servers'='...', 'topic'='...') SELECT ...)"
         )
     exactly_once = choice(options, "delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE
     if exactly_once and flag(options, "asyncProgressTrackingEnabled"):
