@@ -214,6 +214,15 @@ def test_a_sql_table_looks_again_at_each_query(spark: "SparkSession", topics: To
         spark.sql("DROP TABLE looked_at")
 
 
+def test_a_frame_keeps_its_end(spark: "SparkSession", topics: Topics) -> None:
+    topics.make("kept", [10])
+    frame = topics.read(spark, "brokers", subscribe="kept")
+    assert frame.count() == 10
+    topics.append("kept", [5])
+    assert frame.count() == 10
+    assert topics.read(spark, "brokers", subscribe="kept").count() == 15
+
+
 def test_a_sql_table_is_written_to_with_options_of_its_own(spark: "SparkSession", topics: Topics) -> None:
     """Spark gives the options of a table to reads alone."""
     topics.make("inserted", [0])
