@@ -187,8 +187,29 @@ def test_data_loss_may_be_allowed(spark: "SparkSession", topics: Topics, plain: 
 
 
 def test_a_wrong_option_is_named(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="unknown option 'subscribed'; did you mean 'subscribe'"):
-        spark.read.format("ottla").option("path", str(tmp_path)).option("subscribed", "t").load()
+    """Right after Spark's own words."""
+    wrong = spark.read.format("ottla").option("path", str(tmp_path)).option("subscribed", "t")
+    with pytest.raises(Exception, match=r"^\[\w+\] [\w ]+: ValueError: unknown option 'subscribed'; did you mean"):
+        wrong.load()
+
+
+def test_errors_are_sentences(spark: "SparkSession", topics: Topics, plain: str) -> None:
+    """Where options are looked at, offsets, and records; other people's tracebacks are left alone."""
+    with pytest.raises(Exception, match=r": ottla\.errors\.UnknownTopicOrPartition: topic 'nowhere'") as unknown:
+        topics.read(spark, "brokers", subscribe="nowhere").count()
+    late = '{"plain":{"0":9999,"1":0,"2":0}}'
+    stream = topics.stream(spark, "brokers", subscribe=plain, startingOffsets=late).writeStream.format("noop")
+    query = stream.trigger(availableNow=True).start()
+    with pytest.raises(Exception, match=r": ottla\.spark\.bounds\.DataLoss: the starting offset of plain-0") as lost:
+        query.awaitTermination(PATIENCE_S)
+    with pytest.raises(Exception, match=r"ValueError: Required attribute 'value' not found") as unwritten:
+        spark.range(1).write.format("ottla").mode("append").options(
+            **{"kafka.bootstrap.servers": "h:1", "topic": "t"}
+        ).save()
+    for shown in (unknown, lost, unwritten):
+        assert "Traceback" not in str(shown.value)
+    with pytest.raises(Exception, match="Traceback"):
+        topics.read(spark, "brokers", subscribe=plain).rdd.map(lambda row: row.nothing).collect()
 
 
 @SIDES

@@ -9,6 +9,7 @@ from ottla.spark.filters import Wanted
 from ottla.spark.options import ReadOptions
 from ottla.spark.places import place
 from ottla.spark.planning import Range, plan, plan_whole
+from ottla.spark.sentences import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,7 @@ def read(options: ReadOptions, names: Sequence[str], partition: InputPartition) 
         yield from place(options).read(options, partition.ranges, names)
 
 
+@plain_errors
 class BatchReader(DataSourceReader):
     """One DataFrame's read. Picklable: it is planned in one process and runs in others."""
 
@@ -52,7 +54,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of one task's ranges."""
-        return read(self.options, self.names, partition)
+        yield from read(self.options, self.names, partition)
 
 
 class FilteringReader(BatchReader):

@@ -21,12 +21,14 @@ from ottla.spark import schema as columns
 from ottla.spark.batch import BatchReader, FilteringReader
 from ottla.spark.limits import Use
 from ottla.spark.options import ReadOptions, parse
+from ottla.spark.sentences import plain_errors
 from ottla.spark.stream import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@plain_errors
 class OttlaDataSource(DataSource):
     """Records of topics, from brokers or from a data directory. The options are in `ottla.spark.options`."""
 

@@ -44,6 +44,7 @@ from ottla.spark.groups import commit
 from ottla.spark.offsets import from_json, limited, spans, to_json, waiting
 from ottla.spark.options import ReadOptions
 from ottla.spark.places import place
+from ottla.spark.sentences import plain_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@plain_errors
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One run of a streaming query."""
 
@@ -139,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The records of one task's ranges."""
-        return read(self.options, self.names, partition)
+        yield from read(self.options, self.names, partition)
 
     def _repeated(
         self, begin: dict[TopicPartition, int], until: dict[TopicPartition, int]

@@ -22,6 +22,7 @@ import trio
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ottla.spark.sentences import plain_errors
 from ottla.spark.sink import commit, rows
 from ottla.spark.sink.checkpoint import plan_of
 from ottla.spark.sink.options import WriteOptions, parse
@@ -45,6 +46,7 @@ class Message(WriterCommitMessage):
     report: Report
 
 
+@plain_errors
 class BatchWriter(DataSourceArrowWriter):
     """One `df.write`: a transaction per task, committed when all tasks are through; or with
     delivery=at-least-once none at all.
@@ -71,6 +73,7 @@ class BatchWriter(DataSourceArrowWriter):
             trio.run(commit.abort_job, self.options, self.names, _reports(messages))
 
 
+@plain_errors
 class OnceWriter(DataSourceArrowWriter):
     """One `df.write` that has a name and a number, such as that of a micro-batch in `foreachBatch`: repeated with the
     same ones, it changes nothing, by the rules of a stream's batches.
@@ -99,6 +102,7 @@ class OnceWriter(DataSourceArrowWriter):
         _end(commit.abort, self.options, messages, self.version)
 
 
+@plain_errors
 class StreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch of a query."""
 
