@@ -181,6 +181,24 @@ def test_a_checkpoint_that_is_one_batch_old(
     assert values(topics.bootstrap, topic) == wanted
 
 
+def test_a_copied_checkpoint_is_a_query_of_its_own_with_a_prefix(
+    spark: "SparkSession", topics: Topics, topic: str, tmp_path: Path
+) -> None:
+    other = next(_names)
+    topics.make(other, [0])
+    fill(tmp_path, range(1))
+    assert start(spark, tmp_path, topics.bootstrap, topic).awaitTermination(PATIENCE_S)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    wanted = fill(tmp_path, range(1, 2))
+    assert start(spark, tmp_path, topics.bootstrap, topic).awaitTermination(PATIENCE_S)
+    options = {"checkpointLocation": str(tmp_path / "copy")}
+    with pytest.raises(Exception, match=f"50 rows for {topic}.* 50 rows for {other}.* its own transactionalIdPrefix"):
+        start(spark, tmp_path, topics.bootstrap, other, **options).awaitTermination(PATIENCE_S)
+    options["transactionalIdPrefix"] = "copy"
+    assert start(spark, tmp_path, topics.bootstrap, other, **options).awaitTermination(PATIENCE_S)
+    assert values(topics.bootstrap, other) == wanted
+
+
 def test_what_spark_keeps_from_python_sinks_has_a_way_round(
     spark: "SparkSession", topics: Topics, topic: str, tmp_path: Path
 ) -> None:

@@ -211,7 +211,8 @@ def check_same(decision: Decision, found: Contents, topic: str | None) -> None:
         f"the sink has committed batch {decision.batch_id} of this query already, with {_in_words(known.rows)}. Now it "
         f"is another batch, with {_in_words(found.rows)}, which were not written: the checkpoint was rolled back or "
         "copied, or the query was changed. Restore the checkpoint's newest state, or begin with a new "
-        "checkpointLocation (in foreachBatch with a new txnAppId); the rows that were committed are in the topics"
+        "checkpointLocation (in foreachBatch with a new txnAppId); the rows that were committed are in the topics. "
+        "A copy that is to be a query of its own needs its own transactionalIdPrefix"
     )
 
 
