@@ -95,6 +95,15 @@ def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_text_says_so(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"a=\xff\n")
-    with pytest.raises(ConfigError, match="not a text file in UTF-8"):
+    (tmp_path / "x").write_bytes(b"a=\0\n")
+    with pytest.raises(ConfigError, match=r"x: it is not a text file: byte 2 is 0"):
         read(tmp_path / "x")
+    (tmp_path / "x").write_bytes(b"b=1\na=\\u12\n")
+    with pytest.raises(ConfigError, match=r"x: line 2: four hexadecimal digits"):
+        read(tmp_path / "x")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
+def test_files_are_utf_8_or_else_what_java_reads(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "x").write_bytes("password=Grüße\nname=é".encode(encoding))
+    assert {entry.key: entry.value for entry in read(tmp_path / "x")} == {"password": "Grüße", "name": "é"}

@@ -7,6 +7,7 @@ calls that may be repeated are: a request is sent again after its connection bro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -42,6 +43,8 @@ RETRY_MS = 50
 RETRY_MS_MAX = 1000
 DEFAULT_PORT = 9092
 
+_SCHEME = re.compile(r"^[A-Za-z0-9._%-]*://")
+
 T = TypeVar("T")
 
 
@@ -66,19 +69,22 @@ class Metadata:
 def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
     """`host:port,host:port`; an IPv6 address stands in brackets, and the port is 9092 unless given.
 
+    A scheme before it, as listeners have (`SASL_SSL://host:port`), says nothing, as in Kafka's clients: how to connect
+    is said with security.protocol.
+
     Raises:
         ValueError: there is none, or a port is not a number.
     """
     addresses = []
     for server in servers.split(",") if isinstance(servers, str) else servers:
-        text = server.strip()
+        text = _SCHEME.sub("", server.strip(), 1)
         if not text:
             continue
         host, colon, port = text.rpartition(":")
         if not colon or text.endswith("]"):
             host, port = text, str(DEFAULT_PORT)
         if not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"'{text}' is not HOST:PORT")
+            raise ValueError(f"'{server.strip()}' is not HOST:PORT")
         addresses.append(Address(host.strip("[]"), int(port)))
     if not addresses:
         raise ValueError("no server is named")

@@ -4,7 +4,7 @@ A logical line is `key=value`, `key:value` or `key value`; white space around th
 dropped. `#` and `!` open a comment. A backslash at the end joins the next line without its leading white space;
 elsewhere it escapes: `\\t \\n \\r \\f`, `\\uXXXX`, and any other character stands for itself. White space at the end
 of a value belongs to the value (settings trim it later). A later line wins over an earlier one with the same key.
-Files are UTF-8 here; Java's Latin-1 escapes are understood either way.
+Files are UTF-8 here, and ISO-8859-1, which is Java's encoding, where they are not. Escapes are understood either way.
 """
 
 from __future__ import annotations
@@ -69,17 +69,27 @@ def _escape(text: str, *, every_blank: bool = False) -> str:
     return re.sub(rf"[\\=:#!]|[^ -~]|{blanks}", character, text)
 
 
-def read(path: str | os.PathLike[str]) -> list[Entry]:
-    """The entries of a file. Raises ConfigError if the file cannot be read or is not text in UTF-8."""
+def decode(data: bytes) -> str:
+    """The text of a file: UTF-8, or else ISO-8859-1. Raises ConfigError for what is no text, such as a key store."""
+    if (place := data.find(b"\0")) >= 0:
+        raise ConfigError("", f"it is not a text file: byte {place} is 0")
     try:
-        with open(path, encoding="utf-8") as file:
-            return list(parse(file.read()))
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            "", f"{os.fspath(path)} is not a text file in UTF-8: {error.reason} at byte {error.start}"
-        ) from None
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def read(path: str | os.PathLike[str]) -> list[Entry]:
+    """The entries of a file. Raises ConfigError if the file cannot be read or is no text."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
     except OSError as error:
         raise ConfigError("", f"cannot read {os.fspath(path)}: {error.strerror}") from None
+    try:
+        return list(parse(decode(data)))
+    except ConfigError as error:
+        raise ConfigError("", f"{os.fspath(path)}: {error}") from None
 
 
 def _is_continued(line: str) -> bool:

@@ -89,8 +89,9 @@ class DataDirectory:
         if not path.exists():
             return {}
         try:
-            found = {entry.key: entry.value.strip() for entry in properties.parse(path.read_text(encoding="utf-8"))}
-        except (UnicodeDecodeError, ConfigError) as error:
+            text = properties.decode(path.read_bytes())
+            found = {entry.key: entry.value.strip() for entry in properties.parse(text)}
+        except ConfigError as error:
             raise _damaged(path, str(error)) from None
         if "node.id" in found or found.get("version") == "1":
             raise ConfigError(
