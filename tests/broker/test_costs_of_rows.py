@@ -7,7 +7,7 @@ Counted are nodes of the tree and their bytes (`tests.support.tree_costs`), line
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -45,7 +45,7 @@ from ottla.wire.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.wire.k57_update_features import UPDATE_FEATURES, FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.wire.schema import Api
+from ottla.wire.schema import Api, Message
 from tests.support.client import Client
 from tests.support.loop_steps import Steps, counted
 from tests.support.tree_costs import TreeCosts, counted_tree
@@ -154,7 +154,19 @@ class Counted:
 
 def ask(port: int, of: Api[Any, Any], request: Any) -> None:
     with Client.connect("127.0.0.1", port, "test", timeout_ms=TIMEOUT_MS) as client:
-        client.call(of, request, of.versions[-1])
+        answer = client.call(of, request, of.versions[-1])
+    assert of.key in WITHOUT_CHANGES or not any(errors_of(answer)), of.name
+
+
+def errors_of(answer: Message) -> Iterator[int]:
+    """The error codes of an answer and of its rows."""
+    for name in answer.__struct_fields__:
+        value = getattr(answer, name)
+        if name == "error_code":
+            yield value
+        for row in value if isinstance(value, list) else ():
+            if isinstance(row, Message):
+                yield from errors_of(row)
 
 
 @pytest.fixture(scope="module")
