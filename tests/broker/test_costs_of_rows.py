@@ -17,6 +17,7 @@ import trio.testing
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller import writes
+from ottla.replication import replicas
 from ottla.wire import api
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeleteTopicsRequest
@@ -53,6 +54,7 @@ from tests.support.waiting import PATIENCE_S
 
 SMALL, LARGE = 100, 600
 TIMEOUT_MS = int(PATIENCE_S * 1000)
+NEVER_MS = 10**8
 #: What is asked of them here changes nothing.
 WITHOUT_CHANGES = frozenset({ELECT_LEADERS.key, UPDATE_FEATURES.key})
 #: As many rows share a transaction as they do elsewhere.
@@ -177,7 +179,10 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Cost, Cos
         "log.dirs": str(tmp_path_factory.mktemp("rows")),
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "broker.id": "1",
+        # All that looks at all partitions from time to time.
         "auto.leader.rebalance.enable": "false",
+        "replica.lag.time.max.ms": str(NEVER_MS),
+        "log.cleaner.enable": "false",
     }
 
     async def main() -> None:
@@ -194,6 +199,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Cost, Cos
                     found[of.key] = small, large
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replicas, "LOG_START_CHECK_S", NEVER_MS / 1000)
         # Pytest would keep each line.
         patch.setattr(logging.getLogger("ottla"), "propagate", False)
         patch.setattr(logging.getLogger("ottla"), "handlers", [logging.NullHandler()])
