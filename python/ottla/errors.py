@@ -312,6 +312,10 @@ class StorageError(KafkaError, code=56, retriable=True, name="KAFKA_STORAGE_ERRO
     """The disk failed; the log directory is offline."""
 
 
+class LogNotFound(StorageError, FileNotFoundError):
+    """There is no folder of this name."""
+
+
 class MayHaveLost(StorageError):
     """The replica may have lost records with the power of its machine, and somebody in sync may have more."""
 

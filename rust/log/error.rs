@@ -36,8 +36,8 @@ pub enum LogError {
     ReadOnly(String),
     #[error("{} is in use by another process or another opener in this one (its .lock is taken)", .0.display())]
     Locked(PathBuf),
-    #[error("{} is not the folder of a partition: its name should be TOPIC-NUMBER, as in orders-0", .0.display())]
-    NotAPartition(PathBuf),
+    #[error("{} is not the folder of a partition: its name should be TOPIC-NUMBER, as in orders-0, but {}", .0.display(), .1)]
+    NotAPartition(PathBuf, &'static str),
     /// The name of a topic, or the number of a partition, that can be no folder's.
     #[error("there can be no partition {partition} of a topic {topic:?}: {problem}")]
     InvalidName {
@@ -125,7 +125,7 @@ impl LogError {
             | Self::Split(_)
             | Self::NotCached
             | Self::Locked(_) => 56,
-            Self::NotAPartition(_) => 42,
+            Self::NotAPartition(..) => 42,
             Self::InvalidName { .. } => 17,
             Self::Corrupt { .. } => 2,
             Self::OffsetOutOfRange { .. } => 1,

@@ -70,17 +70,32 @@ impl TopicPartition {
         self.to_string()
     }
 
+    /// The partition whose folder is called `name`, or why there is none.
+    pub fn parse_folder_name(name: &str) -> Result<Self, &'static str> {
+        let (topic, number) = name.rsplit_once('-').ok_or("it has no '-'")?;
+        if topic.is_empty() {
+            return Err("there is no topic before the '-'");
+        }
+        if topic.contains(char::is_whitespace) {
+            return Err("a topic's name has no white space");
+        }
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err("what follows the last '-' is no number");
+        }
+        // Two folders would be the same partition.
+        if number.len() > 1 && number.starts_with('0') {
+            return Err("the number begins with 0");
+        }
+        let partition = number.parse().map_err(|_| "the number is too large")?;
+        Ok(Self {
+            topic: topic.to_owned(),
+            partition,
+        })
+    }
+
     /// The partition whose folder is called `name`; None for any other folder.
     pub fn from_folder_name(name: &str) -> Option<Self> {
-        let (topic, partition) = name.rsplit_once('-')?;
-        let digits = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
-        if topic.is_empty() || !digits || topic.contains(char::is_whitespace) {
-            return None;
-        }
-        Some(Self {
-            topic: topic.to_owned(),
-            partition: partition.parse().ok()?,
-        })
+        Self::parse_folder_name(name).ok()
     }
 
     /// The partition whose copy in another data directory is called `name`; None for any other folder.
@@ -279,8 +294,21 @@ mod tests {
                 "{name}"
             );
         }
-        for name in ["a", "a-", "-1", "a-1.00-delete", "a--1x", "lost+found"] {
+        for (name, why) in [
+            ("a", "no '-'"),
+            ("a-", "no number"),
+            ("-1", "no topic"),
+            ("a-1.00-delete", "no number"),
+            ("a--1x", "no number"),
+            ("lost+found", "no '-'"),
+            ("a b-0", "white space"),
+            ("a-00", "begins with 0"),
+            ("a-01", "begins with 0"),
+            ("a-2147483648", "too large"),
+        ] {
             assert_eq!(TopicPartition::from_folder_name(name), None, "{name}");
+            let problem = TopicPartition::parse_folder_name(name).unwrap_err();
+            assert!(problem.contains(why), "{name}: {problem}");
         }
     }
 }

@@ -53,9 +53,11 @@ impl Log {
         let path = home.path.join(folder_name);
         let future = TopicPartition::from_future_folder_name(folder_name);
         let is_future = future.is_some();
-        let partition = future
-            .or_else(|| TopicPartition::from_folder_name(folder_name))
-            .ok_or_else(|| LogError::NotAPartition(path.clone()))?;
+        let partition = match future {
+            Some(partition) => partition,
+            None => TopicPartition::parse_folder_name(folder_name)
+                .map_err(|why| LogError::NotAPartition(path.clone(), why))?,
+        };
         let folder = Folder::of(home, &path);
         let opening = Opening {
             home,
@@ -91,13 +93,14 @@ impl Log {
 /// Opens the partition in the folder `path` for reading: see the module.
 pub fn open_to_read(path: &Path) -> Result<Arc<Log>> {
     let absolute = std::path::absolute(path).context("find", path)?;
-    let not_a_partition = || LogError::NotAPartition(path.to_owned());
+    let not_a_partition = |why| LogError::NotAPartition(path.to_owned(), why);
     let name = absolute
         .file_name()
         .and_then(|name| name.to_str())
-        .ok_or_else(not_a_partition)?;
-    let home = Home::real(absolute.parent().ok_or_else(not_a_partition)?);
-    let partition = TopicPartition::from_folder_name(name).ok_or_else(not_a_partition)?;
+        .ok_or_else(|| not_a_partition("it is no text"))?;
+    let parent = absolute.parent();
+    let home = Home::real(parent.ok_or_else(|| not_a_partition("it is in no folder"))?);
+    let partition = TopicPartition::parse_folder_name(name).map_err(not_a_partition)?;
     // A deletion of records shows only in the directory's table. One that a writer is replacing right now is the old or the new.
     let table = read_offsets(&*home.storage, &home.path.join(START_OFFSETS)).unwrap_or_default();
     let start_offset = table.get(&partition).copied().unwrap_or(0);

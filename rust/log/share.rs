@@ -45,10 +45,11 @@ fn split(path: &Path) -> Result<(PathBuf, TopicPartition)> {
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default();
-    let partition = TopicPartition::from_folder_name(name);
-    let (Some(partition), Some(parent)) = (partition, absolute.parent()) else {
-        return Err(LogError::NotAPartition(path.to_owned()));
-    };
+    let not_a_partition = |why| LogError::NotAPartition(path.to_owned(), why);
+    let partition = TopicPartition::parse_folder_name(name).map_err(not_a_partition)?;
+    let parent = absolute
+        .parent()
+        .ok_or_else(|| not_a_partition("it is in no folder"))?;
     Ok((
         std::fs::canonicalize(parent).context("find", parent)?,
         partition,
@@ -75,7 +76,7 @@ impl Borrowed {
                 .and_then(|logs| {
                     logs.into_iter()
                         .next()
-                        .ok_or_else(|| LogError::NotAPartition(path.to_owned()))
+                        .ok_or_else(|| LogError::NotAPartition(path.to_owned(), "it was not made"))
                 })
         };
         match opened {

@@ -103,3 +103,52 @@ def test_what_is_not_installed_is_named(log: Log, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"this needs the package pyarrow: pip install 'ottla\[arrow\]'"):
         list(log.columns())
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("a b-0", "no white space"), ("x-00", "begins with 0"), ("x", "no '-'"), ("x-y", "no number"), ("-0", "no topic")],
+)
+def test_a_wrong_name_says_what_is_wrong(tmp_path: Path, name: str, why: str) -> None:
+    for mode in ("r", "a"):
+        with pytest.raises(errors.InvalidRequest, match=f"TOPIC-NUMBER, as in orders-0, but .*{why}"):
+            Log.open(tmp_path / name, mode)  # type: ignore[arg-type]
+    assert not list(tmp_path.glob(name))
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    for kind in (FileNotFoundError, errors.StorageError):
+        with pytest.raises(kind, match=r"there is no folder .*/none-0$"):
+            Log.open(tmp_path / "none-0")
+        with pytest.raises(kind, match=r"there is no folder .*/nowhere$"):
+            Log.open(tmp_path / "nowhere" / "t-0", mode="a")
+
+
+@pytest.mark.parametrize("time", [2**63, -(2**63) - 1, 2**70, "1", 1.5, True])
+def test_times_that_are_none(log: Log, time: object) -> None:
+    for call in (
+        lambda: log.append(b"", timestamp_ms=time),  # type: ignore[arg-type]
+        lambda: log.append_many([b""], timestamp_ms=time),  # type: ignore[arg-type]
+        lambda: log.find(time),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(
+            TypeError, match=r"^(timestamp_ms|when) is a number of milliseconds in 64 bits, or a datetime"
+        ):
+            call()
+    assert log.end_offset == 0
+
+
+@pytest.mark.parametrize("headers", ["x", "xy", ["xy"], [("n",)], [(1, b"")], [("n", b"", b"")]])
+def test_headers_that_are_none(log: Log, headers: object) -> None:
+    with pytest.raises(TypeError, match=r"headers are a mapping or \(name, value\) pairs, and .* is no such pair"):
+        log.append(b"", headers=headers)  # type: ignore[arg-type]
+    assert log.end_offset == 0
+
+
+@pytest.mark.parametrize("offset", ["1", 1.0, 2**63, True])
+def test_offsets_that_are_none(log: Log, offset: object) -> None:
+    log.append(b"one")
+    for read in (log.records, log.columns):
+        for bounds in ({"start": offset}, {"end": offset}):
+            with pytest.raises(TypeError, match=f"^{next(iter(bounds))} is an offset, a number in 64 bits, not"):
+                list(read(**bounds))  # type: ignore[operator]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from ottla import _core
 from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, RecordReader
-from ottla.errors import InvalidTimestamp, StorageError
+from ottla.errors import InvalidTimestamp, LogNotFound, StorageError
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.config import LogConfig
 from ottla.log.verify import Report, verify
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["IsolationLevel", "Log"]
 
 READ_BYTES = 4 << 20
+LONG = 1 << 63
 """How much of a segment is read at once."""
 
 Text: TypeAlias = str | bytes | bytearray | memoryview
@@ -98,18 +99,25 @@ class Log:
         open (`last_stable_offset`), and leave out those that were aborted.
 
         Raises:
+            LogNotFound: mode "r" and there is no such folder, or mode "a" and its parent is not there. It is a
+                StorageError and a FileNotFoundError.
             StorageError: mode "a" and the parent folder is locked by a broker or another program, or the disk fails.
-            InvalidRequest: the folder's name is not TOPIC-NUMBER.
+            InvalidRequest: the folder's name is not TOPIC-NUMBER; it says why.
         """
         path = os.fspath(path)
         config = config or LogConfig()
         if isolation_level not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"isolation_level {isolation_level!r}: 'read_uncommitted' or 'read_committed'")
-        if mode == "r":
-            return cls(_core.Log.open_to_read(path), path, mode, config, isolation_level)
-        if mode == "a":
-            return cls(_core.Log.open_to_append(path, config.native), path, mode, config, isolation_level)
-        raise ValueError(f"mode {mode!r}: 'r' to read, 'a' to read and append")
+        if mode not in ("r", "a"):
+            raise ValueError(f"mode {mode!r}: 'r' to read, 'a' to read and append")
+        needed = os.path.abspath(path) if mode == "r" else os.path.dirname(os.path.abspath(path))
+        try:
+            native = _core.Log.open_to_read(path) if mode == "r" else _core.Log.open_to_append(path, config.native)
+        except StorageError as problem:
+            if not os.path.exists(needed):
+                raise LogNotFound(f"there is no folder {needed}") from problem
+            raise
+        return cls(native, path, mode, config, isolation_level)
 
     @property
     def _log(self) -> _core.Log:
@@ -196,6 +204,7 @@ class Log:
             OffsetOutOfRange: `start` is before `start_offset` or beyond `end_offset`.
             CorruptMessage: a batch's checksum is wrong.
         """
+        _check_offsets(start, end)
         end = self._end(end)
         for offset, data in self._read(start, end):
             if self._is_committed:
@@ -244,6 +253,7 @@ class Log:
         from ottla.records import arrow_schema, decode_buffers, to_arrow
 
         arrow_schema(columns)  # says what to install before anything is read
+        _check_offsets(start, end)
         end = self._end(end)
         first = self.start_offset if start is None else start
         decoder = ColumnDecoder(
@@ -276,7 +286,7 @@ class Log:
 
     def find(self, when: int | datetime) -> int | None:
         """The offset of the first record that is at least as young as `when`; None if all are older."""
-        found = self._log.offset_for_timestamp(_milliseconds(when))
+        found = self._log.offset_for_timestamp(_milliseconds(when, "when"))
         if found is None:
             return None
         offset, _timestamp_ms, _leader_epoch = found
@@ -401,8 +411,20 @@ class Log:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _milliseconds(when: int | datetime) -> int:
-    return (when.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1) if isinstance(when, datetime) else when
+def _check_offsets(start: int | None, end: int | None) -> None:
+    for name, offset in (("start", start), ("end", end)):
+        if offset is not None and (
+            not isinstance(offset, int) or isinstance(offset, bool) or not -LONG <= offset < LONG
+        ):
+            raise TypeError(f"{name} is an offset, a number in 64 bits, not {offset!r}")
+
+
+def _milliseconds(when: int | datetime, name: str = "timestamp_ms") -> int:
+    if isinstance(when, datetime):
+        return (when.astimezone(UTC) - EPOCH) // timedelta(milliseconds=1)
+    if not isinstance(when, int) or isinstance(when, bool) or not -LONG <= when < LONG:
+        raise TypeError(f"{name} is a number of milliseconds in 64 bits, or a datetime, not {when!r}")
+    return when
 
 
 def _parts(record: NewRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
@@ -417,11 +439,15 @@ def _parts(record: NewRecord) -> tuple[bytes | None, bytes | None, list[tuple[st
     else:
         value = record
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return (
-        _bytes(key, "key"),
-        _bytes(value, "value"),
-        [(name, _bytes(header, "header")) for name, header in pairs],
-    )
+    return _bytes(key, "key"), _bytes(value, "value"), [_header(pair) for pair in pairs] if pairs != () else []
+
+
+def _header(pair: object) -> tuple[str, bytes | None]:
+    # A text of two letters could be taken for a pair.
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str | bytes):
+        raise TypeError(f"a record's headers are a mapping or (name, value) pairs, and {pair!r} is no such pair")
+    name, value = pair
+    return name, _bytes(value, "header")
 
 
 def _bytes(text: Text | None, what: str) -> bytes | None:
