@@ -448,14 +448,6 @@ MUTANTS = (
         pytest=("tests/controller/test_turns.py::test_events_with_little_to_do_are_not_all_in_one_turn",),
     ),
     Mutant(
-        "broker.a-deletion-waits-for-metadata-of-the-past",
-        "python/ottla/broker/api/k20_delete_topics.py",
-        "            await broker.metadata.wait_for_each(lambda name: name not in broker.metadata.topics, deleted)\n",
-        "            topics = broker.metadata.topics\n"
-        "            await broker.metadata.wait_for_each(lambda name: name not in topics, deleted)\n",
-        pytest=("tests/broker/test_costs_of_rows.py",),
-    ),
-    Mutant(
         "broker.rows-in-transactions-of-their-own",
         "python/ottla/controller/writes.py",
         "at - begin == ROWS_AT_ONCE",
