@@ -215,15 +215,7 @@ def _read_range(
     fetcher: Fetcher, options: ReadOptions, part: Range, names: Sequence[str], skipped: Skipped | None
 ) -> Iterator["pa.RecordBatch"]:
     assert not isinstance(part.source, str)
-    columns = Columns(
-        names,
-        part.partition,
-        part.start,
-        part.end,
-        skipped,
-        check_crc=options.verify_crc,
-        timestamps=options.timestamps,
-    )
+    columns = Columns.of(options, part, names, skipped)
     patience_s = options.poll_timeout_ms / 1000
     deadline = time.monotonic() + patience_s
     asked = False

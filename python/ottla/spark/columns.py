@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from ottla.spark.schema import HEADERS, arrow
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from ottla.spark.options import ReadOptions
+    from ottla.spark.planning import Range
 
 # Spark's throughput is flat between ten and fifty thousand rows a batch, and falls where a batch leaves the caches.
 ROWS_MAX = 20_000
@@ -67,6 +70,19 @@ class Columns:
             check_crc=check_crc,
         )
         self._constant: dict[str, pa.Array] = {}
+
+    @classmethod
+    def of(cls, options: ReadOptions, part: Range, names: Sequence[str], skipped: Skipped | None) -> Self:
+        """For a range that a task reads."""
+        return cls(
+            names,
+            part.partition,
+            part.start,
+            part.end,
+            skipped,
+            check_crc=options.verify_crc,
+            timestamps=options.timestamps,
+        )
 
     @property
     def next_offset(self) -> int:

@@ -197,15 +197,7 @@ def _read_range(
 ) -> Iterator["pa.RecordBatch"]:
     assert isinstance(part.source, str)
     folder = Path(part.source)
-    columns = Columns(
-        names,
-        part.partition,
-        part.start,
-        part.end,
-        skipped,
-        check_crc=options.verify_crc,
-        timestamps=options.timestamps,
-    )
+    columns = Columns.of(options, part, names, skipped)
     vanished = None
     while not columns.done:
         at = columns.next_offset
