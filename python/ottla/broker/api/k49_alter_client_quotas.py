@@ -20,6 +20,7 @@ from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    EntityData,
     EntryData,
     EntryDataResult,
     OpData,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 WHOLE: Final = frozenset({Quota.PRODUCE.value, Quota.FETCH.value})
 KEYS: Final = frozenset(kind.value for kind in Quota)
 TOLERANCE: Final = 1e-6
+ENTITY_TYPES: Final = len((USER, CLIENT_ID))
 
 
 async def handle(broker: AdminContext, request: Request) -> None:
@@ -47,11 +49,18 @@ async def _distinct(entries: list[EntryData]) -> list[EntryData]:
     """As Kafka's maps have them: an entity that is named twice is changed as its last entry says, and an entity of two
     users is the second one.
     """
-    result: dict[frozenset[tuple[str, str | None]], EntryData] = {}
+    result: dict[object, EntryData] = {}
     pace = Pace()
     for entry in entries:
         await pace.turn()
-        parts = {part.entity_type: part for part in entry.entity}
+        parts: dict[str, EntityData] = {}
+        for part in entry.entity:
+            await pace.turn()
+            parts[part.entity_type] = part
+        if len(parts) > ENTITY_TYPES:
+            # It is refused, whatever others say.
+            result[id(entry)] = entry
+            continue
         names = frozenset((part.entity_type, part.entity_name) for part in parts.values())
         result[names] = EntryData(list(parts.values()), entry.ops)
     return list(result.values())
