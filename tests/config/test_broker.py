@@ -96,6 +96,7 @@ def test_a_broker_without_zookeeper_needs_no_other_replicas() -> None:
         ({"broker.id": "-2"}, "not between -1"),
         ({"broker.id.generation.enable": "false"}, "at least 0 is needed"),
         ({"log.dirs": " , "}, "at least one directory"),
+        ({"log.dirs": ""}, "at least one directory"),
         ({"log.retention.ms": "0"}, "at least 1, or -1"),
         ({"log.roll.ms": "0"}, "at least 1"),
         ({"compression.type": "brotli"}, "one of uncompressed, zstd"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.config import BROKER_SETTINGS, BrokerConfig, ConfigError, InvalidValue
+from ottla.config import BROKER_SETTINGS, BrokerConfig, ConfigError, InvalidValue, UnknownSetting
 from ottla.config.dynamic import usable
 from ottla.config.effective import EFFECTIVE
 from ottla.config.security import IGNORED, REFUSED, inert_because
@@ -102,6 +102,14 @@ def test_names_that_the_table_does_not_have(tmp_path: Path) -> None:
     file.write_text("delegation.token.secret.key=hunter2\n")
     with pytest.raises(ConfigError, match=r"^delegation\.token\.secret\.key: Ottla has no delegation tokens"):
         BrokerConfig.load(file)
+    # The same on the command line, where a name that nobody knows is an error.
+    (warning,) = BrokerConfig.load(None, {"super.users": "User:admin"}).warnings
+    assert warning.startswith("without effect, since there is no authorizer")
+    with pytest.raises(ConfigError, match=r"^delegation\.token\.secret\.key: Ottla has no delegation tokens"):
+        BrokerConfig.load(None, {"delegation.token.secret.key": "hunter2"})
+    for name in ("super.user", "ssl.keystor.location"):
+        with pytest.raises(UnknownSetting):
+            BrokerConfig.load(None, {name: "x"})
 
 
 def test_every_setting_of_security_has_a_verdict() -> None:

@@ -19,6 +19,7 @@ from ottla.config import warnings as warn
 from ottla.config.checks import check_together
 from ottla.config.layers import Layers
 from ottla.config.names import require_dynamic, require_known, require_zookeepers_time
+from ottla.config.security import is_understood
 
 
 class Source(IntEnum):
@@ -73,7 +74,8 @@ class BrokerConfig(Layers):
             require_zookeepers_time(static, file)
             of_file = warn.of_file(static, file)
         for name in overrides or {}:
-            require_known(name)
+            if not is_understood(name):
+                require_known(name)
         config = cls({**static, **(overrides or {})})
         config.warnings = [*of_file, *warn.of_start(config)]
         return config

@@ -101,7 +101,9 @@ class Layers:
     def data_directories(self) -> list[str]:
         """Where logs are kept: `log.dirs`, else `log.dir`."""
         text = self.get_str("log.dirs")
-        return [part for part in (part.strip() for part in (text or self.get_str("log.dir") or "").split(",")) if part]
+        if text is None:
+            text = self.get_str("log.dir") or ""
+        return [part for part in (part.strip() for part in text.split(",")) if part]
 
     @property
     def zookeeper(self) -> str | None:

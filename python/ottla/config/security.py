@@ -92,6 +92,14 @@ def inert_because(name: str) -> str | None:
     return None
 
 
+def is_understood(name: str) -> bool:
+    """Whether a name that no setting of Kafka 2.7 has means something all the same: an authorizer brings settings of
+    its own, and later releases call the master key another name.
+    """
+    base = base_name(name)
+    return base in REFUSED or any(base in names for names, _ in INERT)
+
+
 def refusal(name: str, text: str, ignored: Collection[str]) -> ConfigError | None:
     """Why a broker does not take this setting, if it asks for protection that Ottla does not have.
 
