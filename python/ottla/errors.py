@@ -13,6 +13,11 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 record`, `30,000 records`: how errors and commands write a number of things for people."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 class ProtocolError(Exception):
     """Bytes and message do not fit each other."""
 

@@ -98,6 +98,6 @@ def test_a_message_that_is_cut_off(ottla: Ottla, tmp_path: Path, folder: Path) -
     # In the middle of the log it is damage.
     first.write_bytes(WRITTEN + b"\0\0")
     told = ottla(*command, "--partition", "1", code=1).err
-    assert f"{first} at byte {len(WRITTEN)}: 2 bytes at the end of the file are no whole message" in told
+    assert f"{first} at byte {len(WRITTEN)}: 2 bytes at the end of the file, which are no whole message" in told
     nothing = ottla("log", "import", str(tmp_path), "--format", "0.7", "--topic", "t", code=1).err
     assert "there is no file named <byte offset>.kafka" in nothing

@@ -39,6 +39,7 @@ from ottla.wire.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from tests.peers.apache import Apache
+from tests.peers.disks import small_tmpfs
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import Server, free_port
 from tests.support.client import Client, batch, connect
@@ -85,7 +86,6 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
 
 
 CHECKS = [
-    "name",
     "port",
     "protocol",
     "versions",
@@ -427,7 +427,7 @@ def test_leaders_that_are_spread(brokers: int, partitions: list[MetadataResponse
 def test_brokers_that_are_gone() -> None:
     report = Report("")
     trio.run(check_absent, report, with_brokers(2, [*led_by(1, 2), partition(2, 2, 7)]))
-    assert "3 (2 partitions), 7 (1 partitions)" in only(report, "brokers", Level.WARNING).found
+    assert "3 (2 partitions), 7 (1 partition)" in only(report, "brokers", Level.WARNING).found
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ def test_settings_that_people_stumble_over(brokers: Brokers) -> None:
         client.create("strict", min_insync_replicas="2")
     report = look(broker.port)
     internal = only(report, "internal topics", Level.PROBLEM)
-    assert "offsets.topic.replication.factor=3, and there are 1 brokers" in internal.found
+    assert "offsets.topic.replication.factor=3, and there is 1 broker" in internal.found
     words = " ".join(finding.found for finding in of(report, "settings"))
     for name in ("unclean.leader.election.enable", "default.replication.factor=3", "for ever"):
         assert name in words
@@ -550,6 +550,29 @@ def test_a_log_directory_that_is_out_of_use(brokers: Brokers, tmp_path: Path) ->
     assert f"{tmp_path / 'file'} (KAFKA_STORAGE_ERROR)" in found.found
 
 
+def test_a_disk_that_is_full(brokers: Brokers, tmp_path: Path) -> None:
+    with small_tmpfs(tmp_path / "small", 64) as path:
+        broker = brokers(data=path / "data")
+        assert trouble(look(broker.port)) == []
+        for left_mb, level in ((2, Level.WARNING), (0, Level.PROBLEM)):
+            disk = os.statvfs(path)
+            with (path / f"filler-{left_mb}").open("wb") as filler:
+                os.posix_fallocate(filler.fileno(), 0, disk.f_bavail * disk.f_frsize - left_mb * 1_000_000 - 300_000)
+            found = only(look(broker.port), "disk", level)
+            assert f"the disk of {path / 'data'} has {left_mb} MB left of 67 MB" in found.found
+        broker.stop()
+
+
+def test_what_is_said_of_a_broker_that_is_well(well: Broker) -> None:
+    report = look(well.port, host="localhost")
+    assert [finding.found for finding in of(report, "versions")] == [
+        "the broker speaks like Kafka 2.7, with clients of any age"
+    ]
+    assert "localhost is " in of(report, "name")[0].found
+    assert of(look(well.port), "name") == []  # that an address is itself helps nobody
+    assert of(report, "brokers")[0].found == "1 is there, and all that have replicas"
+
+
 def test_groups_that_are_late_or_lost(well: Broker) -> None:
     with connect(well) as client:
         client.create("late")
@@ -575,7 +598,7 @@ def test_transactions_that_are_open_and_that_hang(well: Broker) -> None:
     producer.produce("open", b"now")
     producer.flush(PATIENCE_S)
     (found,) = of(look(well.port), "transactions")
-    assert (found.level, "1 partitions have open ones" in found.found) == (Level.OK, True)
+    assert (found.level, "1 partition has open ones" in found.found) == (Level.OK, True)
     producer.commit_transaction(PATIENCE_S)
 
     producer.begin_transaction()

@@ -121,7 +121,7 @@ NODES = {
         "2.7 does not have: /brokers/topics/t/partitions/0/state",
     ),
     "rules": ("/kafka-acl/Topic/secret", {}, "access rules for Topic:secret"),
-    "tokens": ("/delegation_token/tokens/one", {}, "1 delegation tokens"),
+    "tokens": ("/delegation_token/tokens/one", {}, "1 delegation token"),
     "deleting": ("/admin/delete_topics/t", {}, "being deleted: t"),
     "moving": ("/admin/reassign_partitions", {"version": 1, "partitions": []}, "being moved"),
 }

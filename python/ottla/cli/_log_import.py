@@ -97,7 +97,8 @@ def _read(path: str, from_offset: int, take: Callable[[Messages], None]) -> Dama
 
 def _tell_torn(messages: Messages) -> None:
     if messages.torn_bytes:
-        what = f"the last {messages.torn_bytes} bytes are the beginning of a message; Kafka 0.7 would cut them off"
+        torn = counted(messages.torn_bytes, "byte is", "bytes are")
+        what = f"the last {torn} the beginning of a message; Kafka 0.7 would cut them off"
         click.echo(f"{what}, they are left out", err=True)
 
 

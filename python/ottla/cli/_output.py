@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from ottla.errors import counted as counted
+
 ROWS_MAX = 40
 """Of what a table for people shows of many; the others are only counted, and --json has all."""
 
@@ -26,9 +28,9 @@ def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:
     return "\n".join([line(header), *(line(cells) for cells in table)])
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """`1 record`, `30,000 records`: how all commands write a number of things for people."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def quoted(names: Iterable[object]) -> str:
+    """`'orders', 'a\\nb'`: names as they stand in errors, whatever is in them."""
+    return ", ".join(map(repr, names))
 
 
 def sized(count: int) -> str:

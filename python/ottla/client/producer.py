@@ -37,6 +37,7 @@ from ottla.errors import (
     RemoteProtocolError,
     UnknownProducerId,
     check,
+    counted,
     error,
 )
 from ottla.kafka import ACKS_ALL, TopicPartition
@@ -496,8 +497,8 @@ class Producer:
                 problem = error(each.error_code, f"{partition}: {each.error_message or ''}".rstrip(": "))
                 batch.problem = problem
                 if isinstance(problem, MessageTooLarge):
-                    number = f"{batch.records} record{'' if batch.records == 1 else 's'}"
-                    problem = MessageTooLarge(f"{problem}: {number} in {len(batch.data)} bytes")
+                    number = counted(batch.records, "record")
+                    problem = MessageTooLarge(f"{problem}: {number} in {counted(len(batch.data), 'byte')}")
                 if problem.retriable:
                     continue
                 del waiting[partition]

@@ -154,10 +154,10 @@ async def _sasl(address: str, port: int, timeout_s: float) -> list[str] | None:
     return answer.mechanisms or None
 
 
-#: (key, version): the first release that has it
+#: (key, version): the first release that has it. Ottla has some APIs of later releases, but not the versions here.
 _RELEASES = (
     ((FETCH.key, 13), "3.1"),
-    ((60, 0), "2.8"),
+    ((PRODUCE.key, 9), "2.8"),
     ((FETCH.key, 12), "2.7"),
     ((45, 0), "2.4"),
     ((FETCH.key, 11), "2.3"),

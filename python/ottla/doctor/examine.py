@@ -105,7 +105,8 @@ async def _reach(report: Report, host: str, port: int, options: Options) -> list
     except OSError as error:
         report.problem("name", f"{host} is unknown here: {why(error)}", "check the name, or use an address")
         return []
-    report.ok("name", f"{host} is {', '.join(known)}")
+    if known != [host]:  # an address stands for itself
+        report.ok("name", f"{host} is {', '.join(known)}")
     listening: list[str] = []
     failures: dict[str, str] = {}
     for address in known:

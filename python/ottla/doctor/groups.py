@@ -7,6 +7,7 @@ from collections import defaultdict
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
 from ottla.doctor.offsets import offsets
+from ottla.errors import counted
 from ottla.kafka import EARLIEST, LATEST, TopicPartition
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
@@ -45,22 +46,24 @@ async def check_groups(report: Report, cluster: Cluster, lag_max: int) -> None:
     late = sorted((group for group, lag in lags.items() if lag > lag_max), key=lambda group: -lags[group])
     if late:
         shown = [f"{group} ({lags[group]:,}{', nobody reads' if states[group] == 'Empty' else ''})" for group in late]
+        are = counted(len(late), "is", "are")
         report.warning(
             "groups",
-            f"{len(late)} of {total} are more than {lag_max:,} records behind: {some(shown)}",
-            "start or add consumers, or delete groups that are not needed (`ottla group delete`)",
+            f"{are} more than {counted(lag_max, 'record')} behind, of {total:,}: {some(shown)}",
+            "start or add consumers, or delete groups that are not needed (`ottla group delete GROUP`)",
         )
     if lost:
         report.warning(
             "groups",
-            f"{len(lost)} committed offsets are out of what is there: {some(lost)}",
+            f"{counted(len(lost), 'committed offset is', 'committed offsets are')} out of what is there: {some(lost)}",
             "these consumers fell behind retention, or the topic was made anew: they will jump, to where "
             "auto.offset.reset says",
         )
     if not late and not lost:
-        report.ok("groups", f"none of {total} is more than {lag_max:,} records behind")
+        report.ok("groups", f"none of {total:,} is more than {counted(lag_max, 'record')} behind")
     if total > len(committed):
-        report.skipped("groups", f"{total - len(committed)} of {total} were not looked at")
+        left_out = counted(total - len(committed), "was", "were")
+        report.skipped("groups", f"{left_out} not looked at, of {total:,}")
 
 
 async def _committed(cluster: Cluster, broker: int, group: str) -> dict[TopicPartition, int]:

@@ -27,6 +27,7 @@ from ottla.coordination.znodes import BrokerRegistration, MalformedNode
 from ottla.coordination.zookeeper import ZooKeeperTree
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
+from ottla.errors import counted
 from ottla.kafka import BROKER_RESOURCE
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
@@ -243,7 +244,7 @@ async def _of_security(tree: ZooKeeperTree) -> _Found:
             (True, f"access rules for {some(acls)}", "Ottla has no authorizer: everybody may do everything there")
         )
     if tokens := await children_or_none(tree, "/delegation_token/tokens"):
-        found.append((True, f"{len(tokens)} delegation tokens", "Ottla takes none: let clients log in otherwise"))
+        found.append((True, counted(len(tokens), "delegation token"), "Ottla takes none: let clients log in otherwise"))
     return found
 
 

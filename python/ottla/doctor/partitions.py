@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
+from ottla.errors import counted
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 
 LEADER_NOT_AVAILABLE = 5
 KAFKAS_DEFAULT = "/tmp/kafka-logs"
+NEARLY_FULL, FULL = 0.05, 0.01
+"""Which part of a disk is free then."""
 
 
 async def check_directories(report: Report, cluster: Cluster) -> None:
@@ -35,14 +40,48 @@ async def check_directories(report: Report, cluster: Cluster) -> None:
                 "disk", f"broker {broker} does not tell of its log directories", "ask with the right to Describe"
             )
             continue
-        where = some([each.log_dir for each in answer.results])
-        report.ok("disk", f"broker {broker}: {logs} logs of {size / 1e6:,.0f} MB in {where}")
+        full = _check_space(report, cluster, broker, [each.log_dir for each in answer.results])
+        if not full:
+            where = some([each.log_dir for each in answer.results])
+            report.ok("disk", f"broker {broker}: {counted(logs, 'log')} of {size / 1e6:,.0f} MB in {where}")
         if any(each.log_dir == KAFKAS_DEFAULT for each in answer.results):
             report.warning(
                 "disk",
                 f"broker {broker} keeps its logs in /tmp, which is emptied when the machine starts",
                 "set log.dirs to a directory that stays",
             )
+
+
+def _check_space(report: Report, cluster: Cluster, broker: int, directories: list[str]) -> bool:
+    """Whether the disk of a directory is nearly full. No answer of Kafka 2.7's protocol tells, so only the directories
+    of brokers on this machine are looked at.
+    """
+    found = False
+    for directory in directories:
+        space = _space(directory, broker, cluster.metadata.cluster_id)
+        if space is None or space[0] >= space[1] * NEARLY_FULL:
+            continue
+        found = True
+        free, size = (f"{each / 1e6:,.0f} MB" for each in space)
+        add = report.problem if space[0] < space[1] * FULL else report.warning
+        add(
+            "disk",
+            f"broker {broker}: the disk of {directory} has {free} left of {size}",
+            "a broker without space refuses records: make room, or lower retention.ms or retention.bytes of topics",
+        )
+    return found
+
+
+def _space(directory: str, broker: int, cluster_id: str | None) -> tuple[int, int] | None:
+    """The free bytes and all bytes of a directory's disk; None if it is not this broker's, on this machine."""
+    try:
+        owner = Path(directory, "meta.properties").read_text().splitlines()
+        disk = os.statvfs(directory)
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not {f"broker.id={broker}", f"cluster.id={cluster_id}"} <= set(owner):
+        return None
+    return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
 
 
 async def check_replicas(report: Report, cluster: Cluster) -> None:
@@ -58,20 +97,21 @@ async def check_replicas(report: Report, cluster: Cluster) -> None:
                 offline.append(name)
             elif len(partition.isr_nodes) < len(partition.replica_nodes):
                 behind.append(name)
+    whole = counted(count, "partition")
     if offline:
         report.problem(
             "partitions",
-            f"{len(offline)} of {count} partitions have no leader: {some(offline)}",
+            f"{len(offline):,} of {whole} have no leader: {some(offline)}",
             "start the brokers that have their replicas, and look at their log directories",
         )
     if behind:
         report.warning(
             "partitions",
-            f"{len(behind)} of {count} partitions have fewer in-sync replicas than replicas: {some(behind)}",
+            f"{len(behind):,} of {whole} have fewer in-sync replicas than replicas: {some(behind)}",
             "is a broker down, slow, or its disk out of use? Until they are in sync another failure may cost records",
         )
     if not offline and not behind:
-        report.ok("partitions", f"all of {count} have a leader and all of their replicas")
+        report.ok("partitions", f"each of {count:,} has a leader and all of its replicas")
 
 
 async def check_absent(report: Report, cluster: Cluster) -> None:
@@ -85,9 +125,9 @@ async def check_absent(report: Report, cluster: Cluster) -> None:
         if broker not in there
     )
     if not missed:
-        report.ok("brokers", f"{len(there)} are there, and all that have replicas")
+        report.ok("brokers", f"{counted(len(there), 'is', 'are')} there, and all that have replicas")
         return
-    names = [f"{broker} ({count} partitions)" for broker, count in sorted(missed.items())]
+    names = [f"{broker} ({counted(count, 'partition')})" for broker, count in sorted(missed.items())]
     report.warning(
         "brokers",
         f"brokers are to have replicas, and are not there: {some(names)}",

@@ -10,7 +10,7 @@ from ottla.config import Source, UnknownSetting
 from ottla.config.topic import understood
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
-from ottla.errors import UnknownTopicOrPartition
+from ottla.errors import UnknownTopicOrPartition, counted
 from ottla.kafka import BROKER_RESOURCE, OFFSETS_TOPIC, TOPIC_RESOURCE, TRANSACTIONS_TOPIC
 from ottla.wire.k32_describe_configs import (
     DESCRIBE_CONFIGS,
@@ -59,7 +59,7 @@ async def check_internal_topics(report: Report, cluster: Cluster) -> None:
             fine = False
             report.problem(
                 "internal topics",
-                f"{topic} is not there and cannot be made: {setting}={wanted}, and there are {cluster.size} brokers",
+                f"{topic} is not there and cannot be made: {setting}={wanted}, and {_there(cluster.size)}",
                 f"{users} wait for it: start more brokers, or set {setting}={cluster.size} and restart the broker",
             )
     if fine:
@@ -103,7 +103,7 @@ def _odd(settings: dict[str, str | None], brokers: int) -> Iterable[tuple[str, s
     replicas = int(settings.get("default.replication.factor") or 1)
     if replicas > brokers:
         yield (
-            f"default.replication.factor={replicas}, and there are {brokers} brokers: no topic can be made without "
+            f"default.replication.factor={replicas}, and {_there(brokers)}: no topic can be made without "
             "saying otherwise",
             f"start more brokers, or set it to {brokers}",
         )
@@ -115,6 +115,10 @@ def _odd(settings: dict[str, str | None], brokers: int) -> Iterable[tuple[str, s
             "comes back later begins anew",
             "set offsets.retention.minutes at least to what records are kept for",
         )
+
+
+def _there(brokers: int) -> str:
+    return f"there {'is' if brokers == 1 else 'are'} {counted(brokers, 'broker')}"
 
 
 def retention_ms(settings: dict[str, str | None]) -> int:
@@ -188,7 +192,7 @@ async def check_topics(report: Report, cluster: Cluster) -> None:
             "topics", f"unclean.leader.election.enable=true: {some(unclean)}", "acknowledged records may be lost there"
         )
     if not (impossible or starved or weak or rigid or unclean):
-        report.ok("topics", f"nothing odd in the settings of {len(names)}")
+        report.ok("topics", f"nothing odd in the settings of {counted(len(names), 'topic')}")
 
 
 async def check_understood(report: Report, cluster: Cluster) -> None:
@@ -209,8 +213,8 @@ async def check_understood(report: Report, cluster: Cluster) -> None:
         report.problem(
             "topics",
             f"settings that Ottla does not understand: {some(found)}",
-            "Ottla's brokers delete and compact nothing of these topics until this is mended: ottla topic alter TOPIC "
-            "--set NAME=VALUE, or --unset NAME",
+            "Ottla's brokers delete and compact nothing of these topics until this is mended: `ottla topic alter TOPIC "
+            "--set NAME=VALUE`, or `--unset NAME`",
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ottla.doctor import settings
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
+from ottla.errors import counted
 from ottla.wire.k46_list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
@@ -45,7 +46,7 @@ async def check_throttles(report: Report, cluster: Cluster) -> None:
         report.skipped("throttles", f"replicas are throttled, and moves cannot be asked for: {what}: {refused}")
         return
     if moves:
-        report.ok("throttles", f"{moves} partitions are moving under a throttle: {what}")
+        report.ok("throttles", f"{counted(moves, 'partition is', 'partitions are')} moving under a throttle: {what}")
         return
     report.warning(
         "throttles",

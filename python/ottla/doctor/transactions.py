@@ -8,6 +8,7 @@ from collections import defaultdict
 from ottla.doctor.brokers import Cluster, Refused
 from ottla.doctor.findings import Report, some
 from ottla.doctor.offsets import offsets
+from ottla.errors import counted
 from ottla.kafka import LATEST, READ_COMMITTED, TopicPartition
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
 
@@ -29,22 +30,23 @@ async def check_open(report: Report, cluster: Cluster) -> None:
     if not behind:
         report.ok("transactions", "none is open")
         return
+    having = counted(len(behind), "partition has", "partitions have")
     hanging = await _hanging(cluster, behind)
     if hanging is None:
         report.skipped(
             "transactions",
-            f"{len(behind)} partitions have open ones: {some([_name(each) for each in behind])}; since when, only "
-            "brokers from 2.8 on tell",
+            f"{having} open ones: {some([_name(each) for each in behind])}; since when, only brokers from 2.8 on tell",
             "look again in some minutes: where the same last stable offset stands still, one hangs",
         )
     elif hanging:
         report.problem(
             "transactions",
             f"open for more than {TIMEOUT_MAX_S // 60} minutes without a record: {some(hanging)}",
-            "readers of committed records wait there: `ottla transaction abort` (or kafka-transactions.sh) ends them",
+            "readers of committed records wait there: `ottla transaction find-hanging` names them, and "
+            "`ottla transaction abort TOPIC PARTITION --start-offset OFFSET` (or kafka-transactions.sh) ends them",
         )
     else:
-        report.ok("transactions", f"{len(behind)} partitions have open ones, none of them for long")
+        report.ok("transactions", f"{having} open ones, none of them for long")
 
 
 def _name(partition: TopicPartition) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ottla._core import decode_07, find_07
+from ottla.errors import counted
 
 #: What is read at once.
 CHUNK_BYTES = 1 << 20
@@ -99,7 +100,7 @@ def _read_file(file: str, first_offset: int, position: int, is_last: bool) -> It
                     yield Messages(payloads, first_offset + position, end)
                 continue
             if buffer and not is_last:
-                problem = f"{len(buffer)} bytes at the end of the file are no whole message"
+                problem = f"{counted(len(buffer), 'byte')} at the end of the file, which are no whole message"
                 raise _damaged(file, first_offset, position, 0, problem)
             if end or buffer:
                 yield Messages(payloads, first_offset + position, end, len(buffer))
