@@ -16,7 +16,7 @@ def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_pa
     props = ("--producer-props", "acks=1", "batch.size=1000", "compression.type=lz4")
     result = ottla("bench", "produce", "--topic", "b", "--num-records", "1000", *props, "-b", bootstrap)
     # Nine records of 108 bytes are a batch.
-    assert re.match(r"1008 records sent in [\d.]+ s, [\d.]+ records/sec \([\d.]+ MB/sec\)\n", result.out)
+    assert re.match(r"1,008 records sent in [\d.]+ s, [\d,.]+ records/sec \([\d.]+ MB/sec\)\n", result.out)
     assert "request of 9 records" in result.out
     assert "99.9th" in result.out
     lines = tmp_path / "lines"
@@ -27,13 +27,13 @@ def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_pa
     assert "request of 3 records" in result.out
     assert ottla("consume", "b", "--from-beginning", "-n", "1038", "-b", bootstrap).out.endswith("one\ntwo\nthree\n")
     result = ottla("bench", "consume", "--topic", "b", "--messages", "1038", "-b", bootstrap)
-    assert result.out.startswith("1038 records received in ")
+    assert result.out.startswith("1,038 records received in ")
     result = ottla("bench", "latency", "--topic", "b", "--num-records", "5", "--acks", "1", "-b", bootstrap)
-    assert result.out.startswith("end to end, 5 records of 1024 bytes: ")
+    assert result.out.startswith("end to end, 5 records of 1,024 bytes: ")
     result = ottla(
         "bench", "consume", "--topic", "b", "--messages", "2000", "--timeout", "2000", "-b", bootstrap, code=1
     )
-    assert "only 1043 of 2000 records came" in result.err
+    assert "only 1,043 of 2,000 records came; none for 2,000 ms" in result.err
 
 
 @pytest.mark.parametrize(

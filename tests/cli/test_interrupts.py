@@ -153,6 +153,26 @@ def test_consume(broker: Broker, arguments: tuple[str, ...]) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "measured"),
+    [
+        (("produce", "--num-records", "1000000", "--throughput", "100"), " sent in "),
+        (("consume", "--messages", "1000000", "--idle-ms", "600000"), "3 records received in "),
+        (("latency", "--num-records", "1000000"), "end to end, "),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_bench_shows_what_it_measured(broker: Broker, arguments: tuple[str, ...], measured: str) -> None:
+    subprocess.run(command("produce", "measured", broker=broker), input=b"one\ntwo\nthree\n", check=True)
+    with terminal("bench", *arguments, "--topic", "measured", broker=broker) as shown:
+        shown.until(" records, ")  # the line of what was done until now
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.ended() == 130, shown.shown
+    assert measured in shown.shown
+    assert " ms avg, " in shown.shown
+    assert not [word for word in QUIET if word in shown.shown], shown.shown
+
+
 def test_a_question_that_is_answered_no_says_so(broker: Broker) -> None:
     subprocess.run(command("topic", "create", "kept", broker=broker), check=True)
     with terminal("topic", "delete", "kept", broker=broker) as shown:

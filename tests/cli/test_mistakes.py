@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.ottla import Broker, Brokers
+from tests.support.waiting import PATIENCE_S
 
 from .conftest import Ottla
 
@@ -75,6 +76,7 @@ def test_names_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
         ("transaction", "producers", "ordes"),
         ("transaction", "find-hanging", "-t", "ordes"),
         ("transaction", "abort", "ordes", "0", "--start-offset", "1"),
+        ("bench", "consume", "--topic", "ordes", "--messages", "1"),
     ):
         assert nearest in ottla(*arguments, *at, code=1).err, arguments
     ottla("group", "reset", "readers", "-t", "orders", "--to-latest", *at)
@@ -87,6 +89,17 @@ def test_names_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
         ("group", "reset", "reader", "-t", "orders", "--shift-by", "2"),
     ):
         assert nearest in ottla(*arguments, *at, code=1).err, arguments
+
+
+def test_transactional_ids_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    error = ottla("transaction", "describe", "payments", *at, code=1).err
+    assert "there is no transactional id 'payments', nor any other transactional id" in error
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "payments-1"})
+    producer.init_transactions(PATIENCE_S)
+    error = ottla("transaction", "describe", "payments", *at, code=1).err
+    assert "there is no transactional id 'payments'; the nearest is 'payments-1'" in error
 
 
 def test_of_several_those_that_exist_are_deleted(ottla: Ottla, broker: Broker) -> None:
@@ -195,7 +208,7 @@ def test_a_record_that_is_too_large_says_how_large(ottla: Ottla, broker: Broker)
     at = ("-b", broker.bootstrap)
     ottla("topic", "create", "small", "-s", "max.message.bytes=1000", *at)
     error = ottla("produce", "small", *at, stdin=b"x" * 2000, code=1).err
-    assert "1 record in 20" in error
+    assert "1 record in 2,0" in error
     assert "max.message.bytes" in error
 
 
@@ -208,6 +221,21 @@ def test_the_command_config_names_the_cluster(
     assert ottla("topic", "list", "--command-config", str(config)).out == "there\n"
     assert ottla("topic", "list", "-b", f"127.0.0.1:{free_port}", "--command-config", str(config), code=1).err
     monkeypatch.setenv("OTTLA_COMMAND_CONFIG", str(config))
+    assert ottla("topic", "list").out == "there\n"
+
+
+def test_addresses_have_the_schemes_of_listeners(
+    ottla: Ottla, broker: Broker, tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = f"SASL_SSL://[::1]:{free_port},PLAINTEXT://{broker.bootstrap}"
+    ottla("topic", "create", "there", "-b", servers)
+    config = tmp_path / "client.properties"
+    config.write_text(f"bootstrap.servers={servers}\n")
+    assert ottla("topic", "list", "--command-config", str(config)).out == "there\n"
+    assert "✓ protocol" in ottla("doctor", f"PLAINTEXT://{broker.bootstrap}", code=1).out  # records are kept for ever
+    props = ("--producer-props", f"bootstrap.servers={servers}")
+    assert "sent" in ottla("bench", "produce", "--topic", "there", "--num-records", "1", *props).out
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", servers)
     assert ottla("topic", "list").out == "there\n"
 
 

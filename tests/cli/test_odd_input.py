@@ -54,6 +54,11 @@ HUGE = "99999999999999999999"
         ("serve", "--zookeeper", "h:x"),
         ("tree", "dump", "--data-dir", ""),
         ("tree", "dump", "--zookeeper", "x y:1"),
+        ("tree", "dump", "--zookeeper", "\udcff"),
+        ("tree", "dump", "--zookeeper", "h:1/\udcff"),
+        ("tree", "dump", "--zookeeper", "x" * 70),
+        ("serve", "--zookeeper", "a..b:1"),
+        ("doctor", "--migration", "--zookeeper", "\udcff:2181"),
         ("tree", "import", "--zookeeper", ""),
         ("produce", "t", "-H", "\udcff=1"),
     ],
@@ -72,7 +77,9 @@ def test_servers_of_zookeeper_in_a_file_are_looked_at_too(ottla: Ottla, tmp_path
 
 
 @pytest.mark.parametrize(
-    "name", ["", "..", "bad name", "\udcff", "x" * 40_000], ids=["none", "dots", "blank", "bytes", "long"]
+    "name",
+    ["", "..", "bad name", "bad\nname", "\udcff", "x" * 40_000],
+    ids=["none", "dots", "blank", "line", "bytes", "long"],
 )
 def test_names_that_nothing_can_have(ottla: Ottla, broker: Broker, name: str) -> None:
     at = ("-b", broker.bootstrap, "--timeout-ms", "500")
@@ -96,6 +103,27 @@ def test_names_that_nothing_can_have(ottla: Ottla, broker: Broker, name: str) ->
         error = ottla(*arguments, *at, code=1).err
         assert error.startswith("Error: "), arguments
         assert "Traceback" not in error
+        assert len(error.splitlines()) == 1, error
+
+
+def test_an_invalid_name_is_printed_once_and_escaped(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    for name, shown in (("bad name", "'bad name'"), ("a\nb\x1b[31m", r"'a\nb\x1b[31m'"), ("x" * 300, f"'{'x' * 300}'")):
+        for arguments in (
+            ("topic", "create", name),
+            ("produce", name),
+            ("bench", "produce", "--topic", name, "--num-records", "1"),
+            ("generate", name),
+        ):
+            error = ottla(*arguments, *at, code=1).err
+            assert error.endswith(
+                f"{shown}: a topic's name has 1 to 249 ASCII letters, digits, dots, underlines and hyphens "
+                "(INVALID_TOPIC_EXCEPTION)\n"
+            ), error
+            assert error.count(shown) == 1
+    ottla("topic", "create", "there", *at)
+    error = ottla("topic", "alter", "there", "--set", "flush.ms=1\n2", *at, code=1).err
+    assert r"flush.ms=1\n2: a whole number" in error
 
 
 @pytest.mark.parametrize(

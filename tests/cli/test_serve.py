@@ -97,7 +97,7 @@ def test_a_second_broker_is_refused_by_the_first_ones_port_and_directory(tmp_pat
     with serve("--listen", "127.0.0.1:0", "--data-dir", "one", cwd=tmp_path) as (_, ready):
         address = f"127.0.0.1:{ready[3]}"
         error = refused("--listen", address, "--data-dir", "two", cwd=tmp_path)
-        assert f"cannot listen on {address}: Address already in use" in error
+        assert f"cannot start the broker: cannot listen on {address}: Address already in use" in error
         error = refused("--listen", "127.0.0.1:0", "--data-dir", "one", cwd=tmp_path)
         assert "one" in error
         assert "another" in error or "locked" in error
@@ -105,7 +105,11 @@ def test_a_second_broker_is_refused_by_the_first_ones_port_and_directory(tmp_pat
 
 def test_a_directory_that_cannot_be_had(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "file" in refused("--data-dir", "file", "--listen", "127.0.0.1:0", cwd=tmp_path)
+    for directory in ("file", "file/data"):
+        error = refused("--data-dir", directory, "--listen", "127.0.0.1:0", cwd=tmp_path)
+        assert error.endswith(
+            "Error: cannot start the broker: file is a file, and data directories (--data-dir, log.dirs) are folders\n"
+        ), error
 
 
 def test_zookeeper_that_does_not_answer(tmp_path: Path, free_port: int) -> None:

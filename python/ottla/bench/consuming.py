@@ -46,6 +46,7 @@ class Limits:
 async def consume(
     cluster: Cluster,
     topic: str,
+    done: Consumed | None = None,
     *,
     records: int,
     from_latest: bool = False,
@@ -55,7 +56,8 @@ async def consume(
 ) -> Consumed:
     """Reads until `records` records came, or none for `timeout_ms`.
 
-    advance: told (bytes, records) after each answer.
+    done: what is given back, for whoever wants to see it before the end, or without one. advance: told (bytes, records)
+    after each answer.
 
     Raises:
         KafkaError: the topic cannot be read. OSError: a broker went away.
@@ -63,7 +65,7 @@ async def consume(
     partitions = [TopicPartition(topic, number) for number in await cluster.partitions(topic)]
     starts = await list_offsets(cluster, dict.fromkeys(partitions, LATEST if from_latest else EARLIEST))
     positions = {partition: found.offset for partition, found in starts.items()}
-    done = Consumed()
+    done = done or Consumed()
     begun = last = trio.current_time()
 
     async def follow(leader: Address, led: list[TopicPartition]) -> None:

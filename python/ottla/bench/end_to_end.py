@@ -24,6 +24,7 @@ MARK_BYTES = 16
 async def measure(
     cluster: Cluster,
     topic: str,
+    latencies: Latencies | None = None,
     *,
     records: int,
     record_bytes: int,
@@ -31,6 +32,8 @@ async def measure(
     advance: Callable[[int, int], None] = lambda value_bytes, records: None,
 ) -> Latencies:
     """Sends `records` records of at least 16 bytes to partition 0, each when the one before has come back.
+
+    latencies: what is given back, for whoever wants to see it before the end, or without one.
 
     Sender and receiver have a connection each, as two programs would.
 
@@ -42,7 +45,7 @@ async def measure(
     leader = await cluster.leader(partition)
     position = (await list_offsets(cluster, {partition: LATEST}))[partition].offset
     sender = await cluster.connection(leader)
-    latencies = Latencies()
+    latencies = latencies or Latencies()
     async with await Connection.connect(
         *leader, client_id="ottla-bench", timeout_ms=cluster.timeout_ms, security=cluster.security
     ) as receiver:

@@ -55,6 +55,7 @@ async def produce(
     cluster: Cluster,
     topic: str,
     batches: Batches,
+    done: Produced | None = None,
     *,
     records: int,
     records_per_s: float | None = None,
@@ -64,7 +65,8 @@ async def produce(
 ) -> Produced:
     """Sends `records` records, rounded up to whole batches, to a topic's partitions in turns (or to some of them).
 
-    in_flight: requests under way at once. advance: told (value bytes, records) after each request.
+    done: what is given back, for whoever wants to see it before the end, or without one. in_flight: requests under way
+    at once. advance: told (value bytes, records) after each request.
 
     Raises:
         KafkaError: a batch was refused. OSError: a broker went away. Nothing is sent again.
@@ -74,16 +76,18 @@ async def produce(
     size = len(batches.values)
     gap_s = None if records_per_s is None else size / records_per_s
     work = _Work([TopicPartition(topic, number) for number in numbers], math.ceil(records / size), gap_s)
-    done = Produced()
+    done = done or Produced()
     for partition in work.partitions:
         # Leaders and connections are looked up before the time is taken.
         await cluster.connection(await cluster.leader(partition))
         batches.body(partition)
     work.begun = trio.current_time()
-    async with trio.open_nursery() as nursery:
-        for _ in range(in_flight):
-            nursery.start_soon(_send, cluster, batches, work, done, advance)
-    done.seconds = trio.current_time() - work.begun
+    try:
+        async with trio.open_nursery() as nursery:
+            for _ in range(in_flight):
+                nursery.start_soon(_send, cluster, batches, work, done, advance)
+    finally:
+        done.seconds = trio.current_time() - work.begun
     return done
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
+
+from ottla.cli._output import counted
 
 if TYPE_CHECKING:
     from ottla.bench.latencies import Latencies
@@ -49,12 +51,23 @@ def live(doing: str, records: int) -> Iterator[Advance]:
         yield advance
 
 
+@contextmanager
+def shown_at_the_end(show: Callable[[], None]) -> Iterator[None]:
+    """Shows what was measured when the block ends, also by Ctrl-C or an error of the cluster."""
+    try:
+        yield
+    except (click.Abort, click.ClickException):
+        show()
+        raise
+    show()
+
+
 def rate_line(doing: str, records: int, size_bytes: int, seconds: float) -> str:
     """One line in the manner of Kafka's tools; MB are 10^6 bytes."""
     seconds = max(seconds, 1e-9)
     return (
-        f"{records} records {doing} in {seconds:.3f} s, {records / seconds:.1f} records/sec "
-        f"({size_bytes / seconds / MB:.2f} MB/sec)"
+        f"{counted(records, 'record')} {doing} in {seconds:,.3f} s, {records / seconds:,.1f} records/sec "
+        f"({size_bytes / seconds / MB:,.2f} MB/sec)"
     )
 
 
@@ -62,13 +75,13 @@ def show_latencies(latencies: Latencies, of: str) -> None:
     """Mean, percentiles and the histogram on stdout."""
     if not latencies.count:
         return
-    parts = [f"{latencies.percentile_ms(percent):.3f} ms {percent:g}th" for percent in PERCENTILES]
-    click.echo(f"{of}: {latencies.mean_ms:.3f} ms avg, {', '.join(parts)}, {latencies.max_s * 1e3:.3f} ms max")
+    parts = [f"{latencies.percentile_ms(percent):,.3f} ms {percent:g}th" for percent in PERCENTILES]
+    click.echo(f"{of}: {latencies.mean_ms:,.3f} ms avg, {', '.join(parts)}, {latencies.max_s * 1e3:,.3f} ms max")
     bars = latencies.bars()
     most = max(count for *_, count in bars)
     for least_ms, most_ms, count in bars:
         length = round(count / most * BAR_CHARACTERS)
-        click.echo(f"  {least_ms:10.3f} - {most_ms:10.3f} ms {count:10}  {'#' * length}".rstrip())
+        click.echo(f"  {least_ms:10,.3f} - {most_ms:10,.3f} ms {count:10,}  {'#' * length}".rstrip())
 
 
 def producer_properties(texts: tuple[str, ...], known: dict[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -96,9 +97,8 @@ def parsed_bootstrap(text: str, option: str) -> list[Address]:
     """The addresses of HOST:PORT,... as `option` has them. Raises click.BadParameter."""
     from ottla.client.cluster import parse_bootstrap
 
-    if "://" in text:
-        scheme = text.partition("://")[0]
-        raise click.BadParameter(f"{text!r} is not HOST:PORT: leave {scheme}:// out", param_hint=option)
+    if web := re.search(r"\bhttps?://", text, re.IGNORECASE):  # of a page; other schemes are those of listeners
+        raise click.BadParameter(f"{text!r} is not HOST:PORT: leave {web[0]} out", param_hint=option)
     try:
         addresses = parse_bootstrap(text)
         for address in addresses:

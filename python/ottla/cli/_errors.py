@@ -10,9 +10,9 @@ import click
 
 # What to do about errors that brokers answer without saying so.
 _ADVICE = {
-    "CORRUPT_MESSAGE": "`ottla log verify` finds damage in the files of the partition's leader",
-    "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 letters, digits, dots, underlines and hyphens",
-    "MESSAGE_TOO_LARGE": "`ottla topic alter --set max.message.bytes=N` admits larger ones",
+    "CORRUPT_MESSAGE": "`ottla log verify FOLDER` finds damage in the files of the partition's leader",
+    "INVALID_TOPIC_EXCEPTION": "a topic's name has 1 to 249 ASCII letters, digits, dots, underlines and hyphens",
+    "MESSAGE_TOO_LARGE": "`ottla topic alter TOPIC --set max.message.bytes=N` admits larger ones",
     "NON_EMPTY_GROUP": "it has members: stop them first",
 }
 # What is wrong where brokers answer nothing but the error's name.
@@ -20,23 +20,23 @@ _MEANING = {"UNKNOWN_TOPIC_OR_PARTITION": "it does not exist; `ottla topic list`
 
 
 @contextmanager
-def explained(doing: str, *expected: type[Exception]) -> Iterator[None]:
+def explained(doing: str | Callable[[], str], *expected: type[Exception]) -> Iterator[None]:
     """Turns errors of settings, of the broker, of files and of the network inside the block into `doing: why`, and so
     requests that the broker does not have, or that cannot hold what the user wrote.
 
-    doing: what was tried, e.g. "cannot start the broker". Other errors are our own mistakes and keep their traceback,
-    unless they are `expected` here.
+    doing: what was tried, e.g. "cannot start the broker"; a function is asked when the error is there. Other errors are
+    our own mistakes and keep their traceback, unless they are `expected` here.
     """
     try:
         yield
     except BaseExceptionGroup as group:
         # Concurrent work wraps even a single error.
-        explanation = _explanation(doing, _only(group), expected)
+        explanation = _explanation(doing() if callable(doing) else doing, _only(group), expected)
         if explanation is None:
             raise
         raise explanation from None
     except Exception as error:
-        explanation = _explanation(doing, error, expected)
+        explanation = _explanation(doing() if callable(doing) else doing, error, expected)
         if explanation is None:
             raise
         raise explanation from None
@@ -59,9 +59,16 @@ async def each_of(names: Iterable[str], doing: str, work: Callable[[str], Awaita
 
 
 def _without_repetition(doing: str, why: str) -> str:
-    """Clients say which topic or group an error is about; where `doing` has said it, that is enough."""
-    found = re.match(r"(?:topic|group) '([^']*)'(: |$)", why)
+    """Clients say which topic or group an error is about, and Kafka which name is illegal; where `doing` has said it,
+    that is enough.
+    """
+    found = re.match(r"(?:topic|group|transactional id) '([^']*)'(: |$)", why)
     return why[found.end() :] if found and found[1] in doing else why
+
+
+def _on_one_line(text: str) -> str:
+    """What a terminal would not show as it is, such as the end of a line in a name, as escapes."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _only(error: BaseException) -> BaseException:
@@ -78,12 +85,15 @@ def _explanation(
     from ottla.config.values import ConfigError
     from ottla.errors import KafkaError, ProtocolError
 
+    doing = _on_one_line(doing)
     if isinstance(error, (ConfigError, ProtocolError, *expected)):
-        return click.ClickException(f"{doing}: {error}")
+        return click.ClickException(f"{doing}: {_on_one_line(str(error))}")
     if isinstance(error, UnicodeEncodeError):  # arguments may be any bytes
         return click.ClickException(f"{doing}: {error.object!r} is not UTF-8")
     if isinstance(error, KafkaError):
-        why = _without_repetition(doing, str(error))
+        why = _without_repetition(doing, _on_one_line(str(error)))
+        if error.name == "INVALID_TOPIC_EXCEPTION" and re.match("Topic name .*is illegal, ", why):
+            why = ""  # the advice says it better, without the name
         why = (why or _MEANING.get(error.name, "")).removesuffix(".")
         if advice := _ADVICE.get(error.name):
             why = f"{why}; {advice}" if why else advice
@@ -91,5 +101,5 @@ def _explanation(
     # A broken pipe is that nobody reads our output any more: click ends quietly.
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         name = f" {error.filename}:" if error.filename else ""
-        return click.ClickException(f"{doing}:{name} {error.strerror or error}")
+        return click.ClickException(_on_one_line(f"{doing}:{name} {error.strerror or error}"))
     return None

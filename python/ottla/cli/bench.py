@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import counted
 from ottla.cli._settings import INT32_MAX, Finite, at_most_one, on_command_line
 from ottla.kafka import ACKS
 
 if TYPE_CHECKING:
-    from ottla.bench.consuming import Consumed
-    from ottla.bench.latencies import Latencies
     from ottla.bench.payloads import Batches
-    from ottla.bench.producing import Produced
     from ottla.client.cluster import Cluster
 
 BYTES_MAX = 100 * 1024 * 1024
@@ -64,22 +62,27 @@ def produce(
     ottla bench produce --topic t --num-records 5000000 --record-size 100 --throughput -1 --producer-props acks=1
     ottla bench produce --topic t --num-records 100000 --throughput 5000 --producer-props acks=all compression.type=lz4
 
-    At a rate, latencies count from the moment at which a request should have been sent.
+    At a rate, latencies count from the moment at which a request should have been sent. Ctrl-C ends it earlier, and
+    what was measured until then is shown.
     """
+    from ottla.bench.producing import Produced
     from ottla.bench.producing import produce as run
-    from ottla.cli._bench import live, producer_properties, rate_line, show_latencies
+    from ottla.cli._bench import live, producer_properties, rate_line, show_latencies, shown_at_the_end
 
     at_most_one({"--record-size": on_command_line("record_size"), "--payload-file": payload_file is not None})
     properties = producer_properties(producer_props + more, PROPERTIES)
     batches = _batches(properties, record_size, payload_file, throughput)
     in_flight = _number(properties, "max.in.flight.requests.per.connection", 1)
 
-    async def work(cluster: Cluster) -> Produced:
+    done = Produced()
+
+    async def work(cluster: Cluster) -> None:
         with live(f"producing to {topic}", num_records) as advance:
-            return await run(
+            await run(
                 cluster,
                 topic,
                 batches,
+                done,
                 records=num_records,
                 records_per_s=throughput if throughput > 0 else None,
                 in_flight=in_flight,
@@ -90,9 +93,14 @@ def produce(
         {"--bootstrap": on_command_line("bootstrap"), "bootstrap.servers": bool(properties["bootstrap.servers"])}
     )
     servers = properties["bootstrap.servers"] or bootstrap
-    done = with_cluster(f"cannot produce to {topic!r}", servers, timeout_ms, work)
-    click.echo(rate_line("sent", done.records, done.value_bytes, done.seconds))
-    show_latencies(done.latencies, f"latency of a request of {len(batches.values)} records")
+
+    def show() -> None:
+        if done.latencies.count:
+            click.echo(rate_line("sent", done.records, done.value_bytes, done.seconds))
+            show_latencies(done.latencies, f"latency of a request of {counted(len(batches.values), 'record')}")
+
+    with shown_at_the_end(show):
+        with_cluster(f"cannot produce to {topic!r}", servers, timeout_ms, work)
 
 
 def _batches(properties: dict[str, str], record_size: int, payload_file: BinaryIO | None, throughput: float) -> Batches:
@@ -149,21 +157,31 @@ def consume(
     \b
     ottla bench consume --topic t --messages 5000000
     """
-    from ottla.bench.consuming import Limits
+    from ottla.bench.consuming import Consumed, Limits
     from ottla.bench.consuming import consume as run
-    from ottla.cli._bench import live, rate_line, show_latencies
+    from ottla.cli._bench import live, rate_line, show_latencies, shown_at_the_end
+    from ottla.cli._names import check_topics
 
-    async def work(cluster: Cluster) -> Consumed:
+    done = Consumed()
+
+    async def work(cluster: Cluster) -> None:
+        await check_topics(cluster, [topic])
         with live(f"consuming {topic}", messages) as advance:
             limits = Limits(partition_bytes=fetch_size)
             options = {"records": messages, "from_latest": from_latest, "timeout_ms": idle_ms}
-            return await run(cluster, topic, limits=limits, advance=advance, **options)  # type: ignore[arg-type]
+            await run(cluster, topic, done, limits=limits, advance=advance, **options)  # type: ignore[arg-type]
 
-    done = with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
-    click.echo(rate_line("received", done.records, done.received_bytes, done.seconds))
-    show_latencies(done.latencies, "latency of a Fetch request")
+    def show() -> None:
+        if done.latencies.count:
+            click.echo(rate_line("received", done.records, done.received_bytes, done.seconds))
+            show_latencies(done.latencies, "latency of a Fetch request")
+
+    with shown_at_the_end(show):
+        with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
     if done.records < messages:
-        raise click.ClickException(f"only {done.records} of {messages} records came; none for {idle_ms} ms")
+        raise click.ClickException(
+            f"only {done.records:,} of {counted(messages, 'record')} came; none for {idle_ms:,} ms"
+        )
 
 
 @command.command()
@@ -179,13 +197,19 @@ def latency(topic: str, num_records: int, record_size: int, acks: str, bootstrap
     ottla bench latency --topic t --num-records 10000 --acks 1
     """
     from ottla.bench.end_to_end import measure
-    from ottla.cli._bench import live, show_latencies
+    from ottla.bench.latencies import Latencies
+    from ottla.cli._bench import live, show_latencies, shown_at_the_end
 
-    async def work(cluster: Cluster) -> Latencies:
+    found = Latencies()
+
+    async def work(cluster: Cluster) -> None:
         with live(f"records through {topic}", num_records) as advance:
-            return await measure(
-                cluster, topic, records=num_records, record_bytes=record_size, acks=ACKS[acks], advance=advance
+            await measure(
+                cluster, topic, found, records=num_records, record_bytes=record_size, acks=ACKS[acks], advance=advance
             )
 
-    found = with_cluster(f"cannot measure {topic!r}", bootstrap, timeout_ms, work)
-    show_latencies(found, f"end to end, {found.count} records of {record_size} bytes")
+    def show() -> None:
+        show_latencies(found, f"end to end, {counted(found.count, 'record')} of {counted(record_size, 'byte')}")
+
+    with shown_at_the_end(show):
+        with_cluster(f"cannot measure {topic!r}", bootstrap, timeout_ms, work)

@@ -9,7 +9,7 @@ import click
 from ottla.cli._ask import confirm
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of
-from ottla.cli._output import columns, counted, print_json, print_names
+from ottla.cli._output import columns, counted, print_json, print_names, quoted
 from ottla.cli._settings import at_most_one
 from ottla.cli._times import Time
 
@@ -59,7 +59,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: 
             await check_group(groups, name)
         return [await _describe(groups, name) for name in names or [row.group for row in await groups.listed()]]
 
-    doing = f"cannot describe {', '.join(names)}" if names else "cannot describe groups"
+    doing = f"cannot describe group {quoted(names)}" if names else "cannot describe groups"
     for found in with_cluster(doing, bootstrap, timeout_ms, work):
         if as_json:
             print_json(found.as_json())

@@ -11,7 +11,7 @@ import click
 from ottla.cli import _log_import
 from ottla.cli._ask import confirm
 from ottla.cli._errors import explained
-from ottla.cli._output import counted
+from ottla.cli._output import counted, print_json
 
 existing = click.argument("path", metavar="PATH", type=click.Path(exists=True))
 folder = click.argument("path", metavar="FOLDER", type=click.Path(exists=True))
@@ -75,17 +75,16 @@ def verify(path: str, as_json: bool) -> None:
     with explained("cannot verify"):
         report = verify(path)
     if as_json:
-        import json
         from dataclasses import asdict
 
-        click.echo(json.dumps(asdict(report)))
+        print_json(asdict(report))
     else:
         for damage in report.damage:
             click.echo(str(damage))
         click.echo(
             f"{counted(report.partitions, 'partition')}, {counted(report.segments, 'segment')}, "
             f"{counted(report.batches, 'batch', 'batches')}, {counted(report.records, 'record')}, "
-            f"{report.bytes:,} bytes: {_damages(len(report.damage)) if report.damage else 'all whole'}"
+            f"{counted(report.bytes, 'byte')}: {_damages(len(report.damage)) if report.damage else 'all whole'}"
         )
     if report.damage:
         raise SystemExit(1)
@@ -173,18 +172,16 @@ def _batch(row: dict[str, Any]) -> str:
     if row["producer_id"] >= 0:
         producer = f", producer {row['producer_id']} epoch {row['producer_epoch']} from sequence {row['base_sequence']}"
     flags = "".join(f", {flag}" for flag in row["flags"])
+    size = f"{counted(row['records'], 'record')}, {counted(row['size_bytes'], 'byte')}"
     return (
-        f"byte {row['position']}: offsets {row['base_offset']}-{row['last_offset']}, {row['records']} records, "
-        f"{row['size_bytes']} bytes, {row['compression']}, to {row['max_timestamp_ms']}, epoch {row['leader_epoch']}"
-        f"{producer}{flags}"
+        f"byte {row['position']}: offsets {row['base_offset']}-{row['last_offset']}, {size}, {row['compression']}, "
+        f"to {row['max_timestamp_ms']}, epoch {row['leader_epoch']}{producer}{flags}"
     )
 
 
 def _print_json(content: Iterable[dict[str, Any]]) -> None:
-    import json
-
     for row in content:
-        click.echo(json.dumps(row, ensure_ascii=False))
+        print_json(row)
 
 
 def _damages(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -111,7 +112,12 @@ def command(
 
     raise_descriptor_limit()
 
+    _check_directories(config.data_directories)
+    is_serving = False
+
     def ready(broker: Broker) -> None:
+        nonlocal is_serving
+        is_serving = True
         Freezer().start()
         gc.enable()
         address = f"0.0.0.0{broker.address}" if broker.address.startswith(":") else broker.address
@@ -122,8 +128,17 @@ def command(
 
             click.echo("\n" + text(address, config.data_directories[0], called()), err=True)
 
-    with explained("the broker stopped", TreeError):
+    with explained(lambda: "the broker stopped" if is_serving else "cannot start the broker", TreeError):
         serve(config, ready, adopt=adopt)
+
+
+def _check_directories(directories: list[str]) -> None:
+    """Raises click.ClickException if each of them is a file, or lies in one."""
+    blocks = [next((path for path in (Path(each), *Path(each).parents) if path.exists()), None) for each in directories]
+    if all(path is not None and not path.is_dir() for path in blocks):
+        raise click.ClickException(
+            f"cannot start the broker: {blocks[0]} is a file, and data directories (--data-dir, log.dirs) are folders"
+        )
 
 
 def _import_msgspec_quickly() -> None:

@@ -9,7 +9,7 @@ import click
 from ottla.cli._ask import confirm
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of
-from ottla.cli._output import columns, print_json, print_names
+from ottla.cli._output import columns, counted, print_json, print_names, quoted
 from ottla.cli._settings import INT16_MAX, INT32_MAX, assignments
 from ottla.cli._topic_moves import elect, reassign
 from ottla.kafka import INTERNAL_TOPICS
@@ -112,7 +112,7 @@ def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstra
         topics = await admin.describe_topics(names or None)
         return [(topic, await admin.describe_settings(topic.name)) for topic in topics]
 
-    doing = f"cannot describe {', '.join(names)}" if names else "cannot describe topics"
+    doing = f"cannot describe topic {quoted(names)}" if names else "cannot describe topics"
     for topic, settings in with_cluster(doing, bootstrap, timeout_ms, work):
         shown = {s.name: s.value for s in settings if all_settings or s.source == SET_IN_TOPIC}
         if as_json:
@@ -213,9 +213,8 @@ def alter(
             try:
                 await admin.alter_settings(name, changes)
             except (KafkaError, OSError) as error:
-                raise click.ClickException(
-                    f"topic {name!r} has {partitions} partitions now, but its settings could not be changed: {error}"
-                ) from None
+                now = f"topic {name!r} has {counted(partitions, 'partition')} now"
+                raise click.ClickException(f"{now}, but its settings could not be changed: {error}") from None
 
     with_cluster(f"cannot alter topic {name!r}", bootstrap, timeout_ms, work)
     click.echo(f"altered topic {name}")

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._output import columns, print_json
+from ottla.cli._output import columns, print_json, quoted
 from ottla.cli._settings import INT16_MAX, INT32_MAX, INT64_MAX, at_most_one
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
-    from ottla.client.transaction_admin import ProducerState, TransactionDescription, TransactionListing
+    from ottla.client.transaction_admin import (
+        ProducerState,
+        TransactionAdmin,
+        TransactionDescription,
+        TransactionListing,
+    )
 
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
@@ -90,13 +95,28 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: 
         from ottla.client.transaction_admin import TransactionAdmin
 
         admin = TransactionAdmin(cluster)
-        return [await admin.describe_transaction(name) for name in names]
+        return [await _described(admin, name) for name in names]
 
-    for found in with_cluster(f"cannot describe {', '.join(names)}", bootstrap, timeout_ms, work):
+    for found in with_cluster(f"cannot describe transactional id {quoted(names)}", bootstrap, timeout_ms, work):
         if as_json:
             print_json(asdict(found) | {"partitions": [list(each) for each in found.partitions]})
         else:
             click.echo(_as_text(found))
+
+
+async def _described(admin: TransactionAdmin, name: str) -> TransactionDescription:
+    """Raises TransactionalIdNotFound, with the nearest id where the brokers can list them (Kafka 3.0)."""
+    from ottla.cli._names import missing
+    from ottla.errors import LocalProtocolError, TransactionalIdNotFound
+
+    try:
+        return await admin.describe_transaction(name)
+    except TransactionalIdNotFound:
+        try:
+            existing = [each.transactional_id for each in await admin.list_transactions()]
+        except LocalProtocolError:
+            raise TransactionalIdNotFound(f"there is no transactional id '{name}'") from None
+        raise TransactionalIdNotFound(missing("transactional id", name, existing)) from None
 
 
 def _as_text(found: TransactionDescription) -> str:
