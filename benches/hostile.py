@@ -26,8 +26,9 @@ from rich.table import Table
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ottla._core import DEBUG_BUILD  # noqa: E402
+from ottla._core import DEBUG_BUILD, BatchBuilder  # noqa: E402
 from ottla.wire.headers import request_frame  # noqa: E402
+from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
 from ottla.wire.k19_create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest  # noqa: E402
 from ottla.wire.k27_write_txn_markers import (  # noqa: E402
     WRITE_TXN_MARKERS,
@@ -186,6 +187,16 @@ many_rows(
         [WritableTxnMarker(number, 0, True, [WritableTxnMarkerTopic("honest", [0])]) for number in range(100_000)]
     ),
 )
+
+
+def _batches() -> ProduceRequest:
+    builder = BatchBuilder()
+    builder.append(0, None, b"x")
+    rows = 200_000 * [PartitionProduceData(0, builder.finish())]
+    return ProduceRequest(None, 1, TIMEOUT_MS, [TopicProduceData("honest", rows)])
+
+
+many_rows("Produce of 200,000 batches", PRODUCE, _batches)
 
 
 def run(name: str, folder: Path, seconds: float) -> tuple[float, float, int]:

@@ -5,6 +5,7 @@ one worker process per client, and a table of results. Expected records are made
 to send, and compared record by record with the files that workers write.
 """
 
+import contextlib
 import os
 import select
 import shutil
@@ -109,16 +110,34 @@ class Worker:
             raise AssertionError(f"{self.client.name}: {command} {fields}: {told}\n{tail}")
         return dict(part.split("=", 1) for part in rest)
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """The process ends when it has read so far."""
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.close()
+
+    def ended(self, patience_s: float) -> str:
+        """Empty if the process ends by itself. It is killed if it does not; who else has its input is told then."""
+        assert self.process.stdout is not None
         try:
-            self.process.wait(PATIENCE_S)
+            self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
+            holders = self._holders_of_input()
             self.process.kill()
             self.process.wait()
-        self.process.stdout.close()
+            return f"{self.client.name}, whose input is open in {holders}"
+        finally:
+            self.process.stdout.close()
+        return ""
+
+    def _holders_of_input(self) -> list[str]:
+        """The commands of all processes that have an end of its input."""
+        pipe = os.readlink(f"/proc/{self.process.pid}/fd/0")
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if any(os.readlink(one) == pipe for one in (process / "fd").iterdir()):
+                    found.append(f"{process.name}: {(process / 'cmdline').read_text().replace(chr(0), ' ')}")
+        return found
 
 
 @dataclass
@@ -265,8 +284,12 @@ class Matrix:
         self.passed[client.name, row] = self.passed.get((client.name, row), 0) + 1
 
     def close(self) -> None:
+        """Ends all workers at once; an AssertionError names those that do not end."""
         for worker in self.workers.values():
-            worker.close()
+            worker.end()
+        until = time.monotonic() + PATIENCE_S
+        ends = [worker.ended(max(0, until - time.monotonic())) for worker in self.workers.values()]
+        assert not any(ends), f"these did not end with their input: {[*filter(None, ends)]}"
 
 
 def slug(client: Client) -> str:

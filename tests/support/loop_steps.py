@@ -22,6 +22,7 @@ import pytest
 import trio
 
 import ottla
+import ottla.broker.api.k00_produce
 import ottla.broker.api.k13_leave_group
 import ottla.broker.api.k27_write_txn_markers
 import ottla.broker.metadata_cache
@@ -49,6 +50,7 @@ PIECES = (
     (ottla.broker.metadata_cache, "TOPICS_AT_ONCE", 100),
     (ottla.broker.pace, "FREED_AT_ONCE", 16),
     (ottla.broker.pace, "LARGE_BYTES", 1024),
+    (ottla.broker.api.k00_produce, "ROWS_AT_ONCE", 16),
     (ottla.broker.api.k13_leave_group, "MEMBERS_AT_ONCE", 16),
     (ottla.broker.api.k27_write_txn_markers, "MARKERS_AT_ONCE", 16),
     (ottla.group.coordinator, "GROUPS_AT_ONCE", 8),

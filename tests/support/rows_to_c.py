@@ -23,7 +23,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 import ottla
-from ottla._core import Request
+from ottla._core import ProduceRequest, Request
 from ottla.wire import schema
 from ottla.wire.schema import Message
 from tests.support.largest import items_of
@@ -124,9 +124,9 @@ def noted(note: Note, under: str = PACKAGE) -> Iterator[None]:
 
 
 def _rows(one: object) -> int:
-    """How many items a call may walk over. Requests have a length too, in bytes."""
-    is_bytes = isinstance(one, (str, bytes, bytearray, memoryview, Request))
-    return 0 if is_bytes else operator.length_hint(one, 0)
+    """How many items a call may walk over. Requests have a length too: in bytes, or in rows of which it takes one."""
+    has_others = isinstance(one, (str, bytes, bytearray, memoryview, Request, ProduceRequest))
+    return 0 if has_others else operator.length_hint(one, 0)
 
 
 class _Calls(ast.NodeTransformer):

@@ -68,7 +68,7 @@ class VerificationContext(Protocol):
     transactions: Transactions
 
 
-class ProduceContext(VerificationContext, Protocol):
+class ProduceContext(VerificationContext, QuotaContext, Protocol):
     """Produce."""
 
     metadata: MetadataCache
@@ -76,6 +76,9 @@ class ProduceContext(VerificationContext, Protocol):
     turn: Turn
     leases: Leases
     deadlines: Deadlines
+
+    def in_background(self, handle: AsyncHandler, request: Request) -> None:
+        """Answers a request in a task."""
 
 
 class FetchContext(QuotaContext, Protocol):

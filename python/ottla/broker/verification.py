@@ -7,6 +7,7 @@ never announced the partition, would otherwise open a transaction that nobody en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.errors import (
@@ -43,40 +44,46 @@ RETRIABLE = frozenset(
 
 
 class Verified:
-    """What the verification of a Produce came to: `error` for all of it, or for each of its partitions (by place in
-    the request) an error or a guard; neither where nothing had to be verified.
+    """What the verification of partitions came to, by place: an error or a guard, neither where nothing had to be
+    verified.
     """
 
-    __slots__ = ("error", "errors", "guards")
+    __slots__ = ("errors", "guards")
 
-    def __init__(self, error: int = 0) -> None:
-        self.error = error
+    def __init__(self) -> None:
         self.errors: dict[int, tuple[int, str | None]] = {}
         self.guards: dict[int, int] = {}
 
 
-def verify(broker: VerificationContext, produce: ProduceRequest) -> Verified:
-    """Asks the coordinator about each partition in which a transaction would begin."""
+def may_write(produce: ProduceRequest) -> int:
+    """The error code of a Produce of which nothing is appended, whatever becomes of its transaction; 0 if there is
+    none.
+    """
     if produce.transactional_id is None:
-        return Verified(TransactionalIdAuthorizationFailed.code)
+        return TransactionalIdAuthorizationFailed.code
+    return InvalidProducerIdMapping.code if produce.has_several_producers() else 0
+
+
+def verify(
+    broker: VerificationContext, produce: ProduceRequest, start: int, names: Sequence[tuple[str, int, bool]]
+) -> Verified:
+    """Asks the coordinator about each partition of `names` in which a transaction would begin. They are those of
+    `produce` from `start` on; it `may_write`.
+    """
     verified = Verified()
-    batches = [(index, produce.transactional_producer(index)) for index in range(len(produce))]
-    producers = {batch[:2] for _, batch in batches if batch is not None}
-    if not producers:
-        return verified
-    if len(producers) > 1:
-        return Verified(InvalidProducerIdMapping.code)
-    ((producer_id, epoch),) = producers
     asked: dict[int, TopicPartition] = {}
-    for index, batch in batches:
-        topic, number, _ = produce.partitions[index]
+    batch = None
+    for index, (topic, number, _) in enumerate(names):
+        found = produce.transactional_producer(start + index)
         partition = broker.replicas.partitions.get((topic, number))
-        if batch is None or partition is None or not partition.is_leader:
+        if found is None or partition is None or not partition.is_leader:
             continue
+        batch = found
         if guard := partition.log.begin_verification(*batch):
             asked[index] = TopicPartition(topic, number)
             verified.guards[index] = guard
-    if asked:
+    if asked and batch is not None and produce.transactional_id is not None:
+        producer_id, epoch, _ = batch
         answers = broker.transactions.verify(produce.transactional_id, producer_id, epoch, asked.values())
         for index, name in asked.items():
             if error := answers[name]:

@@ -4,11 +4,11 @@
 //! a string that is the very one in the table costs neither a hash nor a comparison.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use crate::checksum::crc32c;
 use crate::wire::produce::PartitionData;
@@ -24,60 +24,80 @@ pub struct Asked {
     names: Vec<u8>,
     /// Each partition's topic in them, its number, and whether there are records for it.
     partitions: Vec<(Range<usize>, i32, bool)>,
-    /// The same for Python.
-    pub tuple: Py<PyTuple>,
+    /// The same for Python, once it has asked for all of them.
+    tuple: OnceLock<Py<PyTuple>>,
 }
 
 static RECENT: Mutex<[Option<Arc<Asked>>; KEPT]> = Mutex::new([const { None }; KEPT]);
 
 impl Asked {
     /// What `partitions` of a decoded body name.
-    pub fn of(py: Python<'_>, body: &[u8], partitions: &[PartitionData]) -> PyResult<Arc<Self>> {
+    pub fn of(body: &[u8], partitions: &[PartitionData]) -> Arc<Self> {
         let Some(place) = place(body, partitions) else {
-            return Ok(Arc::new(Self::new(py, body, partitions)?));
+            return Arc::new(Self::new(body, partitions));
         };
         if let Some(known) = RECENT.lock()[place].as_ref()
             && known.is(body, partitions)
         {
-            return Ok(Arc::clone(known));
+            return Arc::clone(known);
         }
-        let asked = Arc::new(Self::new(py, body, partitions)?);
+        let asked = Arc::new(Self::new(body, partitions));
         let replaced = RECENT.lock()[place].replace(Arc::clone(&asked));
         // Objects of Python are not dropped under a lock.
         drop(replaced);
-        Ok(asked)
+        asked
     }
 
-    fn new(py: Python<'_>, body: &[u8], asked: &[PartitionData]) -> PyResult<Self> {
+    fn new(body: &[u8], asked: &[PartitionData]) -> Self {
         let mut names = Vec::with_capacity(32);
         let mut partitions = Vec::with_capacity(asked.len());
-        let mut tuples = Vec::with_capacity(asked.len());
-        let mut last: Option<(&Range<usize>, Range<usize>, Bound<'_, PyAny>)> = None;
+        let mut last: Option<(&Range<usize>, Range<usize>)> = None;
         for data in asked {
-            if last
-                .as_ref()
-                .is_none_or(|(topic, ..)| **topic != data.topic)
-            {
-                let bytes = &body[data.topic.clone()];
-                let start = names.len();
-                names.extend_from_slice(bytes);
-                // The decoder has checked that it is UTF-8.
-                let name = std::str::from_utf8(bytes).unwrap_or_default();
-                let name = name.into_pyobject(py)?.into_any();
-                last = Some((&data.topic, start..names.len(), name));
-            }
-            if let Some((_, name_at, name)) = &last {
-                let has_records = has_records(data);
-                partitions.push((name_at.clone(), data.partition, has_records));
-                tuples.push((name, data.partition, has_records).into_pyobject(py)?);
-            }
+            let name = match &last {
+                Some((topic, name)) if **topic == data.topic => name.clone(),
+                _ => {
+                    let start = names.len();
+                    names.extend_from_slice(&body[data.topic.clone()]);
+                    start..names.len()
+                }
+            };
+            last = Some((&data.topic, name.clone()));
+            partitions.push((name, data.partition, has_records(data)));
         }
-        let tuple = PyTuple::new(py, tuples)?.unbind();
-        Ok(Self {
+        Self {
             names,
             partitions,
-            tuple,
-        })
+            tuple: OnceLock::new(),
+        }
+    }
+
+    /// All partitions for Python, which are made once.
+    pub fn tuple(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        if let Some(tuple) = self.tuple.get() {
+            return Ok(tuple.clone_ref(py));
+        }
+        let made = self.some(py, 0..self.len())?.unbind();
+        Ok(self.tuple.get_or_init(|| made).clone_ref(py))
+    }
+
+    /// Those of `range` for Python, as far as there are any.
+    pub fn some<'py>(&self, py: Python<'py>, range: Range<usize>) -> PyResult<Bound<'py, PyTuple>> {
+        let stop = range.end.min(self.len());
+        let rows = &self.partitions[range.start.min(stop)..stop];
+        let mut last: Option<(&Range<usize>, Bound<'py, PyString>)> = None;
+        let tuples = rows.iter().map(|(at, number, has_records)| {
+            let name = match &last {
+                Some((of, name)) if *of == at => name.clone(),
+                // The decoder has checked that it is UTF-8.
+                _ => PyString::new(
+                    py,
+                    std::str::from_utf8(&self.names[at.clone()]).unwrap_or_default(),
+                ),
+            };
+            last = Some((at, name.clone()));
+            (name, *number, *has_records).into_pyobject(py)
+        });
+        PyTuple::new(py, tuples.collect::<PyResult<Vec<_>>>()?)
     }
 
     fn is(&self, body: &[u8], asked: &[PartitionData]) -> bool {

@@ -29,9 +29,7 @@ pub struct ProduceRequest {
     /// Whether a batch belongs to a transaction.
     #[pyo3(get)]
     is_transactional: bool,
-    /// (topic, partition, has records)
-    #[pyo3(get)]
-    partitions: Py<PyTuple>,
+    asked: Arc<Asked>,
 }
 
 #[pymethods]
@@ -40,20 +38,40 @@ impl ProduceRequest {
         self.parts.len()
     }
 
+    /// (topic, partition, has records)
+    #[getter]
+    fn partitions(&self, py: Python<'_>) -> PyResult<Py<PyTuple>> {
+        self.asked.tuple(py)
+    }
+
+    /// The same of those from `start` up to `stop`: all of many take the loop for long.
+    fn some_partitions<'py>(
+        &self,
+        py: Python<'py>,
+        start: usize,
+        stop: usize,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        self.asked.some(py, start..stop)
+    }
+
+    /// Whether its transactional batches are of more than one producer, or of one in more than one epoch.
+    fn has_several_producers(&self) -> bool {
+        let mut first = None;
+        (0..self.parts.len()).any(|index| {
+            let producer = self.batch_of_transaction(index);
+            let producer = producer.map(|header| (header.producer_id, header.producer_epoch));
+            producer.is_some_and(|producer| *first.get_or_insert(producer) != producer)
+        })
+    }
+
     /// Producer id, producer epoch and first sequence number of a partition's batch if it belongs to a transaction.
-    fn transactional_producer(&self, index: usize) -> PyResult<Option<(i64, i16, i32)>> {
-        if self.parts.has(index) != Some(true) {
-            return Ok(None);
-        }
-        let header = BatchHeader::parse(&self.taken(index)?).ok();
-        let header = header.filter(|header| header.has_producer_id() && header.is_transactional());
-        Ok(header.map(|header| {
-            (
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-            )
-        }))
+    fn transactional_producer(&self, index: usize) -> Option<(i64, i16, i32)> {
+        let header = self.batch_of_transaction(index)?;
+        Some((
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+        ))
     }
 
     /// Copies a partition's records: for what is not on the hot path.
@@ -71,6 +89,12 @@ impl ProduceRequest {
 }
 
 impl ProduceRequest {
+    /// The header of a partition's batch if it belongs to a transaction. None, too, while the batch is being appended.
+    fn batch_of_transaction(&self, index: usize) -> Option<BatchHeader> {
+        let header = BatchHeader::parse(&self.taken(index).ok()?).ok()?;
+        (header.has_producer_id() && header.is_transactional()).then_some(header)
+    }
+
     fn taken(&self, index: usize) -> PyResult<Part> {
         if self.parts.has(index) != Some(true) {
             return Err(PyIndexError::new_err("no records of that number"));
@@ -98,14 +122,13 @@ fn text(bytes: &[u8]) -> &str {
 
 /// Decodes the body of a Produce, and takes over its frame.
 pub fn decode(
-    py: Python<'_>,
     frame: Buffer,
     body_start: usize,
     api_version: i16,
 ) -> PyResult<(ProduceRequest, Arc<Asked>)> {
     let body = &frame[body_start..];
     let request = produce::decode_request(body, api_version).map_err(|error| wire_error(&error))?;
-    let asked = Asked::of(py, body, &request.partitions)?;
+    let asked = Asked::of(body, &request.partitions);
     let is_transactional = request.partitions.iter().any(|data| {
         let records = data.records.clone().map(|range| &body[range]);
         records.is_some_and(is_transactional)
@@ -126,7 +149,7 @@ pub fn decode(
             timeout_ms: request.timeout_ms,
             transactional_id,
             is_transactional,
-            partitions: asked.tuple.clone_ref(py),
+            asked: Arc::clone(&asked),
         },
         asked,
     ))
@@ -213,19 +236,27 @@ pub fn note(topics: &Topics, asked: &Asked, results: Option<&Results>) {
 }
 
 /// The results as Python gives them, in the order of the request's partitions.
+#[derive(Default)]
 pub struct Results(Vec<ProduceRow>);
 
 impl Results {
-    pub fn take(asked: &Asked, results: &Bound<'_, PyList>) -> PyResult<Self> {
-        if results.len() != asked.len() {
-            return Err(PyValueError::new_err(format!(
-                "{} results for {} partitions",
-                results.len(),
-                asked.len()
-            )));
+    /// Takes those of the next partitions.
+    pub fn take(&mut self, results: &Bound<'_, PyList>) -> PyResult<()> {
+        self.0.reserve(results.len());
+        for result in results.iter() {
+            self.0.push(ProduceRow::take(&result)?);
         }
-        let results = results.iter().map(|result| ProduceRow::take(&result));
-        Ok(Self(results.collect::<PyResult<_>>()?))
+        Ok(())
+    }
+
+    /// An error unless each partition has its result.
+    pub fn check(&self, asked: &Asked) -> PyResult<()> {
+        if self.0.len() == asked.len() {
+            return Ok(());
+        }
+        let (results, partitions) = (self.0.len(), asked.len());
+        let problem = format!("{results} results for {partitions} partitions");
+        Err(PyValueError::new_err(problem))
     }
 
     pub fn codes(&self) -> impl Iterator<Item = i16> {

@@ -1,6 +1,7 @@
 //! `Request`: one frame that started, and the ways to answer it.
 
 use std::ffi::c_int;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +39,8 @@ pub struct Request {
     body_length: usize,
     /// What `produce` and `fetch` found, for the answer.
     produced: OnceLock<Arc<Asked>>,
+    /// Of a Produce, as far as they are there before its answer.
+    results: Mutex<produce::Results>,
     fetched: OnceLock<Arc<fetch::Asked>>,
     client_id: Option<Arc<str>>,
     origin: Arc<Origin>,
@@ -75,6 +78,7 @@ impl Request {
             body_start,
             body_length,
             produced: OnceLock::new(),
+            results: Mutex::default(),
             fetched: OnceLock::new(),
             client_id: incoming.client_id,
             origin: incoming.origin,
@@ -289,22 +293,30 @@ impl Request {
         self.hub.lock().appended(self.ticket);
     }
 
-    fn produce(&self, py: Python<'_>) -> PyResult<ProduceRequest> {
+    fn produce(&self) -> PyResult<ProduceRequest> {
         let frame = self.produce_frame.lock().take();
         let frame = frame.ok_or_else(|| {
             PyTypeError::new_err("not a Produce request, or produce() was called before")
         })?;
         let version = self.ticket.api_version;
-        let (request, asked) = produce::decode(py, frame, self.body_start, version)?;
+        let (request, asked) = produce::decode(frame, self.body_start, version)?;
         let _ = self.produced.set(asked);
         Ok(request)
+    }
+
+    /// Takes the results of the next partitions of a Produce; `reply_produce` has those of the last.
+    fn put_results(&self, results: &Bound<'_, PyList>) -> PyResult<()> {
+        self.results.lock().take(results)
     }
 
     fn reply_produce(&self, results: &Bound<'_, PyList>) -> PyResult<()> {
         let asked = self.produced.get();
         let asked = asked.ok_or_else(|| PyTypeError::new_err("produce() comes first"))?;
         let (throttle_ms, _) = self.throttled(results.py())?;
-        let results = produce::Results::take(asked, results)?;
+        let mut all = mem::take(&mut *self.results.lock());
+        all.take(results)?;
+        all.check(asked)?;
+        let results = all;
         self.answered();
         let version = self.ticket.api_version;
         let throttle_time_ms = i32::try_from(throttle_ms).unwrap_or(i32::MAX);

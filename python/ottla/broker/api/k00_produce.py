@@ -6,11 +6,17 @@ only, transactional id. 5: log start offset in the answer. 7: zstd. 8: record er
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+import trio
+
 from ottla._core import ProduceRow
-from ottla.broker.verification import verify
+from ottla.broker.pace import give_way
+from ottla.broker.quotas.measured import busy
+from ottla.broker.replies import ROWS_AT_ONCE
+from ottla.broker.verification import may_write, verify
 from ottla.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -33,12 +39,14 @@ from ottla.replication.safe_append import when_safe
 from ottla.wire.k00_produce import BATCHES_SINCE
 
 if TYPE_CHECKING:
-    from ottla._core import AppendInfo, Request
+    from ottla._core import AppendInfo, ProduceRequest, Request
     from ottla.broker.contexts import ProduceContext
     from ottla.replication.turn import Lost
 
-#: A request's partitions: topic, number, and whether it has records for it.
+#: Partitions of a request: topic, number, and whether it has records for it.
 Asked: TypeAlias = tuple[tuple[str, int, bool], ...]
+#: Takes the results of such partitions, in their order.
+Answer: TypeAlias = "Callable[[list[ProduceResult]], None]"
 
 #: The only client that may write to internal topics, as in Kafka.
 ADMIN_CLIENT = "__admin_client"
@@ -47,18 +55,74 @@ ADMIN_CLIENT = "__admin_client"
 def handle(broker: ProduceContext, request: Request) -> None:
     produce = request.produce()
     acks = produce.acks
-    if acks not in (0, 1, ACKS_ALL):
-        return _answer(request, acks, [_error(InvalidRequiredAcks)] * len(produce))
-    asked = produce.partitions
+    refused = InvalidRequiredAcks.code if acks not in (0, 1, ACKS_ALL) else 0
+    if not refused and produce.is_transactional:
+        refused = may_write(produce)
+    if len(produce) > ROWS_AT_ONCE:
+        return broker.in_background(partial(_serve_many, produce=produce, refused=refused), request)
+    answer = partial(_answer, request, acks)
+    if refused:
+        return answer([ProduceRow(refused)] * len(produce))
+    return _serve(broker, request, produce, 0, produce.partitions, produce.timeout_ms, answer, request.appended)
+
+
+async def _serve_many(broker: ProduceContext, request: Request, *, produce: ProduceRequest, refused: int) -> None:
+    """Some rows after the other, each time as if there were no more, and the next when these are settled: all rows of
+    a partition become safe in one go. Later Produces of the connection wait for the answer.
+    """
+    deadline = trio.current_time() + produce.timeout_ms / 1000
+    failed = 0
+    for start in range(0, len(produce), ROWS_AT_ONCE):
+        asked = produce.some_partitions(start, start + ROWS_AT_ONCE)
+        are_settled = trio.Event()
+
+        def take(results: list[ProduceResult], settled: trio.Event = are_settled) -> None:
+            nonlocal failed
+            failed = failed or _first_error(results)
+            request.put_results(results)
+            settled.set()
+
+        with busy(broker.quotas, request):
+            if refused:
+                take([ProduceRow(refused)] * len(asked))
+            else:
+                left_ms = max(0, round((deadline - trio.current_time()) * 1000))
+                _serve(broker, request, produce, start, asked, left_ms, take, _not_yet)
+                # This is no turn of the hub, which would end.
+                broker.turn.end()
+        await are_settled.wait()
+        await give_way()
+    if produce.acks == 0:
+        return _end_silently(request, failed)
+    # The results are there already.
+    return request.reply_produce([])
+
+
+def _not_yet() -> None:
+    """All rows so far are appended; not those of the request."""
+
+
+def _serve(
+    broker: ProduceContext,
+    request: Request,
+    produce: ProduceRequest,
+    start: int,
+    asked: Asked,
+    timeout_ms: int,
+    answer: Answer,
+    all_appended: Callable[[], object],
+) -> None:
+    """Appends the records of `asked`, which are the request's partitions from `start` on. `answer` takes the results
+    when all are settled; `all_appended` is called before that, as soon as no append is left to be done.
+    """
+    acks = produce.acks
     partitions = broker.replicas.partitions
     turn = broker.turn
     results: list[ProduceResult] = []
     waiting: _Waiting | None = None
     appended = False
-    verified = verify(broker, produce) if produce.is_transactional else None
-    if verified is not None and verified.error:
-        return _answer(request, acks, [ProduceRow(verified.error)] * len(produce))
-    is_plain = acks != ACKS_ALL and len(asked) == 1 and verified is None and request.api_version >= BATCHES_SINCE
+    verified = verify(broker, produce, start, asked) if produce.is_transactional else None
+    is_plain = acks != ACKS_ALL and len(produce) == 1 and verified is None and request.api_version >= BATCHES_SINCE
     for index, (topic, number, has_records) in enumerate(asked):
         partition = partitions.get((topic, number))
         if partition is None:
@@ -81,13 +145,13 @@ def handle(broker: ProduceContext, request: Request) -> None:
         if verified is not None:
             if error := verified.errors.get(index):
                 code, words = error
-                start = partition.log.start_offset
-                results.append(ProduceRow(code, log_start_offset=start, message=words))
+                log_start = partition.log.start_offset
+                results.append(ProduceRow(code, log_start_offset=log_start, message=words))
                 continue
             guard = verified.guards.get(index, 0)
         token = broker.server.token()
         try:
-            info = partition.log.append(produce, index, partition.leader_epoch, token, guard)
+            info = partition.log.append(produce, start + index, partition.leader_epoch, token, guard)
         except KafkaError as refused:
             results.append(_refused(broker, partition, refused))
             continue
@@ -103,7 +167,7 @@ def handle(broker: ProduceContext, request: Request) -> None:
         else:
             results.append(_error(RequestTimedOut))
         if waiting is None:
-            waiting = _Waiting(broker, request, acks, asked, results, produce.timeout_ms)
+            waiting = _Waiting(broker, acks, asked, results, timeout_ms, answer, all_appended)
         if info is None:
             waiting.append_later(index, partition, token)
         else:
@@ -111,13 +175,13 @@ def handle(broker: ProduceContext, request: Request) -> None:
     if waiting is not None:
         turn.at_end(waiting.turn_ended)
     elif not appended:
-        return _answer(request, acks, results)
+        answer(results)
+        return
     else:
-        turn.at_end(partial(_turn_ended, request, acks, asked, results))
+        turn.at_end(partial(_turn_ended, answer, asked, results))
     if waiting is None or not waiting.appends:
         # The next Produce of this connection may start: it is appended behind this one.
-        request.appended()
-    return None
+        all_appended()
 
 
 class _Waiting(WaitingProduce):
@@ -125,20 +189,21 @@ class _Waiting(WaitingProduce):
     watermark, or for the disk.
     """
 
-    __slots__ = ("_acks", "_asked", "_broker", "_in_turn", "_request", "_timeout_ms", "appends")
+    __slots__ = ("_acks", "_all_appended", "_asked", "_broker", "_in_turn", "_timeout_ms", "appends")
 
     def __init__(
         self,
         broker: ProduceContext,
-        request: Request,
         acks: int,
         asked: Asked,
         results: list[ProduceResult],
         timeout_ms: int,
+        answer: Answer,
+        all_appended: Callable[[], object],
     ) -> None:
-        super().__init__(results, lambda settled: _answer(request, acks, settled), RequestTimedOut.code)
+        super().__init__(results, answer, RequestTimedOut.code)
         self._broker = broker
-        self._request = request
+        self._all_appended = all_appended
         self._acks = acks
         self._asked = asked
         self._timeout_ms = timeout_ms
@@ -155,7 +220,7 @@ class _Waiting(WaitingProduce):
             self.appends -= 1
             if self.appends == 0 and not self.done:
                 # Only now may the next Produce of this connection start (it would overtake this one otherwise).
-                self._request.appended()
+                self._all_appended()
             if info is not None:
                 self._appended(index, partition, info)
             else:
@@ -197,10 +262,10 @@ class _Waiting(WaitingProduce):
         return when_safe(replicas, partition, info, safe)
 
 
-def _turn_ended(request: Request, acks: int, asked: Asked, results: list[ProduceResult], lost: Lost) -> None:
+def _turn_ended(answer: Answer, asked: Asked, results: list[ProduceResult], lost: Lost) -> None:
     """Answers a Produce that waited for nothing but its turn's end."""
     _take_back(lost, asked, results)
-    _answer(request, acks, results)
+    answer(results)
 
 
 def _take_back(lost: Lost, asked: Asked, results: list[ProduceResult]) -> None:
@@ -251,9 +316,16 @@ _WITHOUT_LOG_START = frozenset(
 def _answer(request: Request, acks: int, results: list[ProduceResult]) -> None:
     if acks != 0:
         return request.reply_produce(results)
-    failed = next((result.error_code for result in results if isinstance(result, ProduceRow)), 0)
-    if failed:
-        # Nobody reads an answer here: closing the connection is the only way to tell the producer that its metadata is
-        # old.
-        return request.close(f"a Produce with acks=0 failed with error {failed}")
+    return _end_silently(request, _first_error(results))
+
+
+def _first_error(results: list[ProduceResult]) -> int:
+    return next((result.error_code for result in results if isinstance(result, ProduceRow) and result.error_code), 0)
+
+
+def _end_silently(request: Request, error: int) -> None:
+    """Ends a Produce with acks=0, whose answer nobody reads."""
+    if error:
+        # Closing the connection is the only way to tell the producer that its metadata is old.
+        return request.close(f"a Produce with acks=0 failed with error {error}")
     return request.skip()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.pace import give_way
-from ottla.broker.quotas.clients import now_ms
-from ottla.broker.quotas.measured import client_of
+from ottla.broker.quotas.measured import busy
 
 if TYPE_CHECKING:
     from ottla._core import Request
@@ -30,11 +28,8 @@ def over(context: Context, count: int, part: Callable[[int, int], object], then:
 
     async def run(broker: FetchContext, request: Request) -> None:
         for start in range(0, count, PIECE):
-            begin = perf_counter()
-            part(start, min(start + PIECE, count))
-            if broker.quotas is not None:
-                # The request's own timer runs only until its handler returns.
-                broker.quotas.used_time(client_of(request), perf_counter() - begin, now_ms())
+            with busy(broker.quotas, request):
+                part(start, min(start + PIECE, count))
             await give_way()
         then()
 

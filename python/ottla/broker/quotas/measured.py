@@ -7,7 +7,8 @@ connection is muted then.
 from __future__ import annotations
 
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,6 +91,19 @@ def timed(timer: Timer, coroutine: Coroutine[Any, Any, None]) -> Generator[Any, 
             value = yield wanted
         except BaseException as error:
             raised = error
+
+
+@contextmanager
+def busy(quotas: ClientQuotas | None, request: Request) -> Iterator[None]:
+    """Part of the work for a request, in a task that a plain handler started: its own timer runs only until the handler
+    returns.
+    """
+    begin_ns = perf_counter_ns()
+    try:
+        yield
+    finally:
+        if quotas is not None:
+            quotas.used_time(client_of(request), (perf_counter_ns() - begin_ns) / 1e9, now_ms())
 
 
 class Measured:
