@@ -947,6 +947,7 @@ class Hub:
         supported: dict[int, tuple[int, int]],
         frame_bytes_max: int = 104_857_600,
         queued_bytes_max: int = 268_435_456,
+        percent_per_ip_max: int = 50,
         output_bytes_max: int = 1_048_576,
         waiting_requests_max: int = 1000,
         waiting_bytes_max: int = 16_777_216,

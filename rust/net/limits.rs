@@ -41,6 +41,8 @@ pub struct Limits {
     pub frame_bytes_max: usize,
     /// `queued.max.request.bytes`: what frames hold over all connections, and four times what unsent answers may (`budget::Bounds`).
     pub queued_bytes_max: usize,
+    /// `queued.max.request.percent.per.ip`: what an address may have of the common room while memory is short.
+    pub percent_per_ip_max: usize,
     /// Unsent reply bytes (memory and slices) past which a connection is neither read nor served.
     pub output_bytes_max: usize,
     /// Requests of one connection that were started and are not answered.
@@ -68,6 +70,7 @@ impl Default for Limits {
         Self {
             frame_bytes_max: 100 << 20,
             queued_bytes_max: 256 << 20,
+            percent_per_ip_max: 50,
             output_bytes_max: 1 << 20,
             waiting_requests_max: 1000,
             waiting_bytes_max: 16 << 20,

@@ -26,10 +26,7 @@ from ottla.group.state import (
     COMPLETING,
     EMPTY,
     GIVEN_UP_AT_ONCE,
-    GROUP_BYTES_MAX,
     ID_BEGINNING_MAX,
-    METADATA_BYTES_MAX,
-    PENDING_MEMBERS_MAX,
     PREPARING,
     STABLE,
     Group,
@@ -43,6 +40,9 @@ from tests.support.group_client import Member
 from tests.support.loop_steps import counted_here
 
 SESSION_MS = 10_000
+PENDING_MEMBERS_MAX = Limits().pending_members_max
+METADATA_BYTES_MAX = Limits().metadata_bytes_max
+GROUP_BYTES_MAX = Limits().group_bytes_max
 #: `group.max.size` is 5,000 by default. A count grows with the members in the same way, whatever they are.
 MEMBERS = 1_000
 #: Lines of Python that one step of the loop may take for each member.
@@ -71,6 +71,28 @@ def test_so_many_ids_wait_for_their_members() -> None:
     group.tick(SESSION_MS)
     assert not group.pending_members
     assert asks_for_an_id(group, SESSION_MS).error == MemberIdRequired.code
+
+
+def test_the_bounds_are_settings(brokers: Brokers) -> None:
+    broker = brokers(
+        settings={
+            "group.max.pending.members": "2",
+            "group.member.metadata.max.bytes": "1000",
+            "group.max.bytes": "1500",
+        }
+    )
+
+    def answer_of(version: int, size_bytes: int) -> int:
+        member = Member.connect(broker, "bounded")
+        member.send_join(version=version, metadata=bytes(size_bytes))
+        return member.receive_join()
+
+    # From version 4 on a member asks for its id first.
+    errors = [answer_of(4, 10) for _ in range(3)]
+    assert errors == [MemberIdRequired.code, MemberIdRequired.code, CoordinatorNotAvailable.code]
+    assert answer_of(3, 1001) == InvalidRequest.code
+    assert answer_of(3, 900) == 0
+    assert answer_of(3, 900) == GroupMaxSizeReached.code
 
 
 def test_ids_are_short() -> None:

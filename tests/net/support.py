@@ -91,8 +91,8 @@ class Serving:
         self.gone: list[Disconnected] = []
         self.peers: list[Peer] = []
 
-    async def connect(self) -> Peer:
-        peer = Peer(await trio.open_tcp_stream("127.0.0.1", self.port))
+    async def connect(self, local_address: str = "127.0.0.1") -> Peer:
+        peer = Peer(await trio.open_tcp_stream("127.0.0.1", self.port, local_address=local_address))
         self.peers.append(peer)
         return peer
 

@@ -186,3 +186,34 @@ async def test_produce_frames_that_wait_hold_no_more_than_allowed() -> None:
         for number, peer in enumerate(peers):
             assert await peer.frame() == (number, b"")
         await one.until(lambda: one.hub.queued_bytes == 0)
+
+
+@pytest.mark.parametrize(("percent", "frames"), [(25, 4), (50, 5), (75, 8)])
+async def test_an_address_has_its_part_while_memory_is_short(percent: int, frames: int) -> None:
+    """Of 1.6 MB: that is the budget without one frame, and without what is kept for small ones and brokers. Half of
+    that is for everybody, and the other address has one frame.
+    """
+    frame = bytes(149_000)
+    waiting: list[str] = []
+
+    def take(request: Request) -> None:
+        waiting.append(request.peer_address[0])
+        held.append(request)
+
+    held: list[Request] = []
+    async with (
+        serving(take, queued_bytes_max=2_000_000, frame_bytes_max=200_000, percent_per_ip_max=percent) as one,
+        trio.open_nursery() as nursery,
+    ):
+        other = await one.connect("127.0.0.2")
+        await other.send(request_bytes(PRODUCE, 7, 0, frame))
+        await one.until(lambda: waiting)
+        for number in range(20):
+            nursery.start_soon((await one.connect()).send, request_bytes(PRODUCE, 7, number, frame))
+        # One more goes on beyond its part, where nobody is in its way.
+        await one.until(lambda: waiting.count("127.0.0.1") >= frames)
+        another = await one.connect("127.0.0.2")
+        await another.send(request_bytes(PRODUCE, 7, 0, frame))
+        await one.until(lambda: waiting.count("127.0.0.2") == 2)
+        assert waiting.count("127.0.0.1") <= frames + 1
+        nursery.cancel_scope.cancel()

@@ -446,6 +446,7 @@ def _hub(config: BrokerConfig) -> Hub:
         supported=SUPPORTED,
         frame_bytes_max=config.get_int("socket.request.max.bytes"),
         queued_bytes_max=config.queued_bytes_max,
+        percent_per_ip_max=config.get_int("queued.max.request.percent.per.ip"),
         connections_max=config.get_int("max.connections"),
         connections_per_ip_max=config.get_int("max.connections.per.ip"),
         connections_per_ip_overrides=config.connections_per_ip_overrides,

@@ -24,6 +24,9 @@ def groups(topic: InternalTopic, deadlines: Deadlines, config: BrokerConfig) -> 
         limits=Limits(
             initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
             members_max=config.get_int("group.max.size"),
+            pending_members_max=config.get_int("group.max.pending.members"),
+            metadata_bytes_max=config.get_int("group.member.metadata.max.bytes"),
+            group_bytes_max=config.get_int("group.max.bytes"),
             bytes_max=config.queued_bytes_max // 4,
         ),
     )

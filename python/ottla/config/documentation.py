@@ -263,6 +263,23 @@ _BROKER = {
         "Whether other Ottla brokers are replaced before their ZooKeeper sessions end, if their processes are surely "
         "gone: their machine has closed a connection and refuses others."
     ),
+    "group.max.bytes": (
+        "How many bytes one group keeps of its members, in all: what they offer in a join, and their assignments. A "
+        "member that is too much is refused with GROUP_MAX_SIZE_REACHED, an assignment with UNKNOWN_SERVER_ERROR."
+    ),
+    "group.max.pending.members": (
+        "How many ids a group may have given to members that have not joined with them yet. One that asks for an id "
+        "then gets COORDINATOR_NOT_AVAILABLE, and asks again. An id lives as long as a session."
+    ),
+    "group.member.metadata.max.bytes": (
+        "How many bytes the protocols of one member may have in a join, with their names. A join with more is refused "
+        "with INVALID_REQUEST."
+    ),
+    "queued.max.request.percent.per.ip": (
+        "What part of the memory for requests (queued.max.request.bytes) one client address may have, in percent, once "
+        "half of it is taken and while other addresses want some. An address that many clients share, such as a "
+        "proxy's, needs more."
+    ),
     "unclean.start.wait.ms": (
         "How long nobody may lead a partition before a replica does that may have lost records with the power of its "
         "machine, where other replicas that were in sync do not say what they have. With 0 such a replica leads like "

@@ -382,8 +382,12 @@ DYNAMIC_ONLY: Final = (
 OURS: Final = (
     S("log.flush.on.acks.all", BOOLEAN, True, HIGH, CLUSTER_WIDE, is_ours=True),
     S("broker.early.removal.enable", BOOLEAN, True, MEDIUM, READ_ONLY, is_ours=True),
+    S("group.max.bytes", INT, 16 << 20, LOW, READ_ONLY, at_least(1), is_ours=True),
+    S("group.max.pending.members", INT, 10_000, LOW, READ_ONLY, at_least(1), is_ours=True),
+    S("group.member.metadata.max.bytes", INT, 8 << 20, LOW, READ_ONLY, at_least(1), is_ours=True),
     S("logging.format", STRING, "text", LOW, READ_ONLY, OneOf(("text", "json")), is_ours=True),
     S("metrics.listener", STRING, None, MEDIUM, READ_ONLY, is_ours=True),
+    S("queued.max.request.percent.per.ip", INT, 50, LOW, READ_ONLY, Range(1, 100), is_ours=True),
     S("security.settings.ignored", LIST, [], HIGH, READ_ONLY, is_ours=True),
     S("unclean.start.wait.ms", LONG, 30_000, MEDIUM, READ_ONLY, at_least(0), is_ours=True),
 )

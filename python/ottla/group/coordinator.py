@@ -41,7 +41,7 @@ from ottla.group.members import NEVER, JoinRequest, JoinResult, SyncResult, name
 from ottla.group.offsets import Commits
 from ottla.group.removal import Removal
 from ottla.group.roster import Kept
-from ottla.group.state import DEAD, METADATA_BYTES_MAX, Group, State
+from ottla.group.state import DEAD, Group, State
 from ottla.net.guard import failed
 
 if TYPE_CHECKING:
@@ -234,13 +234,13 @@ class GroupCoordinator:
         if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
             return done(JoinResult(request.member_id, InvalidSessionTimeout.code))
         size_bytes = sum(len(name) + len(metadata) for name, metadata in request.protocols)
-        if size_bytes > METADATA_BYTES_MAX:
+        if size_bytes > settings.limits.metadata_bytes_max:
             logger.warning(
                 "group %s: a join of %s is refused, its metadata of %d bytes is larger than %d",
                 group_id,
                 request.client_host,
                 size_bytes,
-                METADATA_BYTES_MAX,
+                settings.limits.metadata_bytes_max,
                 extra={"group": group_id},
             )
             return done(JoinResult(request.member_id, InvalidRequest.code))

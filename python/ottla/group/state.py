@@ -85,10 +85,18 @@ _PREVIOUS = {
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """The settings group.*, in milliseconds and members."""
+    """The settings group.*, in milliseconds, members and bytes."""
 
     initial_rebalance_delay_ms: int = 3_000
     members_max: int = (1 << 31) - 1
+    #: Ids that were given out and not used yet. They live as long as a session, and a client asks for one per request.
+    #: Honest clients use theirs at once, so more than a few wait only when very many start together.
+    pending_members_max: int = 10_000
+    #: Names and metadata of all protocols that a member offers. What one of them says is stored with that of all other
+    #: members in one record of the group, which by default has 1 MiB.
+    metadata_bytes_max: int = 8 << 20
+    #: What one group keeps of its members, with their assignments: many times what one record can have.
+    group_bytes_max: int = 16 << 20
     #: what all groups of a coordinator keep of their members, in bytes; small members may have as much again
     bytes_max: int = 1 << 62
 
@@ -114,18 +122,6 @@ class _Rebalance:
 #: Of a client's or an instance's id, what a member's id begins with at most, in bytes. Ids are kept for every member
 #: and every pending one, and stand in many answers: those of honest clients are a tenth of this.
 ID_BEGINNING_MAX = 1_000
-
-#: Ids of a group that were given out and not used yet. They live as long as a session, and a client asks for one per
-#: request. Honest clients use theirs at once, so more than a few wait only when very many start together.
-PENDING_MEMBERS_MAX = 10_000
-
-#: Names and metadata of all protocols that a member offers. What one of them says is stored with that of all other
-#: members in one record of the group, which by default has 1 MiB.
-METADATA_BYTES_MAX = 8 * 1024 * 1024
-
-
-#: What one group keeps of its members, with their assignments: many times what one record can have.
-GROUP_BYTES_MAX = 16 * 1024 * 1024
 
 #: Members that are given up in one go: a few milliseconds.
 GIVEN_UP_AT_ONCE = 500
@@ -227,13 +223,13 @@ class Group:
     def _size_error(self, request: JoinRequest) -> int:
         """Whether there is room for what the member says of itself; 0 if so."""
         size_bytes = self._roster.size_with(request)
-        if size_bytes > GROUP_BYTES_MAX:
+        if size_bytes > self._limits.group_bytes_max:
             logger.warning(
                 "group %s: a join of %s is refused, with it the group would have %d bytes, more than %d",
                 self,
                 request.client_host,
                 size_bytes,
-                GROUP_BYTES_MAX,
+                self._limits.group_bytes_max,
             )
             return GroupMaxSizeReached.code
         more_bytes = size_bytes - self._roster.size_bytes
@@ -265,7 +261,7 @@ class Group:
         if request.instance_id is not None and request.instance_id in self._roster.static:
             return self._replace_static(now, token, request, member_id)
         if request.must_know_its_id:
-            if len(self.pending_members) >= PENDING_MEMBERS_MAX:
+            if len(self.pending_members) >= self._limits.pending_members_max:
                 # Clients try that again.
                 return self._answer(token, JoinResult("", CoordinatorNotAvailable.code))
             pending = self.pending_members[member_id] = _PendingMember(member_id, now + request.session_timeout_ms)
@@ -462,13 +458,13 @@ class Group:
 
     def _has_room_for_assignments(self, size_bytes: int) -> bool:
         self._roster.assigned(size_bytes)
-        if self._roster.size_bytes <= GROUP_BYTES_MAX:
+        if self._roster.size_bytes <= self._limits.group_bytes_max:
             return True
         logger.warning(
             "group %s: an assignment of %d bytes is refused, with it the group would have more than %d",
             self,
             size_bytes,
-            GROUP_BYTES_MAX,
+            self._limits.group_bytes_max,
         )
         self._roster.assigned(0)
         return False

@@ -4,7 +4,7 @@
 //!
 //! * closes those that do nothing with it, the largest first, until there is room: a begun frame that has not moved for `STALL_MS` or is past
 //!   its deadline, or answers that are not read, or as slowly;
-//! * lets an address have half of the common room, if others hold or want any.
+//! * lets an address have a part of the common room, half by default, if others hold or want any.
 //!
 //! To move is to come in, or to go out, by `MOVED_BYTES` in `STALL_MS`. The clock of a frame stands still while the hub does not read it.
 
@@ -151,10 +151,10 @@ impl Shares {
         held.copied().unwrap_or(0)
     }
 
-    /// Whether an address may have `bytes` more of `common`: all of it if it is alone, else half.
-    pub fn allow(&self, address: IpAddr, bytes: usize, common: usize) -> bool {
+    /// Whether an address may have `bytes` more where others may have some too: up to `most` then, as much as there is if it is alone.
+    pub fn allow(&self, address: IpAddr, bytes: usize, most: usize) -> bool {
         let known = self.by_address.contains_key(&address.to_canonical());
         let others = self.by_address.len() - usize::from(known);
-        others == 0 || self.of(address) + bytes <= common / 2
+        others == 0 || self.of(address) + bytes <= most
     }
 }

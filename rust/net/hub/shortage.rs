@@ -84,9 +84,9 @@ impl<T> Hub<T> {
         }
         let more = if receives { growth } else { FIRST_BYTES_MAX };
         self.count_shares(false);
-        let common = self.budget.bounds().common;
+        let most = self.budget.bounds().common / 100 * self.limits.percent_per_ip_max;
         if self.budget.has_room(kind, more)
-            && (is_reserved || self.short.shares.allow(address, more, common))
+            && (is_reserved || self.short.shares.allow(address, more, most))
         {
             self.short.shares.add(address, more);
             if receives {

@@ -78,7 +78,7 @@ impl Hub {
 #[pymethods]
 impl Hub {
     #[new]
-    #[pyo3(signature = (*, supported, frame_bytes_max = 104_857_600, queued_bytes_max = 268_435_456,
+    #[pyo3(signature = (*, supported, frame_bytes_max = 104_857_600, queued_bytes_max = 268_435_456, percent_per_ip_max = 50,
         output_bytes_max = 1_048_576, waiting_requests_max = 1000, waiting_bytes_max = 16_777_216,
         connections_max = 2_147_483_647, connections_per_ip_max = 2_147_483_647,
         connections_per_ip_overrides = None, idle_ms = Some(600_000), send_buffer_bytes = None,
@@ -92,6 +92,7 @@ impl Hub {
         supported: HashMap<i16, (i16, i16)>,
         frame_bytes_max: usize,
         queued_bytes_max: usize,
+        percent_per_ip_max: usize,
         output_bytes_max: usize,
         waiting_requests_max: usize,
         waiting_bytes_max: usize,
@@ -106,6 +107,7 @@ impl Hub {
         let limits = Limits {
             frame_bytes_max,
             queued_bytes_max,
+            percent_per_ip_max,
             output_bytes_max,
             waiting_requests_max,
             waiting_bytes_max,
