@@ -15,7 +15,9 @@ import trio
 from ottla.bench.latencies import Latencies
 from ottla.bench.payloads import ENCODED_PRODUCE, PRODUCE_VERSION, Batches
 from ottla.client.cluster import Cluster
-from ottla.errors import error
+from ottla.client.errors import ConnectionLost
+from ottla.client.limits import request_bytes_max, too_large
+from ottla.errors import counted, error
 from ottla.kafka import TopicPartition
 
 IN_FLIGHT = 5
@@ -105,7 +107,13 @@ async def _send(
         if batches.acks == 0:
             await connection.post(ENCODED_PRODUCE, body, PRODUCE_VERSION)
         else:
-            answer = await connection.call(ENCODED_PRODUCE, body, PRODUCE_VERSION, timeout_ms=cluster.timeout_ms)
+            try:
+                answer = await connection.call(ENCODED_PRODUCE, body, PRODUCE_VERSION, timeout_ms=cluster.timeout_ms)
+            except ConnectionLost:
+                bytes_max = await request_bytes_max(cluster, await cluster.leader(partition))
+                if bytes_max is not None and len(body) > bytes_max:
+                    raise too_large(f"{partition}: {counted(size, 'record')}", len(body), bytes_max) from None
+                raise
             (code,) = {each.error_code for row in answer.responses for each in row.partitions}
             if code:
                 raise error(code, str(partition))

@@ -124,7 +124,11 @@ class Cluster:
             found = self._connections.get(address)
             if found is None or found.closed:
                 found = await Connection.connect(
-                    *address, self.client_id, timeout_ms=self.timeout_ms, security=self.security
+                    *address,
+                    self.client_id,
+                    timeout_ms=self.timeout_ms,
+                    security=self.security,
+                    is_known=bool(self.metadata.brokers),
                 )
                 self._connections[address] = found
             return found

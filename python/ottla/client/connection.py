@@ -61,11 +61,13 @@ class Connection:
         host: str = "",
         port: int = 0,
         security: Security | None = None,
+        is_known: bool = False,
     ) -> None:
         self.host = host
         self.port = port
         self.protocol = Protocol(client_id)
         self._security = security
+        self._is_known = is_known
         self._renew_at: float | None = None
         self._stream = stream
         self._frames = FrameReader()
@@ -84,8 +86,10 @@ class Connection:
         timeout_ms: float = TIMEOUT_MS,
         negotiate: bool = True,
         security: Security | None = None,
+        is_known: bool = False,
     ) -> Self:
         """Connects and, unless told not to, negotiates versions. With `security`, TLS comes first and SASL last.
+        `is_known`: brokers have served this client as it is, so no error guesses that they want something else.
 
         Raises:
             OSError: nothing listens there, or not within `timeout_ms` (TimeoutError).
@@ -103,7 +107,7 @@ class Connection:
                     from ottla.client.tls import encrypted
 
                     stream = await encrypted(stream, host, port, security)
-                connection = cls(stream, client_id, host=host, port=port, security=security)
+                connection = cls(stream, client_id, host=host, port=port, security=security, is_known=is_known)
                 if negotiate:
                     await connection.negotiate()
                 if security is not None and security.sasl:
@@ -113,7 +117,7 @@ class Connection:
                 await trio.aclose_forcefully(stream)
             if isinstance(problem, trio.TooSlowError):
                 raise TimeoutError(f"{host}:{port} did not answer within {timeout_ms / 1000:g} s") from None
-            if isinstance(problem, ConnectionLost) and connection is not None:
+            if isinstance(problem, ConnectionLost) and connection is not None and not is_known:
                 raise refused(problem, security, f"{host}:{port}") from problem
             raise
         return connection
@@ -262,7 +266,7 @@ class Connection:
             while not waiter.done:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
                 if not data:
-                    begins = self._security is None and self.protocol.begins
+                    begins = self._security is None and not self._is_known and self.protocol.begins
                     raise ended(f"{self.host}:{self.port}", begins=begins)
                 for frame in self._frames.feed(data):
                     self._deliver(frame)

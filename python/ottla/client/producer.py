@@ -145,6 +145,7 @@ class Producer:
         self._partitions: dict[str, tuple[MetadataResponseTopic, tuple[TopicPartition, ...]]] = {}
         self._lanes: dict[Address, _Lane] = {}
         self._bytes = 0
+        self._request_bytes = REQUEST_BYTES
         self._sends = 0
         self._problem: KafkaError | None = None
         self._wake = trio.Event()
@@ -410,7 +411,9 @@ class Producer:
                     queue.waiting[0].problem = problem
                 continue
             lane = self._lanes.setdefault(leader, _Lane())
-            if not lane.is_free or sizes.get(leader, 0) >= REQUEST_BYTES:
+            if not lane.is_free:
+                continue
+            if leader in sizes and sizes[leader] + queue.waiting[0].bytes > self._request_bytes:
                 continue
             if queue.may_send(leader, self._identity, trio.current_time()):
                 requests.setdefault(leader, []).append(queue.take(leader, self._identity))
@@ -443,6 +446,9 @@ class Producer:
                 self._refused(batch, problem)
             waiting.clear()
         except (OSError, RemoteProtocolError) as problem:
+            again = [batch for batch in waiting.values() if isinstance(batch.problem, ConnectionLost)]
+            if again and isinstance(problem, ConnectionLost):
+                await self._refuse_too_large(leader, waiting)
             for batch in waiting.values():
                 batch.problem = problem
         finally:
@@ -453,6 +459,20 @@ class Producer:
                 for batch in waiting.values():
                     self._returned(batch, retry_at=trio.current_time() + RETRY_MS / 1000)
             self._wake.set()
+
+    async def _refuse_too_large(self, leader: Address, waiting: dict[TopicPartition, Batch]) -> None:
+        """A broker has closed the connection twice: it may have been for the size of the request."""
+        from ottla.client.limits import request_bytes_max, too_large
+
+        bytes_max = await request_bytes_max(self.cluster, leader)
+        if bytes_max is None:
+            return
+        self._request_bytes = min(self._request_bytes, bytes_max)
+        for partition, batch in list(waiting.items()):
+            if batch.bytes > bytes_max:
+                del waiting[partition]
+                what = f"{partition}: {counted(batch.records, 'record')}"
+                self._refused(batch, too_large(what, batch.bytes, bytes_max))
 
     async def _carry(self, leader: Address, lane: _Lane, waiting: dict[TopicPartition, Batch]) -> None:
         """One request and its answer. Takes out of `waiting` what is decided."""

@@ -22,8 +22,6 @@ from ottla.wire.schema import Api
 SOFTWARE_NAME = "ottla"
 CORRELATION_ID_MAX = 2**31 - 1
 ERROR_CODE_BYTES = 2
-NEGOTIATION_REQUESTS_MAX = 3
-"""How often versions are asked for: in the highest version, in one that the broker names, in 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +44,12 @@ class Protocol:
         self.versions: Mapping[int, tuple[int, int]] | None = None
         self.in_flight: deque[InFlight] = deque()
         self._next_correlation_id = 0
+        self._is_served = False
 
     @property
     def begins(self) -> bool:
-        """Whether nothing but versions and one more thing can have been asked."""
-        return self.versions is not None and self._next_correlation_id <= NEGOTIATION_REQUESTS_MAX + 1
+        """Whether nothing but versions was answered yet."""
+        return self.versions is not None and not self._is_served
 
     def version(self, api: Api[Any, Any]) -> int:
         """The highest version of `api` that both sides have.
@@ -102,6 +101,8 @@ class Protocol:
             error_code = int.from_bytes(frame[start : start + ERROR_CODE_BYTES], "big", signed=True)
             if error_code == UnsupportedVersion.code:
                 version = 0
+        else:
+            self._is_served = True
         return correlation_id, api.decode_response(version, frame, start)
 
     def negotiation_request(self) -> ApiVersionsRequest:
