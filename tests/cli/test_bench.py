@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.bench.latencies import Latencies
+from tests.peers.ottla import Brokers
 
 from .conftest import Ottla
 
@@ -34,6 +35,15 @@ def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_pa
         "bench", "consume", "--topic", "b", "--messages", "2000", "--timeout", "2000", "-b", bootstrap, code=1
     )
     assert "only 1,043 of 2,000 records came; none for 2,000 ms" in result.err
+
+
+def test_a_request_that_is_too_large_has_a_reason(ottla: Ottla, brokers: Brokers) -> None:
+    at = ("-b", brokers(settings={"socket.request.max.bytes": 100_000}).bootstrap)
+    options = ("--topic", "b", "--num-records", "10", "--record-size", "200000")
+    error = ottla("bench", "produce", *options, *at, code=1).err
+    assert "closes the connection of a request with more than 100,000 bytes (socket.request.max.bytes)" in error
+    assert len(error.splitlines()) == 1
+    assert "does this port want" not in error
 
 
 @pytest.mark.parametrize(

@@ -204,14 +204,6 @@ def test_the_last_answer_is_told_when_the_time_is_over(ottla: Ottla, brokers: Br
     assert "not delivered within 1000 ms; the last answer was NOT_ENOUGH_REPLICAS" in error
 
 
-def test_a_record_that_is_too_large_says_how_large(ottla: Ottla, broker: Broker) -> None:
-    at = ("-b", broker.bootstrap)
-    ottla("topic", "create", "small", "-s", "max.message.bytes=1000", *at)
-    error = ottla("produce", "small", *at, stdin=b"x" * 2000, code=1).err
-    assert "1 record in 2,0" in error
-    assert "max.message.bytes" in error
-
-
 def test_the_command_config_names_the_cluster(
     ottla: Ottla, broker: Broker, tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

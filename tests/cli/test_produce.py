@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from ottla.cli._lines import LineTooLong, lines
+from ottla.cli._produce import Options, Sender
+from ottla.cli._records import json_parser, text_parser
+from ottla.client import Cluster, Producer
+from ottla.errors import KafkaError
+from ottla.kafka import ACKS_ALL
+from tests.peers.ottla import Brokers
 from tests.peers.skips import require
 from tests.support.waiting import PATIENCE_S
 
@@ -87,16 +95,108 @@ def test_a_bad_line_is_named(ottla: Ottla, bootstrap: str, tmp_path: Path) -> No
     error = ottla("produce", "bad", str(file), "-k", ",", "-b", bootstrap, code=1).err
     assert error == (
         f"Error: {file}, line 3: there is no ',' between a key and a value; write it, or leave --key-separator out "
-        "(the 2 records before it were produced)\n"
+        f"(2 records before it were produced; `tail -n +3 {file}` begins with it)\n"
     )
 
 
 def test_what_cannot_be_produced(ottla: Ottla, bootstrap: str) -> None:
     at = ("-b", bootstrap)
     ottla("topic", "create", "small", "-s", "max.message.bytes=100", *at)
-    assert "(MESSAGE_TOO_LARGE)" in ottla("produce", "small", *at, stdin=b"x" * 1000, code=1).err
+    assert "max.message.bytes is 100" in ottla("produce", "small", *at, stdin=b"x" * 1000, code=1).err
     assert "has no partition 7" in ottla("produce", "small", "-p", "7", *at, stdin=b"x", code=1).err
     assert "(INVALID_TOPIC_EXCEPTION)" in ottla("produce", "a/b", *at, stdin=b"x", code=1).err
     assert "does not exist" in ottla("produce", "small", "/no/such/file", *at, code=2).err
     assert "cannot be empty" in ottla("produce", "small", "-k", "", *at, code=2).err
     assert "--json lines say themselves" in ottla("produce", "small", "--json", "-k", ",", *at, code=2).err
+
+
+def test_a_record_that_is_too_large_is_named_by_its_line_before_it_is_sent(
+    ottla: Ottla, bootstrap: str, tmp_path: Path
+) -> None:
+    at = ("-b", bootstrap)
+    ottla("topic", "create", "thousand", "-s", "max.message.bytes=1000", *at)
+    file = tmp_path / "lines"
+    file.write_text("one\n" + "x" * 2000 + "\nthree\n")
+    error = ottla("produce", "thousand", str(file), *at, code=1).err
+    assert error == (
+        f"Error: {file}, line 2: the record takes 2,070 bytes, and max.message.bytes is 1,000: `ottla topic alter "
+        f"thousand --set max.message.bytes=N` admits larger ones (1 record before it was produced; `tail -n +2 {file}` "
+        "begins with it)\n"
+    )
+    assert ottla("consume", "thousand", "--from-beginning", "-e", *at).out == "one\n"
+    # Brokers look at what is compressed.
+    assert "produced 3 records" in ottla("produce", "thousand", str(file), "-z", "gzip", *at).err
+
+
+def test_lines_have_a_length(ottla: Ottla, bootstrap: str, tmp_path: Path) -> None:
+    at = ("-b", bootstrap)
+    error = ottla("produce", "length", "--max-line", "3", *at, stdin=b"one\ntwo\r\nfour\nsix\n", code=1).err
+    assert error.endswith(
+        "Error: stdin, line 3: it has more than 3 bytes; --max-line admits longer ones (2 records before it were "
+        "produced)\n"
+    )
+    file = tmp_path / "lines"
+    file.write_text('{"value": "x"}\n{"value": "yyyyy"}\n')
+    error = ottla("produce", "length", "--json", "--max-line", "15", str(file), *at, code=1).err
+    assert "line 2: it has more than 15 bytes" in error
+    assert "(nothing was produced)" in error
+    assert ottla("consume", "length", "--from-beginning", "-e", *at).out == "one\ntwo\n"
+
+
+def test_of_a_line_without_end_no_more_is_read_than_it_may_have() -> None:
+    class Endless:
+        reads = 0
+
+        def read(self, size: int) -> bytes:
+            self.reads += 1
+            return b"a\nb" if self.reads == 1 else b"x" * 10
+
+    source, found = Endless(), list[bytes]()
+
+    async def read() -> None:
+        async for part in lines(source, lambda size: None, 100):
+            found.extend(part)
+
+    with pytest.raises(LineTooLong):
+        trio.run(read)
+    assert (found, source.reads) == ([b"a"], 12)
+
+
+@pytest.mark.parametrize(
+    ("line", "goes_on"),
+    [
+        ("{number}", "all lines of {folder}/b before line 1 are: `tail -n +1 {folder}/b | ottla produce half` goes on"),
+        (
+            '{{"topic": "a b", "partition": 0, "offset": 1{number}, "value": "v"}}',
+            "the copy goes on with `ottla consume 'a b' --json -p 0 -o 14`",
+        ),
+    ],
+    ids=["text", "json"],
+)
+def test_what_was_half_produced_says_how_far_it_came(
+    brokers: Brokers, tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, goes_on: str
+) -> None:
+    broker = brokers()
+    for name, numbers in (("a", (1, 2, 3)), ("b", (4,))):
+        (tmp_path / name).write_text("".join(line.format(number=number) + "\n" for number in numbers))
+    parse = json_parser(()) if line.startswith("{{") else text_parser(None, None, ())
+    options = Options(0, False, False, "none", ACKS_ALL, 1000)
+
+    async def run() -> None:
+        async with Cluster(broker.bootstrap, timeout_ms=1000) as cluster:
+            await cluster.topic("half", create=True)
+            async with Producer(cluster, delivery_timeout_ms=1000) as producer:
+                sender = Sender(producer, "half", parse, options)
+                await sender.open()
+                await sender.send_all(str(tmp_path / "a"), lambda size, count: None)
+                await sender.flush()
+                broker.kill()
+                await sender.send_all(str(tmp_path / "b"), lambda size, count: None)
+                with pytest.raises(KafkaError):
+                    await sender.flush()
+                sender.say_how_far()
+
+    trio.run(run)
+    said = capsys.readouterr().err
+    expected = goes_on.replace("{folder}", str(tmp_path))
+    assert said.startswith(f"3 of the 4 records that were read are known to be in half; {expected}")

@@ -24,7 +24,7 @@ def test_json_is_read_back_as_the_same_record(
         topic="t", partition=partition, offset=7, timestamp_ms=timestamp_ms, key=key, value=value, headers=headers
     )
     assert b"\n" not in line
-    assert json_parser(())(line) == Record(value, key, headers, partition, timestamp_ms)
+    assert json_parser(())(line) == Record(value, key, headers, partition, timestamp_ms, ("t", partition, 7))
 
 
 def test_text() -> None:

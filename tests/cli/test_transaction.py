@@ -62,7 +62,10 @@ def test_list_and_describe(ottla: Ottla, server: Broker) -> None:
     producer.abort_transaction(PATIENCE_S)
 
     missing = ottla("transaction", "describe", "nobody", *at, code=1)
-    assert missing.err == ("Error: cannot describe transactional id 'nobody': there is no transactional id 'nobody' (TRANSACTIONAL_ID_NOT_FOUND)\n")
+    assert missing.err == (
+        "Error: cannot describe transactional id 'nobody': there is no transactional id 'nobody' "
+        "(TRANSACTIONAL_ID_NOT_FOUND)\n"
+    )
 
 
 def test_one_that_hangs_is_found_and_aborted(ottla: Ottla, ours: Brokers, server: Broker) -> None:

@@ -30,11 +30,11 @@ def explained(doing: str | Callable[[], str], *expected: type[Exception]) -> Ite
     try:
         yield
     except BaseExceptionGroup as group:
-        # Concurrent work wraps even a single error.
-        explanation = _explanation(doing() if callable(doing) else doing, _only(group), expected)
-        if explanation is None:
+        # Concurrent work wraps even a single error, and many tasks may meet the same one.
+        told = [_explanation(doing() if callable(doing) else doing, each, expected) for each in _of(group)]
+        if None in told:
             raise
-        raise explanation from None
+        raise next(each for each in told if each is not None) from None
     except Exception as error:
         explanation = _explanation(doing() if callable(doing) else doing, error, expected)
         if explanation is None:
@@ -71,11 +71,14 @@ def _on_one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-def _only(error: BaseException) -> BaseException:
-    """The error inside groups of one."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+def _of(error: BaseException) -> list[BaseException]:
+    """The errors inside a group, brokers' own words first."""
+    from ottla.errors import KafkaError
+
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    found = [each for part in error.exceptions for each in _of(part)]
+    return sorted(found, key=lambda each: not isinstance(each, KafkaError))
 
 
 def _explanation(
@@ -95,7 +98,7 @@ def _explanation(
         if error.name == "INVALID_TOPIC_EXCEPTION" and re.match("Topic name .*is illegal, ", why):
             why = ""  # the advice says it better, without the name
         why = (why or _MEANING.get(error.name, "")).removesuffix(".")
-        if advice := _ADVICE.get(error.name):
+        if "socket.request.max.bytes" not in why and (advice := _ADVICE.get(error.name)):
             why = f"{why}; {advice}" if why else advice
         return click.ClickException(f"{doing}: {why} ({error.name})" if why else f"{doing}: {error.name}")
     # A broken pipe is that nobody reads our output any more: click ends quietly.

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
@@ -25,12 +26,17 @@ from ottla.kafka import ACKS_ALL
 if TYPE_CHECKING:
     from ottla.cli._lines import Source
     from ottla.cli._progress import Advance
-    from ottla.cli._records import Parser
+    from ottla.cli._records import Parser, Record
+    from ottla.client.batches import Batch
     from ottla.client.cluster import Cluster
     from ottla.client.producer import Producer
 
 STDIN = "-"
 MOMENT_S = 0.5
+TOPIC_LIMIT, BROKER_LIMIT = "max.message.bytes", "socket.request.max.bytes"
+BATCH_OVERHEAD_BYTES = 256
+"""More than a batch adds to a record with few headers."""
+COMMANDS_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Options:
     keeps_timestamps: bool
     compression: str
     acks: int
+    line_bytes_max: int
 
 
 async def produce(cluster: Cluster, topic: str, files: tuple[str, ...], parse: Parser, options: Options) -> int:
@@ -61,7 +68,7 @@ async def produce(cluster: Cluster, topic: str, files: tuple[str, ...], parse: P
         compression=options.compression,
         delivery_timeout_ms=cluster.timeout_ms,
     ) as producer:
-        sender = _Sender(producer, topic, parse, options)
+        sender = Sender(producer, topic, parse, options)
         if options.keeps_partitions:
             for name in names:
                 await sender.check(name)
@@ -75,34 +82,69 @@ async def produce(cluster: Cluster, topic: str, files: tuple[str, ...], parse: P
                 for name in names:
                     await sender.send_all(name, advance)
 
-            interrupted = await until_interrupted(send)
-            interrupted |= await until_interrupted(lambda: _flush(producer, says_so=interrupted))
+            try:
+                interrupted = await until_interrupted(send)
+                interrupted |= await until_interrupted(lambda: _flush(sender, says_so=interrupted))
+            except click.ClickException:
+                raise
+            except Exception:
+                sender.say_how_far()
+                raise
         if interrupted:
             raise end_interrupted(f"produced {counted(producer.acknowledged, 'record')} to {topic}")
     return producer.acknowledged
 
 
-async def _flush(producer: Producer, *, says_so: bool) -> None:
+async def _flush(sender: Sender, *, says_so: bool) -> None:
     """Waits for the acknowledgements; after Ctrl-C it says so if they take longer than a moment."""
     import trio
 
     with trio.move_on_after(MOMENT_S if says_so else math.inf):
-        await producer.flush()
+        await sender.flush()
         return
     click.echo("waiting until what was read is delivered; Ctrl-C again ends", err=True)
-    await producer.flush()
+    await sender.flush()
 
 
-class _Sender:
+class _Place(NamedTuple):
+    """A line of a file, and the offset that it is a copy of."""
+
+    name: str
+    line: int
+    offset: int
+
+
+class _Limit(NamedTuple):
+    """How large a batch may be, and which setting with which value says so."""
+
+    bytes_max: int
+    setting: str
+    value: int
+
+
+_Source = tuple[str, int]
+"""The topic and partition that a line is a copy of."""
+
+
+class Sender:
     """Sends the lines of files."""
 
     def __init__(self, producer: Producer, topic: str, parse: Parser, options: Options) -> None:
+        from ottla.client.batches import batch_of
+
+        self._batch_of = batch_of
         self.producer = producer
         self.topic = topic
         self.parse = parse
         self.options = options
         self.existing: range | None = None
         """The topic's partitions, as soon as they are known."""
+        self.read = 0
+        self.limit: _Limit | None = None
+        self._at = STDIN, 0
+        self._next: dict[_Source, int] = {}
+        self._unsure: dict[tuple[Batch, _Source | None], _Place] = {}
+        """The first line of each batch that is not acknowledged, and of each partition that it copies."""
 
     async def open(self, *, create: bool = True) -> range:
         """The topic's partitions. A topic that is not there is made, or is an error if that is not wanted."""
@@ -121,6 +163,7 @@ class _Sender:
             found = await cluster.partitions(self.topic)
             click.echo(f"created topic {self.topic} with {counted(len(found), 'partition')}", err=True)
         self.existing = range(len(found))
+        self.limit = await _limit(cluster, self.topic)
         return self.existing
 
     async def check(self, name: str) -> None:
@@ -129,9 +172,13 @@ class _Sender:
         """
         if name == STDIN or not stat.S_ISREG(os.stat(name).st_mode):
             return
+        bytes_max = self.options.line_bytes_max
         with open(name, "rb") as file:
-            for number, line in enumerate(file, start=1):
+            # A line may have as many bytes, and its end.
+            for number, line in enumerate(iter(lambda: file.readline(bytes_max + 2), b""), start=1):
                 try:
+                    if len(line.rstrip(b"\r\n")) > bytes_max:
+                        raise self._too_long()
                     record = self.parse(line.removesuffix(b"\n").removesuffix(b"\r"))
                     await self._check_partition(record.partition)
                 except BadLine as error:
@@ -139,30 +186,92 @@ class _Sender:
 
     async def send_all(self, name: str, advance: Advance) -> None:
         """Sends the lines of one file."""
-        from ottla.cli._lines import lines
+        from ottla.cli._lines import LineTooLong, lines
 
-        before = 0
+        number = 0
         with _opened(name) as source:
-            async with aclosing(lines(source, lambda size: advance(size, 0))) as parts:
-                async for part in parts:
-                    for number, line in enumerate(part, start=before + 1):
-                        try:
-                            await self._send(line)
-                        except BadLine as error:
-                            await self.producer.flush()
-                            sent = f"the {self.producer.acknowledged} records before it were produced"
-                            where = "stdin" if name == STDIN else name
-                            raise click.ClickException(f"{where}, line {number}: {error} ({sent})") from None
-                    before += len(part)
-                    advance(0, len(part))
+            parts = lines(source, lambda size: advance(size, 0), self.options.line_bytes_max)
+            async with aclosing(parts):
+                try:
+                    async for part in parts:
+                        for line in part:
+                            number += 1
+                            await self._send(name, number, line)
+                        self._settle()
+                        advance(0, len(part))
+                except LineTooLong:
+                    number += 1
+                    await self._stop_at(name, number, self._too_long())
+                except BadLine as error:
+                    await self._stop_at(name, number, error)
 
-    async def _send(self, line: bytes) -> None:
+    async def _stop_at(self, name: str, number: int, error: BadLine) -> NoReturn:
+        """Ends the command at a line that cannot be sent, when all before it are delivered."""
+        await self.flush()
+        before = counted(self.producer.acknowledged, "record before it was", "records before it were")
+        goes_on = "" if name == STDIN else f"; `tail -n +{number} {quote(name)}` begins with it"
+        where = "stdin" if name == STDIN else name
+        raise click.ClickException(f"{where}, line {number:,}: {error} ({before} produced{goes_on})") from None
+
+    def _too_long(self) -> BadLine:
+        return BadLine(
+            f"it has more than {counted(self.options.line_bytes_max, 'byte')}; --max-line admits longer ones"
+        )
+
+    async def flush(self) -> None:
+        """Waits until everything that was sent is acknowledged. Raises KafkaError: some of it cannot be."""
+        await self.producer.flush()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Forgets what is acknowledged. Raises the error of what failed."""
+        for key in [key for key in self._unsure if key[0].is_over]:
+            if (failure := key[0].failure) is not None:
+                raise type(failure)(*failure.args)
+            del self._unsure[key]
+
+    def say_how_far(self) -> None:
+        """After an error: what is in the topic, and how to go on."""
+        if self.options.acks == 0 or not self.read:
+            return
+        click.echo(
+            f"{self.producer.acknowledged:,} of the {counted(self.read, 'record')} that were read are known to be in "
+            f"{self.topic}; {self._goes_on()}",
+            err=True,
+        )
+
+    def _goes_on(self) -> str:
+        unsure = {key: place for key, place in self._unsure.items() if not key[0].is_over or key[0].failure}
+        if not self._next:
+            place = next(iter(unsure.values()), _Place(self._at[0], self._at[1] + 1, 0))
+            if place.name == STDIN:
+                return f"all lines of stdin before line {place.line:,} are"
+            return (
+                f"all lines of {place.name} before line {place.line:,} are: `tail -n +{place.line} {quote(place.name)} "
+                f"| ottla produce {quote(self.topic)}` goes on there, with the same options"
+            )
+        offsets = dict(self._next)
+        for (_, source), place in unsure.items():
+            if source is not None:
+                offsets[source] = min(offsets[source], place.offset)
+        commands = [
+            f"`ottla consume {quote(topic)} --json -p {partition} -o {offset}`"
+            for (topic, partition), offset in sorted(offsets.items())
+        ]
+        shown = ", ".join(commands[:COMMANDS_MAX])
+        more = "" if len(commands) <= COMMANDS_MAX else f" and so on for {len(commands) - COMMANDS_MAX} more"
+        return f"the copy goes on with {shown}{more}"
+
+    async def _send(self, name: str, number: int, line: bytes) -> None:
         record = self.parse(line)
+        self.read += 1
         options = self.options
         to = record.partition if options.keeps_partitions else options.partition
         if to is not None or self.existing is None:
             await self._check_partition(to)
-        await self.producer.send(
+        if self.limit is not None and record.size_bytes > self.limit.bytes_max - BATCH_OVERHEAD_BYTES:
+            self._check_size(record, self.limit)
+        receipt = await self.producer.send_with_receipt(
             self.topic,
             record.value,
             key=record.key,
@@ -170,6 +279,29 @@ class _Sender:
             timestamp_ms=record.timestamp_ms if options.keeps_timestamps else None,
             partition=to,
         )
+        source, offset = None, 0
+        if record.source is not None:
+            source, offset = record.source[:2], record.source[2]
+            self._next[source] = offset + 1
+        self._at = name, number
+        key = self._batch_of(receipt), source
+        if key not in self._unsure:
+            self._unsure[key] = _Place(name, number, offset)
+
+    def _check_size(self, record: Record, limit: _Limit) -> None:
+        """Raises BadLine for a record that brokers would refuse even alone."""
+        from ottla._core import encode_batch
+
+        row = (record.timestamp_ms or 0, record.key, record.value, record.headers)
+        size = len(encode_batch([row], compression=self.options.compression))
+        if size <= limit.bytes_max:
+            return
+        alter = (
+            f"`ottla topic alter {quote(self.topic)} --set {limit.setting}=N` admits larger ones"
+            if limit.setting == TOPIC_LIMIT
+            else "that is up to the brokers"
+        )
+        raise BadLine(f"the record takes {counted(size, 'byte')}, and {limit.setting} is {limit.value:,}: {alter}")
 
     async def _check_partition(self, partition: int | None) -> None:
         existing = self.existing
@@ -182,6 +314,27 @@ class _Sender:
                     f"; `ottla topic alter {self.topic} --partitions N` adds some, --ignore-partitions chooses by key"
                 )
             raise BadLine(f"topic '{self.topic}' has no partition {partition}; its last is {existing[-1]}{instead}")
+
+
+async def _limit(cluster: Cluster, topic: str) -> _Limit | None:
+    """How large a batch may be; None if nobody says so."""
+    from ottla.client.admin import Admin
+    from ottla.client.limits import OVERHEAD_BYTES
+    from ottla.errors import KafkaError, ProtocolError
+    from ottla.kafka import BROKER_RESOURCE, TOPIC_RESOURCE
+
+    found = []
+    for resource, name, setting, overhead in (
+        (TOPIC_RESOURCE, topic, TOPIC_LIMIT, 0),
+        (BROKER_RESOURCE, str(min(cluster.metadata.brokers)), BROKER_LIMIT, OVERHEAD_BYTES),
+    ):
+        try:
+            settings = await Admin(cluster).describe_settings(name, resource=resource)
+        except (KafkaError, ProtocolError):  # not everybody may ask
+            continue
+        values = [int(each.value) for each in settings if each.name == setting and each.value]
+        found += [_Limit(value - overhead, setting, value) for value in values]
+    return min(found, default=None)
 
 
 @contextmanager

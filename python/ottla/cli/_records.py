@@ -20,13 +20,22 @@ _KNOWN = {"topic", "partition", "offset", "timestamp", "key", "key_base64", "val
 
 
 class Record(NamedTuple):
-    """A record to produce. None for partition or timestamp leaves it to the producer."""
+    """A record to produce. None for partition or timestamp leaves it to the producer. `source` is the topic, partition
+    and offset that it is a copy of, if its line says so.
+    """
 
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+    source: tuple[str, int, int] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that it holds, without what a batch adds."""
+        size = len(self.value or b"") + len(self.key or b"")
+        return size + sum(len(name) + len(value or b"") for name, value in self.headers) if self.headers else size
 
 
 class BadLine(ValueError):
@@ -79,6 +88,7 @@ def json_parser(headers: Headers) -> Parser:
             tuple((header["name"], _content(header, "value")) for header in own) + headers,
             _number(found, "partition"),
             _number(found, "timestamp"),
+            _source(found),
         )
 
     return parse
@@ -125,6 +135,14 @@ def _content(found: Mapping[str, Any], name: str) -> bytes | None:
         return None if content is None else content.encode()
     except UnicodeEncodeError:
         raise BadLine(f"{name} has half of a surrogate pair; use {name}_base64") from None
+
+
+def _source(found: Mapping[str, Any]) -> tuple[str, int, int] | None:
+    """What `ottla consume --json` says of where a record was. Nothing depends on it but the advice after an error."""
+    match found:
+        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
+            return topic, partition, offset
+    return None
 
 
 def _number(found: Mapping[str, Any], name: str) -> int | None:

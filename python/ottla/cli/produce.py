@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._lines import LINE_BYTES_MAX
 from ottla.cli._settings import as_bytes, at_most_one, pairs, unescaped
 from ottla.kafka import ACKS
 
@@ -43,6 +44,15 @@ if TYPE_CHECKING:
     default="none",
     show_default=True,
 )
+@click.option(
+    "--max-line",
+    "line_bytes_max",
+    type=click.IntRange(1),
+    default=LINE_BYTES_MAX,
+    show_default=True,
+    metavar="BYTES",
+    help="A longer line is an error.",
+)
 @click.option("-a", "--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @client_options
 def command(
@@ -56,6 +66,7 @@ def command(
     ignore_partitions: bool,
     ignore_timestamps: bool,
     compression: str,
+    line_bytes_max: int,
     acks: str,
     bootstrap: str,
     timeout_ms: int,
@@ -96,6 +107,7 @@ def command(
         keeps_timestamps=not ignore_timestamps,
         compression=compression,
         acks=ACKS[acks],
+        line_bytes_max=line_bytes_max,
     )
 
     async def work(cluster: Cluster) -> int:
