@@ -10,6 +10,7 @@ import pytest
 
 from ottla import _core
 from ottla.broker.broker import Broker
+from ottla.broker.quotas.limits import ABSENT, Entity
 from ottla.broker.watching.metrics import BrokerMetrics
 from ottla.broker.watching.readiness import Readiness
 from ottla.config.table import TOPIC_SETTINGS
@@ -17,6 +18,7 @@ from ottla.config.values import Type
 from ottla.controller import create_partitions
 from ottla.controller.configs import notify_config_change
 from ottla.coordination import znodes
+from ottla.coordination.embedded import EmbeddedTree
 from ottla.kafka import TOPIC_RESOURCE
 from ottla.metrics.families import NOT_UNDERSTOOD
 from ottla.replication import upkeep
@@ -206,6 +208,33 @@ async def test_a_change_beside_a_value_that_was_not_understood_before(tmp_path: 
         await set_to(broker, TOPIC, "t", {"segment.bytes": "100000"})
         await comes_true("both are heard", lambda: broker.logs.topic_config("t").get_int("segment.bytes") == 100_000)
         assert broker.config.get_int("log.segment.bytes") == 2_097_152
+
+
+async def test_what_changed_while_a_broker_was_away(tmp_path: Path) -> None:
+    """For so long that others have removed the notification: a new session reads all settings again."""
+    await made(tmp_path, {"t": {"retention.ms": "-1"}, "mended": {"retention.ms": "soon"}})
+    async with started(tmp_path) as broker:
+        tree = broker.tree
+        assert isinstance(tree, EmbeddedTree)
+        quota = Entity(ABSENT, "c")
+        await set_to(broker, "clients", "c", {"producer_byte_rate": "1000"})
+        await comes_true("the quota", lambda: quota in broker.client_quotas.entities())
+        for kind, name, settings in (
+            ("topics", "t", {"retention.ms": "-1", "min.insync.replicas": "2"}),
+            ("topics", "mended", {"retention.ms": "-1"}),
+            ("brokers", ALL_BROKERS, {"log.segment.bytes": "2097152"}),
+            ("clients", "c", {}),
+            ("clients", "d", {"producer_byte_rate": "1000"}),
+        ):
+            node = znodes.config_path(kind, name)
+            await tree.ensure(node)
+            await tree.set(node, znodes.encode_config(settings))
+        await tree.expire()
+        await comes_true("the topic's", lambda: broker.logs.topic_config("t").get_int("min.insync.replicas") == 2)
+        await comes_true("all brokers'", lambda: broker.config.get_int("log.segment.bytes") == 2_097_152)
+        await comes_true("clients'", lambda: broker.client_quotas.entities() == {Entity(ABSENT, "d")})
+        assert not broker.settings.topics_not_understood
+        assert broker.replicas.partitions["t", 0].min_insync_replicas == 2
 
 
 def keyed(number: int) -> bytes:

@@ -43,7 +43,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 
@@ -292,7 +292,7 @@ async def test_every_broker_hears_of_settings_in_order(tree: Tree) -> None:
     await create_topic(tree, NewTopic("a"))
     await set_topic_config(tree, "a", {"retention.ms": "1"})
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_config_changes, tree, on_change)
+        await nursery.start(watch_config_changes, tree, on_change, trio.lowlevel.checkpoint)
         assert heard == [("topics", "a")]
         await set_config(tree, "brokers", "<default>", {"x": "y"})
         await set_config(tree, "brokers", "1", {"x": "z"})
@@ -327,11 +327,37 @@ async def test_a_change_is_not_lost_with_the_session(tree: Tree) -> None:
 
     await set_config(tree, "brokers", "1", {"x": "z"})
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch_config_changes, tree, on_change)
+        nursery.start_soon(watch_config_changes, tree, on_change, trio.lowlevel.checkpoint)
         with trio.fail_after(PATIENCE_S):
             await twice.wait()
         nursery.cancel_scope.cancel()
     assert heard == ["1", "1"]
+
+
+async def test_a_new_session_reads_everything_before_it_goes_on(tree: Tree) -> None:
+    """What was told while nobody listened may be removed already. It is read once for each session, until it was."""
+    assert isinstance(tree, EmbeddedTree)
+    heard: list[str] = []
+
+    async def on_change(_: str, entity_name: str) -> None:
+        heard.append(entity_name)
+
+    async def read_all() -> None:
+        heard.append("all")
+        if heard.count("all") == 1:
+            await tree.expire()
+            raise SessionExpired("/", "while everything was read")
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch_config_changes, tree, on_change, read_all)
+        await set_config(tree, "brokers", "1", {"x": "y"})
+        await comes_true("the first change", lambda: heard == ["1"])
+        await tree.expire()
+        await comes_true("everything", lambda: heard == ["1", "all", "all"])
+        await tree.wait_connected()
+        await set_config(tree, "brokers", "2", {"x": "z"})
+        await comes_true("the next change", lambda: heard == ["1", "all", "all", "2"])
+        nursery.cancel_scope.cancel()
 
 
 HOUR_NS = 3600 * 10**9
@@ -346,7 +372,7 @@ async def test_old_changes_are_removed(tree: Tree, monkeypatch: pytest.MonkeyPat
             pass
 
         async with trio.open_nursery() as nursery:
-            await nursery.start(watch_config_changes, tree, ignore)
+            await nursery.start(watch_config_changes, tree, ignore, trio.lowlevel.checkpoint)
             nursery.cancel_scope.cancel()
         return sorted(await tree.children(znodes.CONFIG_CHANGES))
 
@@ -386,7 +412,7 @@ async def test_a_change_among_many_costs_few_looks(tree: Tree, monkeypatch: pyte
             heard[name].set()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_config_changes, tree, on_change)
+        await nursery.start(watch_config_changes, tree, on_change, trio.lowlevel.checkpoint)
         monkeypatch.setattr(EmbeddedTree, "get", counted_get)
         monkeypatch.setattr(EmbeddedTree, "exists", counted_exists)
         monkeypatch.setattr(EmbeddedTree, "get_many", counted_get_many)

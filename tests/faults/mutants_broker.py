@@ -57,6 +57,20 @@ MUTANTS = (
         pytest=(f"{ACKS_ALL}::test_a_flush_that_fails_is_told_although_its_directory_stays",),
     ),
     Mutant(
+        "broker.what-comes-behind-many-batches-overtakes-them",
+        "python/ottla/broker/api/k00_produce.py",
+        "left_ms, take, _not_yet)",
+        "left_ms, take, request.appended)",
+        pytest=("tests/broker/test_many_batches.py::test_what_comes_behind_it_is_appended_behind_it",),
+    ),
+    Mutant(
+        "broker.each-piece-has-a-time-of-its-own",
+        "python/ottla/broker/api/k00_produce.py",
+        "left_ms = max(0, round((deadline - trio.current_time()) * 1000))",
+        "left_ms = produce.timeout_ms",
+        pytest=("tests/broker/test_many_batches.py::test_rows_that_others_do_not_confirm_time_out_all_together",),
+    ),
+    Mutant(
         "broker.acks-all-without-a-deadline",
         "python/ottla/broker/api/k00_produce.py",
         "            self._broker.deadlines.add(self._timeout_ms, self)\n",

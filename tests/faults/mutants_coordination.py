@@ -411,4 +411,21 @@ MUTANTS = (
         "",
         pytest=("tests/broker/test_doubted_brokers.py::test_a_clients_question_waits",),
     ),
+    Mutant(
+        "coordination.settings-are-not-read-again",
+        "python/ottla/controller/config_changes.py",
+        "                    await read_all()\n",
+        "",
+        pytest=(
+            "tests/broker/test_stored_settings.py::test_what_changed_while_a_broker_was_away",
+            "tests/controller/test_admin.py::test_a_new_session_reads_everything_before_it_goes_on",
+        ),
+    ),
+    Mutant(
+        "coordination.a-new-session-wakes-nobody",
+        "python/ottla/controller/config_changes.py",
+        "stop_listening = tree.listen(wake)",
+        "stop_listening = tree.listen(lambda _: None)",
+        pytest=("tests/broker/test_stored_settings.py::test_what_changed_while_a_broker_was_away",),
+    ),
 )

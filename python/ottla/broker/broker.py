@@ -275,7 +275,11 @@ class Broker:
             await self.client_quotas.changed(self.tree, kind, name)
             self._quotas_changed(requests)
 
-        await nursery.start(self.settings.watch, self._topic_changed, client_changed)
+        async def read_clients() -> None:
+            await self.client_quotas.load_again(self.tree)
+            self._quotas_changed(requests)
+
+        await nursery.start(self.settings.watch, self._topic_changed, client_changed, read_clients)
         await nursery.start(self.groups.run)
         await self.unclean_start.look_at_tree()
         await self.registration.register()

@@ -18,7 +18,8 @@ from ottla.config.passwords import OLD_SECRET, SECRET, encoded_anew, is_password
 from ottla.config.security import IGNORED
 from ottla.config.topic import understood
 from ottla.controller.config_changes import watch_config_changes
-from ottla.controller.configs import get_config, set_config
+from ottla.controller.configs import Entity, get_config, get_configs, set_config
+from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
 from ottla.coordination.znodes import MalformedNode
@@ -216,11 +217,12 @@ class Settings:
         self,
         topic_changed: Callable[[str], None],
         client_changed: Callable[[str, str], Awaitable[None]],
+        read_clients: Callable[[], Awaitable[None]],
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Takes every change until cancelled; started when those before are taken. What belongs to users and client ids
-        is read by `client_changed(kind, name)`.
+        is read by `client_changed(kind, name)`, and all of it by `read_clients()`.
         """
 
         async def on_change(kind: str, name: str) -> None:
@@ -232,4 +234,22 @@ class Settings:
             elif kind in ("users", "clients"):
                 await client_changed(kind, name)
 
-        await watch_config_changes(self._tree, on_change, task_status=task_status)
+        async def read_all() -> None:
+            await self._read_topics(topic_changed)
+            await self._broker_changed()
+            await read_clients()
+
+        await watch_config_changes(self._tree, on_change, read_all, task_status=task_status)
+
+    async def _read_topics(self, topic_changed: Callable[[str], None]) -> None:
+        """Takes what changed of any topic."""
+        topics = [*{*self.topics, *await self._tree.children(znodes.CONFIG_TOPICS)}]
+        entities = [Entity("topics", topic) for topic in topics]
+        async for topic, own in in_turns(zip(topics, await get_configs(self._tree, entities), strict=True)):
+            if isinstance(own, MalformedNode):
+                self._keep(topic, own)
+            elif own != self.topics.get(topic, {}) or topic in self.topics_not_understood:
+                self._take(topic, own, is_change=True)
+            else:
+                continue
+            topic_changed(topic)

@@ -2,7 +2,8 @@
 
 A change is told by a sequential node that names the entity. Nodes are kept for 15 minutes, so that every broker sees
 them, and removed by whoever looks when there is a newer one. A broker that starts reads all settings anyway; what it
-then finds here names entities it may read once too often. (Kafka: ZkNodeChangeNotificationListener.)
+then finds here names entities it may read once too often. (Kafka: ZkNodeChangeNotificationListener.) So does one that
+has a new session: it may have been away for longer than the nodes are kept. (Kafka's does not.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import trio
 
 from ottla.controller.turns import pieces
 from ottla.coordination import znodes
-from ottla.coordination.tree import ConnectionLoss, Delete, NoNode, SessionExpired, Stat, Tree, WatchEvent
+from ottla.coordination.tree import (
+    ConnectionLoss,
+    Delete,
+    NoNode,
+    SessionExpired,
+    SessionState,
+    Stat,
+    Tree,
+    WatchEvent,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -28,39 +38,54 @@ OnChange = Callable[[str, str], Awaitable[None]]
 
 
 async def watch_config_changes(
-    tree: Tree, on_change: OnChange, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    tree: Tree,
+    on_change: OnChange,
+    read_all: Callable[[], Awaitable[None]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Call `on_change` for each change, in order, until cancelled. Started when what was there has been handled.
+    `read_all` is called when there is a new session: changes may have come and gone meanwhile.
 
-    `on_change` may raise SessionExpired: it is called again for the same change once there is a new session.
+    Both may raise SessionExpired: they are called again, for the same change, once there is a new session.
     """
     last = ""
+    session_id = tree.session_id
     started = False
-    while True:
-        changed = trio.Event()
+    changed = trio.Event()
 
-        def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
-            changed.set()
+    def wake(_: WatchEvent | SessionState) -> None:
+        changed.set()
 
-        try:
-            names = await tree.children(znodes.CONFIG_CHANGES, wake)
-            # Names are in the order of their numbers, and thousands are known already.
-            new = [name for name in names[bisect_right(names, last) :] if _is_change(name)]
-            for some in pieces(new):
-                paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in some]
-                for name, path, node in zip(some, paths, await tree.get_many(paths), strict=True):
-                    if node is not None:
-                        await _handle(path, node.data, on_change)
-                    last = name
-        except SessionExpired:
-            # What was not handled is looked at again in the next session.
-            await tree.wait_connected()
-            continue
-        await _remove_old(tree, names)
-        if not started:
-            started = True
-            task_status.started()
-        await changed.wait()
+    # A watch that is set when its session has just ended may never fire.
+    stop_listening = tree.listen(wake)
+    try:
+        while True:
+            changed = trio.Event()
+            try:
+                if (current := tree.session_id) != session_id:
+                    await read_all()
+                    session_id = current
+                names = await tree.children(znodes.CONFIG_CHANGES, wake)
+                # Names are in the order of their numbers, and thousands are known already.
+                new = [name for name in names[bisect_right(names, last) :] if _is_change(name)]
+                for some in pieces(new):
+                    paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in some]
+                    for name, path, node in zip(some, paths, await tree.get_many(paths), strict=True):
+                        if node is not None:
+                            await _handle(path, node.data, on_change)
+                        last = name
+            except SessionExpired:
+                # What was not handled is looked at again in the next session.
+                await tree.wait_connected()
+                continue
+            await _remove_old(tree, names)
+            if not started:
+                started = True
+                task_status.started()
+            await changed.wait()
+    finally:
+        stop_listening()
 
 
 def _is_change(name: str) -> bool:

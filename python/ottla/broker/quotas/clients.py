@@ -86,16 +86,28 @@ class ClientQuotas:
         for entity, config in await all_entities(tree):
             self.set(entity, config)
 
+    async def load_again(self, tree: Tree) -> None:
+        """Takes what changed of any quota, as `changed` does."""
+        found = dict(await all_entities(tree))
+        for entity in self.entities() | found.keys():
+            self._change(entity, found.get(entity, {}))
+
+    def entities(self) -> set[Entity]:
+        """All that have a quota of their own."""
+        return {entity for limits in self._limits.values() for entity in limits.entities()}
+
     async def changed(self, tree: Tree, kind: str, name: str) -> None:
         """Someone changed the settings of a user, a client id, or both. Those with a value that is no quota have no
         effect as a whole: what held goes on to hold.
         """
         entity = entity_at(kind, name)
         if entity is not None:
-            config = await get_config(tree, kind, name)
-            given = dict(values(config))
-            if given.keys() == {quota for quota in Quota if quota.value in config}:
-                self._set(entity, given)
+            self._change(entity, await get_config(tree, kind, name))
+
+    def _change(self, entity: Entity, config: Mapping[str, str]) -> None:
+        given = dict(values(config))
+        if given.keys() == {quota for quota in Quota if quota.value in config}:
+            self._set(entity, given)
 
     def set(self, entity: Entity, config: Mapping[str, str]) -> None:
         self._set(entity, dict(values(config)))

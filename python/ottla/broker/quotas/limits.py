@@ -7,6 +7,7 @@ shared by all of that user's clients, one of a client id by all who name it, one
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -68,6 +69,10 @@ class Limits:
             self._quotas.pop(entity, None)
         else:
             self._quotas[entity] = value
+
+    def entities(self) -> Iterable[Entity]:
+        """Those that have a quota of their own."""
+        return self._quotas.keys()
 
     def find(self, user: str, client_id: str) -> tuple[Group, float] | None:
         """Whose use counts together with this client's, and what they may use; None if they may use anything."""
