@@ -59,7 +59,7 @@ async def served(zookeeper: str) -> AsyncIterator[Served]:
         nursery.start_soon(controller.run)
         await broker.until(lambda: broker.live_brokers() == [1])
         opened = Served(zookeeper, tree, broker, controller)
-        await nursery.start(watch_config_changes, tree, opened.on_change)
+        await nursery.start(watch_config_changes, tree, opened.on_change, trio.lowlevel.checkpoint)
         yield opened
         nursery.cancel_scope.cancel()
 

@@ -11,7 +11,7 @@ What a broker does with it, in this order, whatever keeps the tree (`EmbeddedTre
     controller = Controller(tree, broker_id, listener="PLAINTEXT", registration=registration)
     nursery.start_soon(controller.run)                    # elects itself, or waits until it can; and registers again
                                                           # after every expired session
-    await nursery.start(watch_config_changes, tree, on_change)             # async on_change(type, name)
+    await nursery.start(watch_config_changes, tree, on_change, read_all)   # async on_change(type, name), read_all()
     ...
     await tree.aclose()                                   # before exit, so that the registration is gone
 
