@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import errno
+import os
+import stat
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import click
 
 from ottla.errors import counted as counted
 
+COMMANDS_MAX = 5
+"""How many commands an error names at most."""
 ROWS_MAX = 40
 """Of what a table for people shows of many; the others are only counted, and --json has all."""
+
+
+async def while_read(work: Callable[[], Awaitable[None]]) -> None:
+    """Runs `work`, which prints now and then. Ends it when nobody reads the pipe any more that stdout is.
+
+    Raises:
+        BrokenPipeError: it was ended so.
+    """
+    import trio
+
+    problem: Exception | None = None
+    pipe = _pipe()
+    async with trio.open_nursery() as nursery:
+
+        async def watch(pipe: int) -> None:
+            nonlocal problem
+            await trio.lowlevel.wait_readable(pipe)  # the end for writing is that when the other one is closed
+            problem = BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+            nursery.cancel_scope.cancel()
+
+        if pipe is not None:
+            nursery.start_soon(watch, pipe)
+        try:
+            await work()
+        except Exception as error:  # which the nursery would wrap
+            problem = error
+        nursery.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
+
+
+def _pipe() -> int | None:
+    """The descriptor of stdout if that is a pipe."""
+    try:
+        descriptor = sys.stdout.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    except (OSError, ValueError):  # closed, or not a file at all
+        return None
 
 
 def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import click
 
 from ottla.cli._interrupts import end_interrupted, until_interrupted
-from ottla.cli._output import counted
+from ottla.cli._output import COMMANDS_MAX, counted
 from ottla.cli._records import BadLine
 from ottla.kafka import ACKS_ALL
 
@@ -36,7 +36,6 @@ MOMENT_S = 0.5
 TOPIC_LIMIT, BROKER_LIMIT = "max.message.bytes", "socket.request.max.bytes"
 BATCH_OVERHEAD_BYTES = 256
 """More than a batch adds to a record with few headers."""
-COMMANDS_MAX = 5
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._output import COMMANDS_MAX, counted, while_read
 from ottla.cli._settings import as_bytes, at_most_one, on_command_line, unescaped
 from ottla.cli._times import Time
 
@@ -69,7 +72,7 @@ def command(
     bootstrap: str,
     timeout_ms: int,
 ) -> None:
-    """Print the records of TOPIC, each on a line, until Ctrl-C.
+    """Print the records of TOPIC, each on a line, until Ctrl-C, or until brokers are gone for --timeout-ms.
 
     \b
     ottla consume orders --from-beginning --until-end --keys
@@ -102,7 +105,7 @@ def command(
         consumer = Consumer(cluster, read_committed=read_committed)
         partitions = await _partitions(cluster, topic, numbers)
         await _begin(consumer, partitions, from_beginning=from_beginning, offset=offset, timestamp_ms=timestamp_ms)
-        await _print(consumer, topic, write, max_messages, until_end)
+        await while_read(lambda: _print(_Reader(consumer, topic, timeout_ms), write, max_messages, until_end))
 
     with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
 
@@ -153,21 +156,20 @@ async def _begin(
         consumer.positions[partition] = wanted
 
 
-async def _print(
-    consumer: Consumer, topic: str, write: Callable[[Record], bytes], max_messages: int | None, until_end: bool
-) -> None:
+async def _print(reader: _Reader, write: Callable[[Record], bytes], max_messages: int | None, until_end: bool) -> None:
     """Prints records until there were enough, or the end that was is reached, or for ever."""
     from ottla.cli._progress import progress
 
+    consumer = reader.consumer
     ends = await consumer.ends() if until_end else None
     left = max_messages
     total = None if ends is None else sum(end - consumer.positions[partition] for partition, end in ends.items())
     # Where the records themselves are seen, nothing else moves on the screen.
-    with progress(f"consuming {topic}", total, unit="records", is_shown=not sys.stdout.isatty()) as advance:
+    with progress(f"consuming {reader.topic}", total, unit="records", is_shown=not sys.stdout.isatty()) as advance:
         while left != 0 and (
             ends is None or any(consumer.positions[partition] < end for partition, end in ends.items())
         ):
-            records = await _poll(consumer)
+            records = await reader.poll()
             if ends is not None:
                 records = [record for record in records if record.offset < ends[_of(record)]]
                 for partition, end in ends.items():
@@ -178,6 +180,57 @@ async def _print(
                 records = records[:left]
                 left -= len(records)
             _put(records, write, advance)
+            reader.printed += len(records)
+
+
+class _Reader:
+    """Polls, and says on stderr when brokers are gone and when they are back. Who is gone for longer than an answer may
+    take is not waited for.
+    """
+
+    def __init__(self, consumer: Consumer, topic: str, timeout_ms: int) -> None:
+        self.consumer = consumer
+        self.topic = topic
+        self.timeout_s = timeout_ms / 1000
+        self.printed = 0
+        self._gone: tuple[float, Exception] | None = None
+        """Since when, and what was seen first."""
+
+    async def poll(self) -> list[Record]:
+        """The next records. Raises click.ClickException if brokers do not come back."""
+        import trio
+
+        deadline = math.inf if self._gone is None else self._gone[0] + self.timeout_s
+        with trio.move_on_at(deadline) as waits:
+            records = await _poll(self.consumer)
+        if waits.cancelled_caught:
+            raise self._given_up()
+        obstacle = self.consumer.obstacle
+        if obstacle is None:
+            if self._gone is not None:
+                click.echo("the brokers are back", err=True)
+            self._gone = None
+        elif self._gone is None:
+            click.echo(f"{obstacle}; trying again for {self.timeout_s:g} s", err=True)
+            self._gone = trio.current_time(), obstacle
+        elif records:
+            self._gone = trio.current_time(), obstacle
+        elif trio.current_time() >= deadline:
+            raise self._given_up()
+        return records
+
+    def _given_up(self) -> click.ClickException:
+        assert self._gone is not None
+        why = f"cannot consume {self.topic!r}: {self._gone[1]}, and for {self.timeout_s:g} s nothing has answered"
+        if not self.printed:
+            return click.ClickException(why)
+        commands = [
+            f"`ottla consume {quote(self.topic)} -p {each.partition} -o {offset}`"
+            for each, offset in sorted(self.consumer.positions.items())
+        ]
+        more = "" if len(commands) <= COMMANDS_MAX else f" and so on for {len(commands) - COMMANDS_MAX} more"
+        printed = counted(self.printed, "record was", "records were")
+        return click.ClickException(f"{why}; {printed} printed, {', '.join(commands[:COMMANDS_MAX])}{more} goes on")
 
 
 async def _poll(consumer: Consumer) -> list[Record]:

@@ -188,6 +188,8 @@ class Consumer:
         self._in_hand: list[Record] = []
         self._in_hand_from = 0
         self._unknown_since: float | None = None
+        #: Why the last poll could not ask a leader, though a later one may; None if it could ask all.
+        self.obstacle: Exception | None = None
         self._stack = AsyncExitStack()
         self._is_open = False
         self._member: Membership | None = None
@@ -663,6 +665,7 @@ class Consumer:
                 raise
             if isinstance(problem, UnknownTopicOrPartition) and self._is_gone():
                 raise
+            self.obstacle = problem
             await trio.sleep(RETRY_MS / 1000)
             return []
         if truncated:
@@ -674,10 +677,12 @@ class Consumer:
                 await (member.changed.wait() if member is not None else trio.sleep_forever())
         answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
         refusals: list[KafkaError] = []
+        obstacles: list[Exception] = []
         left_ms = max(0, min(wait_ms, int((until - trio.current_time()) * 1000)))
         async with trio.open_nursery() as nursery:
             for leader, partitions in groups.items():
-                nursery.start_soon(self._fetch, leader, partitions, left_ms, answers, refusals)
+                nursery.start_soon(self._fetch, leader, partitions, left_ms, answers, refusals, obstacles)
+        self.obstacle = next(iter(obstacles), None)
         # Errors first: records that were decoded before one is raised would be lost.
         if refusals:
             raise refusals[0]
@@ -730,6 +735,7 @@ class Consumer:
         wait_ms: int,
         answers: list[tuple[TopicPartition, _core.FetchedPartition]],
         refusals: list[KafkaError],
+        obstacles: list[Exception],
     ) -> None:
         topics: dict[str, list[FetchPartition]] = {}
         for topic, number in partitions:
@@ -757,7 +763,8 @@ class Consumer:
         except KafkaError as problem:  # of the connection: this broker does not take us
             refusals.append(problem)
             return
-        except (OSError, RemoteProtocolError):
+        except (OSError, RemoteProtocolError) as problem:
+            obstacles.append(problem)
             self.cluster.forget(topics)
             await trio.sleep(RETRY_MS / 1000)
             return
