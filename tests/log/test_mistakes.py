@@ -1,7 +1,9 @@
 """What a program may get wrong with a `Log`, and what it is told."""
 
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,6 +11,10 @@ import pytest
 
 from ottla import errors
 from ottla.log import Log, LogConfig
+from ottla.log import log as log_module
+from ottla.log.iterator import OneAtATime
+from tests.peers.skips import module
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -152,3 +158,79 @@ def test_offsets_that_are_none(log: Log, offset: object) -> None:
         for bounds in ({"start": offset}, {"end": offset}):
             with pytest.raises(TypeError, match=f"^{next(iter(bounds))} is an offset, a number in 64 bits, not"):
                 list(read(**bounds))  # type: ignore[operator]
+
+
+def test_an_iterator_is_for_one_thread_at_a_time(log: Log) -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+        other = threading.Thread(target=take_too)
+        other.start()
+        other.join(PATIENCE_S)
+        yield 2
+
+    def take_too() -> None:
+        try:
+            next(shared)
+        except RuntimeError as error:
+            problems.append(str(error))
+
+    problems: list[str] = []
+    shared = OneAtATime(numbers(), "records of t-0")
+    assert list(shared) == [1, 2]
+    assert problems == ["records of t-0: two threads use one iterator at once; give each thread an iterator of its own"]
+    log.append_many([b"a", b"b", b"c"])
+    assert isinstance(log.records(), OneAtATime)
+    # One after the other is no mistake.
+    records = iter(log)
+    with ThreadPoolExecutor(1) as another:
+        assert [next(records).offset, another.submit(next, records).result().offset, next(records).offset] == [0, 1, 2]
+    records = log.records()
+    next(records)
+    records.close()  # type: ignore[attr-defined]
+    assert list(records) == []
+
+
+@pytest.mark.parametrize("is_reader", [True, False])
+@pytest.mark.parametrize("as_columns", [True, False])
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_reading_goes_on_while_records_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reader: bool, as_columns: bool, delay_ms: int
+) -> None:
+    if as_columns:
+        module("arrow", "pyarrow")
+    monkeypatch.setattr(log_module, "READ_BYTES", 1000)
+    config = LogConfig(segment_bytes=1000, file_delete_delay_ms=delay_ms)
+    with Log.open(tmp_path / "t-0", mode="a", config=config) as writer:
+        for _ in range(50):
+            writer.append_many([b"x" * 100] * 4)
+        log = Log.open(tmp_path / "t-0") if is_reader else writer
+
+        def offsets() -> Iterator[int]:
+            if as_columns:
+                for batch in log.columns(rows_max=1):
+                    yield from batch.column("offset").to_pylist()
+            else:
+                for record in log.records():
+                    yield record.offset
+
+        found = offsets()
+        assert next(found) == 0
+        writer.delete_before(150)
+        rest = list(found)
+        # What was there already in memory, or in files that are kept; then nothing is missing that is left.
+        assert rest == sorted(set(rest))
+        assert rest[-50:] == list(range(150, 200))
+        # The beginning of what is read is an error all the same.
+        with pytest.raises(errors.OffsetOutOfRange):
+            next(writer.records(start=10))
+        log.close()
+
+
+def test_reading_ends_where_the_log_was_truncated(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "READ_BYTES", 1000)
+    for _ in range(50):
+        log.append_many([b"x" * 100] * 4)
+    records = log.records()
+    assert next(records).offset == 0
+    log.truncate(40)
+    assert [record.offset for record in records][-1] < 40

@@ -26,6 +26,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import trio
 
+from ottla.log.iterator import OneAtATime
+
 T = TypeVar("T")
 
 #: What makes no sense without a loop: connections of trio's, and what is called with coroutines. `aclose` is `close`.
@@ -362,7 +364,7 @@ def _outward(value: Any, own: Loop | None = None) -> Any:
         made._hold(value)
         return made
     if hasattr(type(value), "__anext__"):
-        return _iterated(own or loop(), value)
+        return OneAtATime(_iterated(own or loop(), value), "records of a consumer")
     return value
 
 

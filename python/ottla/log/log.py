@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from ottla import _core
 from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, RecordReader
-from ottla.errors import InvalidTimestamp, LogNotFound, StorageError
+from ottla.errors import InvalidTimestamp, LogNotFound, OffsetOutOfRange, StorageError
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.config import LogConfig
+from ottla.log.iterator import OneAtATime
 from ottla.log.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -200,10 +201,18 @@ class Log:
         A record has `offset`, `timestamp_ms`, `key`, `value` (bytes or None) and `headers` ((name, value) pairs). For
         millions of records `columns` is many times faster.
 
+        Records that are deleted meanwhile are given or left out: the iterator goes on with the first that is there. It
+        ends where the log ended when it began, or before that where the log was truncated. The same holds for both
+        modes. An iterator is for one thread at a time.
+
         Raises:
             OffsetOutOfRange: `start` is before `start_offset` or beyond `end_offset`.
             CorruptMessage: a batch's checksum is wrong.
+            RuntimeError: two threads use one iterator at once.
         """
+        return OneAtATime(self._records(start, end), f"records of {self._path}")
+
+    def _records(self, start: int | None, end: int | None) -> Iterator[Record]:
         _check_offsets(start, end)
         end = self._end(end)
         for offset, data in self._read(start, end):
@@ -247,9 +256,21 @@ class Log:
         `timestamps` says what becomes of those that are too large for microseconds, such as nanoseconds where
         milliseconds belong: with "null" they are null.
 
+        Otherwise as `records`.
+
         Raises:
             InvalidTimestamp: there is one, and `timestamps` is "error". It names the offset.
         """
+        return OneAtATime(self._columns(start, end, columns, rows_max, timestamps), f"columns of {self._path}")
+
+    def _columns(
+        self,
+        start: int | None,
+        end: int | None,
+        columns: Sequence[str],
+        rows_max: int,
+        timestamps: Literal["error", "null"],
+    ) -> Iterator[pa.RecordBatch]:
         from ottla.records import arrow_schema, decode_buffers, to_arrow
 
         arrow_schema(columns)  # says what to install before anything is read
@@ -272,9 +293,17 @@ class Log:
     def _read(self, start: int | None, end: int) -> Iterator[tuple[int, bytes]]:
         offset = self.start_offset if start is None else start
         while offset < end or start is not None:
-            # A start that is out of range is an error even if there is nothing to read.
+            try:
+                piece = self._log.read(offset, READ_BYTES).slice
+            except OffsetOutOfRange:
+                # A start that is out of range is an error even if there is nothing to read.
+                if start is not None:
+                    raise
+                if offset >= self.start_offset:
+                    return  # truncated meanwhile
+                offset = self.start_offset  # deleted meanwhile
+                continue
             start = None
-            piece = self._log.read(offset, READ_BYTES).slice
             if piece is None:
                 return
             data = piece.read()
