@@ -22,15 +22,18 @@ PLACES = {"here", "terms", "broker", "log"}
 #: Python files that serve a Fetch.
 FETCH_FILES = ("broker/api/k01_fetch.py", "broker/fetch/*.py")
 
-#: What `k00_produce.handle` asks in its conditions, and the row of the table that it belongs to. None: it decides
+#: What serves a Produce.
+PRODUCE_FUNCTIONS = (k00_produce.handle, k00_produce._serve)
+
+#: What these ask in their conditions, and the row of the table that it belongs to. None: it decides
 #: nothing about who may do what, but how a Produce that passed goes on.
 PRODUCE_ASKS = {
     "acks": "acks is 0 or 1; or all, where nothing but the append is waited for",
     "ACKS_ALL": "acks is 0 or 1; or all, where nothing but the append is waited for",
     "api_version": "version is 3 or later",
     "BATCHES_SINCE": "version is 3 or later",
-    "asked": "one partition",
     "len": "one partition",
+    "ROWS_AT_ONCE": "one partition",
     "partition": "partition is known, this broker leads it, its directory is in use",
     "is_leader": "partition is known, this broker leads it, its directory is in use",
     "is_internal": "topic is not internal",
@@ -45,6 +48,7 @@ PRODUCE_ASKS = {
     "error": "outside of transactions (transactional id, transactional batch)",
     "errors": "outside of transactions (transactional id, transactional batch)",
     "get": "outside of transactions (transactional id, transactional batch)",
+    "refused": "outside of transactions (transactional id, transactional batch)",
     "index": "outside of transactions (transactional id, transactional batch)",
     "is_plain": None,
     "lease": None,
@@ -54,26 +58,29 @@ PRODUCE_ASKS = {
     "appends": None,
 }
 
-#: What `k00_produce.handle` calls. A check may stand in a call that raises, without a condition around it: a new name
+#: What they call. A check may stand in a call that raises, without a condition around it: a new name
 #: here needs a row of the table like a new condition.
 PRODUCE_CALLS = {
     "produce": "version is 3 or later",
     "get": "partition is known, this broker leads it, its directory is in use",
     "leader_error": "partition is known, this broker leads it, its directory is in use",
     "error_where_absent": "partition is known, this broker leads it, its directory is in use",
+    "may_write": "outside of transactions (transactional id, transactional batch)",
     "verify": "outside of transactions (transactional id, transactional batch)",
     "append": "length, checksum, every field of every record, one batch, no control batch",
     "grant": "no quotas",
     "ProduceRow": None,
     "_Waiting": None,
-    "_answer": None,
+    "_serve": None,
     "_error": None,
     "_refused": None,
+    "all_appended": None,
+    "answer": None,
     "append_later": None,
-    "appended": None,
     "appended_in_turn": None,
     "at_end": None,
     "enumerate": None,
+    "in_background": None,
     "len": None,
     "partial": None,
     "setdefault": None,
@@ -141,7 +148,7 @@ def test_every_check_has_a_place() -> None:
 
 
 def test_what_produce_asks_is_in_the_table() -> None:
-    assert asked(k00_produce.handle) - {"broker"} == set(PRODUCE_ASKS)
+    assert set().union(*map(asked, PRODUCE_FUNCTIONS)) - {"broker"} == set(PRODUCE_ASKS)
     table = {check for request, check in rows() if request == "Produce"}
     named = {check for check in PRODUCE_ASKS.values() if check is not None}
     assert named <= table
@@ -155,7 +162,7 @@ def test_what_produce_asks_is_in_the_table() -> None:
 
 
 def test_what_produce_calls_is_in_the_table() -> None:
-    assert called(k00_produce.handle) == set(PRODUCE_CALLS)
+    assert set().union(*map(called, PRODUCE_FUNCTIONS)) == set(PRODUCE_CALLS)
     table = {check for request, check in rows() if request == "Produce"}
     assert {check for check in PRODUCE_CALLS.values() if check is not None} <= table
 
