@@ -168,7 +168,7 @@ TLS and SASL of listeners, access control.
 Taken, kept and shown, like all of Kafka's settings ([settings.md](settings.md) marks in bold what has an effect):
 
 - Passwords of TLS and SASL among the settings that change while brokers run are decoded, encoded and encoded anew with
-  `password.encoder.*` as in Kafka (with the package `cryptography`: `pip install 'ottla[passwords]'`), so that either
+  `password.encoder.*` as in Kafka (with the package `cryptography`), so that either
   broker takes over what the other stored; nothing uses them here. Those that cannot be decoded are left out with an
   error in the log and stay where they are. (Kafka drops them with the next change of any setting.)
 - `max.connection.creation.rate` holds for the broker and for each listener, as in 2.7.0; the rate for each address came

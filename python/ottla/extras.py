@@ -11,5 +11,6 @@ def extra(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
-            f"this needs the package {missing.name}: pip install 'ottla[{name}]'", name=missing.name
+            f"this needs the package {missing.name}, which is not installed; it is one of the extra '{name}'",
+            name=missing.name,
         ) from None

@@ -51,7 +51,8 @@ def blocks(page: str) -> list[str]:
 
 
 def test_the_programs_run(broker: Broker, tmp_path: Path) -> None:
-    log, client, *more = blocks("python.md")
+    (log,) = blocks("python.md")
+    client, connection, *more = blocks("client.md")
     (group,) = [block for block in more if "group=" in block]
 
     def run(code: str) -> str:
@@ -67,6 +68,7 @@ def test_the_programs_run(broker: Broker, tmp_path: Path) -> None:
         ["b'alice'", "b'2", "plums'"],
     ]
     assert run(client.replace("127.0.0.1:9092", broker.bootstrap)) == "0 b'to you' b'hello'\n"
+    assert run(connection.replace("127.0.0.1:9092", broker.bootstrap)) == "[0]\n"
     printing = "                print(record.partition, record.offset, record.value)\n"
     assert printing in group
     ending = group.replace(printing, f"{printing}                break\n").replace("127.0.0.1:9092", broker.bootstrap)

@@ -307,7 +307,7 @@ async def test_members_are_removed(server: Kafka | Broker) -> None:
 
 async def test_the_table_names_what_is_there() -> None:
     admin = Admin(Cluster("127.0.0.1:1"))
-    text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
     named = re.findall(r"`admin((?:\.\w+)+)\(", text)
     assert len(named) > 25
     for path in named:

@@ -309,12 +309,12 @@ producer.send("forked", b"parent again")
 
 
 def test_the_example_of_the_docs(our_broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
     (example,) = [each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "ottla.client.sync" in each]
     with Cluster(our_broker.bootstrap) as cluster:
         if "greetings" not in Admin(cluster).list_topics():
             Admin(cluster).create_topic("greetings", 1)
-    exec(compile(example.replace("127.0.0.1:9092", our_broker.bootstrap), "docs/python.md", "exec"), {})
+    exec(compile(example.replace("127.0.0.1:9092", our_broker.bootstrap), "docs/client.md", "exec"), {})
     assert "0 b'to you' b'hello'\n1 None b'hello again'\n" in capfd.readouterr().out
 
 

@@ -58,6 +58,11 @@ async def each_of(names: Iterable[str], doing: str, work: Callable[[str], Awaita
         raise click.ClickException("\n".join(problems))
 
 
+def without(missing: ModuleNotFoundError) -> str:
+    """What to say where a package of the extra `pipelines` is not there."""
+    return f"this needs the package {missing.name}, which is not installed; it is one of the extra 'pipelines'"
+
+
 def _without_repetition(doing: str, why: str) -> str:
     """Clients say which topic or group an error is about, and Kafka which name is illegal; where `doing` has said it,
     that is enough.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._errors import explained
+from ottla.cli._errors import explained, without
 from ottla.cli._interrupts import end_interrupted
 from ottla.cli._output import counted
 from ottla.cli._settings import INT32_MAX, Finite, at_most_one, on_command_line
@@ -92,7 +92,7 @@ def command(
     try:
         from ottla.pipelines.generator.settings import HOUR_MS, Settings
     except ModuleNotFoundError as missing:
-        raise click.ClickException(f"this needs {missing.name}: pip install 'ottla[pipelines]'") from None
+        raise click.ClickException(without(missing)) from None
     try:
         settings = Settings(
             events=events,
@@ -138,7 +138,7 @@ def _generate(
         from ottla.pipelines.generator.answers import Answers
         from ottla.pipelines.generator.output import to_file, to_topic
     except ModuleNotFoundError as missing:
-        raise click.ClickException(f"this needs {missing.name}: pip install 'ottla[pipelines]'") from None
+        raise click.ClickException(without(missing)) from None
     truth = Answers(settings)
     with progress(f"generating {topic or file}", settings.events, unit="records") as advance:
 

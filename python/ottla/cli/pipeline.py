@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._errors import explained
+from ottla.cli._errors import explained, without
 from ottla.cli._interrupts import INTERRUPTED
 from ottla.cli._output import counted
 
@@ -49,7 +49,7 @@ def _needs() -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if (missing.name or "ottla").startswith("ottla"):
             raise
-        raise click.ClickException(f"this needs {missing.name}: pip install 'ottla[pipelines]'") from None
+        raise click.ClickException(without(missing)) from None
 
 
 def _find(name: str) -> Pipeline:

@@ -1,7 +1,7 @@
 """Certificates and keys where Kafka's settings say they are, as PEM.
 
 A file's content tells what it is, not its name nor its type: Java's type "JKS", the default, opens PKCS12 too. PKCS12
-needs the package `cryptography` (`pip install 'ottla[security]'`); PEM needs nothing.
+needs the package `cryptography` (the extra `security`); PEM needs nothing.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _pkcs12(where: str, content: bytes, password: str | None, setting: str) -> P
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
-        raise ValueError(f"{where}: PKCS12 files need the package cryptography: pip install ottla[security]") from None
+        raise ValueError(f"{where}: PKCS12 files need the package cryptography: pip install cryptography") from None
     try:
         found = pkcs12.load_pkcs12(content, None if password is None else password.encode())
     except ValueError as problem:

@@ -7,7 +7,7 @@ initializationVector:...`; for GCM also `authenticationTagLength`, in bits. So w
 decoded as long as the secret is the same.
 
 The ciphers are those of the package `cryptography`, which is imported only where there is a password to encode or
-decode (`pip install 'ottla[passwords]'`).
+decode (the extra `passwords`).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _cipher(key_factory: str, cipher: str, secret: str, key_bits: int, salt: byt
         from ottla.config.ciphers import Cipher
     except ImportError as error:
         raise ConfigError(
-            SECRET, f"stored passwords need the package cryptography ({error}): pip install 'ottla[passwords]'"
+            SECRET, f"stored passwords need the package cryptography ({error}): pip install cryptography"
         ) from error
     return Cipher(cipher, key_factory, secret.encode(), key_bits, salt, iterations)
 
