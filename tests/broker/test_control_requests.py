@@ -72,8 +72,13 @@ class Slow:
 @asynccontextmanager
 async def started(*paths: Path) -> AsyncIterator[Broker]:
     """A broker to which every controller was elected that says so."""
-    log_dirs = ",".join(map(str, paths))
-    async with Broker.start(BrokerConfig({"log.dirs": log_dirs, "listeners": "PLAINTEXT://127.0.0.1:0"})) as broker:
+    settings = {
+        "log.dirs": ",".join(map(str, paths)),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        # Nobody takes over what it leads when it stops.
+        "controlled.shutdown.retry.backoff.ms": "20",
+    }
+    async with Broker.start(BrokerConfig(settings)) as broker:
 
         async def elected(controller_epoch: int) -> None:
             broker.controller_epoch = max(broker.controller_epoch, controller_epoch)

@@ -87,8 +87,10 @@ def test_a_broker_without_a_directory_that_works_ends_and_says_why(brokers: Brok
 @pytest.mark.zookeeper
 def test_leadership_moves_to_a_broker_whose_disk_works(brokers: Brokers, zookeeper: str, tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
-    first = brokers(broker_id=1, zookeeper=zookeeper, arguments=("--data-dir", f"{a},{b}"))
-    second = brokers(broker_id=2, zookeeper=zookeeper)
+    # When it stops nobody can take over what it leads: the other's directory for it is gone.
+    settings = {"controlled.shutdown.retry.backoff.ms": 20}
+    first = brokers(broker_id=1, zookeeper=zookeeper, arguments=("--data-dir", f"{a},{b}"), settings=settings)
+    second = brokers(broker_id=2, zookeeper=zookeeper, settings=settings)
     with connect(first) as client:
         rows = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in range(2)]
         topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=rows)
