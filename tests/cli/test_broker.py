@@ -71,7 +71,7 @@ def test_list_and_describe(ottla: Ottla, three: Cluster) -> None:
     text = ottla("broker", "describe", *at).out
     assert f"broker 3 at {three.broker(3).address}" in text
     assert "  leads 2 of 3 replicas, and is preferred for 2\n" in text
-    assert "broker 7 does not exist; there are 1, 2, 3" in ottla("broker", "describe", "7", *at, code=1).err
+    assert "broker 7 does not exist; known are 1, 2, 3" in ottla("broker", "describe", "7", *at, code=1).err
 
 
 def test_others_lead_for_a_drained_broker_and_it_comes_back_by_the_undo_file(

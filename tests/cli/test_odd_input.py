@@ -111,9 +111,15 @@ def test_an_invalid_name_is_printed_once_and_escaped(ottla: Ottla, broker: Broke
     for name, shown in (("bad name", "'bad name'"), ("a\nb\x1b[31m", r"'a\nb\x1b[31m'"), ("x" * 300, f"'{'x' * 300}'")):
         for arguments in (
             ("topic", "create", name),
+            ("topic", "describe", name),
+            ("topic", "alter", name, "-p", "2"),
+            ("topic", "delete", "-y", name),
             ("produce", name),
+            ("consume", name),
             ("bench", "produce", "--topic", name, "--num-records", "1"),
+            ("bench", "consume", "--topic", name, "--messages", "1"),
             ("generate", name),
+            ("transaction", "producers", name),
         ):
             error = ottla(*arguments, *at, code=1).err
             assert error.endswith(

@@ -290,7 +290,7 @@ def test_mistakes_are_explained_and_change_nothing(ottla: Ottla, three: Cluster,
     assert "name it" in refused("still", "other", "--assign", "0=1", code=2)
     assert "contradict each other" in refused("still", "--to", "1", "--cancel", code=2)
     assert "still has no partition 1, but 1 from 0 on" in refused("still", "--assign", "1=1")
-    assert "broker 9 is not there; there are 1, 2, 3" in refused("still", "--assign", "0=1,9")
+    assert "broker 9 is not there; known are 1, 2, 3" in refused("still", "--assign", "0=1,9")
     assert "broker 9 is not there" in refused("still", "--to", "9")
     assert "still-0 is to have 4 replicas, but there are only 3 brokers" in refused("still", "--replicas", "4")
     assert "there is no topic 'stil'; the nearest is 'still'" in refused("stil", "--to", "1,2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,15 @@ def check_names(kind: str, names: Sequence[str], existing: Sequence[str], error:
 
 
 async def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Raises UnknownTopicOrPartition for the first of `names` that does not exist."""
+    """Raises UnknownTopicOrPartition for the first of `names` that does not exist, InvalidTopic for one that
+    no topic can have.
+    """
     from ottla.client.admin import Admin
-    from ottla.errors import UnknownTopicOrPartition
+    from ottla.errors import InvalidTopic, UnknownTopicOrPartition
 
+    for name in names:
+        if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
+            raise InvalidTopic(f"topic '{name}'")
     answer = await cluster.retry(lambda: cluster.refresh(names))
     if any(topic.error_code == UnknownTopicOrPartition.code for topic in answer.topics):
         check_names("topic", names, await Admin(cluster).list_topics(), UnknownTopicOrPartition)

@@ -183,7 +183,7 @@ def _check_brokers(brokers: Sequence[int] | Mapping[int, Any], overview: Overvie
     for broker in brokers:
         if broker not in overview.brokers:
             there = ", ".join(map(str, overview.brokers))
-            raise click.ClickException(f"{doing}: broker {broker} is not there; there are {there}")
+            raise click.ClickException(f"{doing}: broker {broker} is not there; known are {there}")
 
 
 def _assigned(topic: str, assign: Sequence[str]) -> dict[TopicPartition, Replicas]:

@@ -119,7 +119,7 @@ def _check_there(overview: Overview, broker_ids: Collection[int]) -> None:
         if broker not in overview.brokers:
             what = "is not there" if broker in overview.known() else "does not exist"
             there = ", ".join(map(str, overview.brokers))
-            raise click.ClickException(f"broker {broker} {what}; there are {there}")
+            raise click.ClickException(f"broker {broker} {what}; known are {there}")
 
 
 def _named(broker_ids: Collection[int]) -> str:
@@ -199,7 +199,7 @@ def drain(
         overview = await admin.overview_after_moves()
         known = overview.known()
         if missing := sorted(set(broker_ids) - set(known)):
-            raise click.ClickException(f"{doing}: broker {missing[0]} does not exist; there are {_listed(known)}")
+            raise click.ClickException(f"{doing}: broker {missing[0]} does not exist; known are {_listed(known)}")
         if not overview.brokers.keys() - set(broker_ids):
             raise click.ClickException(f"{doing}: no other broker would be there")
         before, in_sync, led = overview.replicas(), overview.in_sync(), overview.leaders()
