@@ -201,7 +201,7 @@ def test_a_tab_may_be_written(ottla: Ottla, broker: Broker) -> None:
 def test_the_last_answer_is_told_when_the_time_is_over(ottla: Ottla, brokers: Brokers) -> None:
     at = ("-b", brokers(settings={"min.insync.replicas": 2}).bootstrap, "--timeout-ms", "1000")
     error = ottla("produce", "few", *at, stdin=b"x\n", code=1).err
-    assert "not delivered within 1000 ms; the last answer was NOT_ENOUGH_REPLICAS" in error
+    assert "not delivered within 1,000 ms; the last answer was NOT_ENOUGH_REPLICAS" in error
 
 
 def test_the_command_config_names_the_cluster(

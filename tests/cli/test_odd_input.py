@@ -106,6 +106,16 @@ def test_names_that_nothing_can_have(ottla: Ottla, broker: Broker, name: str) ->
         assert len(error.splitlines()) == 1, error
 
 
+def test_a_group_may_have_any_name_and_a_lag_of_any_size(ottla: Ottla, broker: Broker) -> None:
+    at = ("-b", broker.bootstrap)
+    ottla("produce", "lines", *at, stdin=b"x\n" * 1234)
+    ottla("group", "reset", "a\nb", "-t", "lines", "--to-earliest", *at)
+    head, header, row = ottla("group", "describe", "a\nb", *at).out.splitlines()
+    assert head == r"a\nb: Empty, 0 members"
+    assert row.split()[:5] == ["lines", "0", "0", "1234", "1,234"]
+    assert header.index("lag") + len("lag") == row.index("1,234") + len("1,234")
+
+
 def test_an_invalid_name_is_printed_once_and_escaped(ottla: Ottla, broker: Broker) -> None:
     at = ("-b", broker.bootstrap)
     for name, shown in (("bad name", "'bad name'"), ("a\nb\x1b[31m", r"'a\nb\x1b[31m'"), ("x" * 300, f"'{'x' * 300}'")):

@@ -71,7 +71,7 @@ def _without_repetition(doing: str, why: str) -> str:
     return why[found.end() :] if found and found[1] in doing else why
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
     """What a terminal would not show as it is, such as the end of a line in a name, as escapes."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
@@ -93,13 +93,13 @@ def _explanation(
     from ottla.config.values import ConfigError
     from ottla.errors import KafkaError, ProtocolError
 
-    doing = _on_one_line(doing)
+    doing = on_one_line(doing)
     if isinstance(error, (ConfigError, ProtocolError, *expected)):
-        return click.ClickException(f"{doing}: {_on_one_line(str(error))}")
+        return click.ClickException(f"{doing}: {on_one_line(str(error))}")
     if isinstance(error, UnicodeEncodeError):  # arguments may be any bytes
         return click.ClickException(f"{doing}: {error.object!r} is not UTF-8")
     if isinstance(error, KafkaError):
-        why = _without_repetition(doing, _on_one_line(str(error)))
+        why = _without_repetition(doing, on_one_line(str(error)))
         if error.name == "INVALID_TOPIC_EXCEPTION" and re.match("Topic name .*is illegal, ", why):
             why = ""  # the advice says it better, without the name
         why = (why or _MEANING.get(error.name, "")).removesuffix(".")
@@ -109,5 +109,5 @@ def _explanation(
     # A broken pipe is that nobody reads our output any more: click ends quietly.
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         name = f" {error.filename}:" if error.filename else ""
-        return click.ClickException(_on_one_line(f"{doing}:{name} {error.strerror or error}"))
+        return click.ClickException(on_one_line(f"{doing}:{name} {error.strerror or error}"))
     return None

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import click
 
+from ottla.cli._errors import on_one_line
 from ottla.errors import counted as counted
 
 COMMANDS_MAX = 5
@@ -57,10 +58,15 @@ def _pipe() -> int | None:
 
 
 def columns(rows: Iterable[Sequence[object]], header: Sequence[str]) -> str:
-    """Rows under a header, each column as wide as its widest cell; numbers stand to the right."""
-    table = [[str(cell) for cell in row] for row in rows]
+    """Rows under a header, each column as wide as its widest cell; numbers stand to the right. What a terminal would
+    not show as it is, such as the end of a line in the name of a group, is escaped.
+    """
+    table = [[on_one_line(str(cell)) for cell in row] for row in rows]
     widths = [max(len(line[index]) for line in [list(header), *table]) for index in range(len(header))]
-    numeric = [bool(table) and all(line[index].lstrip("-").isdigit() for line in table) for index in range(len(header))]
+    numeric = [
+        bool(table) and all(line[index].lstrip("-").replace(",", "").isdigit() for line in table)
+        for index in range(len(header))
+    ]
 
     def line(cells: Sequence[str]) -> str:
         padded = (

@@ -8,7 +8,7 @@ import click
 
 from ottla.cli._ask import confirm
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._errors import each_of
+from ottla.cli._errors import each_of, on_one_line
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
 from ottla.cli._settings import at_most_one
 from ottla.cli._times import Time
@@ -118,10 +118,13 @@ class _Described:
 
     def as_text(self) -> str:
         count = len(self.group.members)
-        head = f"{self.group.group}: {self.group.state}, {counted(count, 'member')}"
+        head = f"{on_one_line(self.group.group)}: {self.group.state}, {counted(count, 'member')}"
         if self.group.protocol:
             head += f", {self.group.protocol}"
-        rows = [["-" if value is None else value for value in row.values()] for row in self._rows()]
+        rows = [
+            ["-" if value is None else f"{value:,}" if name == "lag" else value for name, value in row.items()]
+            for row in self._rows()
+        ]
         if not rows:
             return head
         table = columns(rows, ("topic", "partition", "committed", "end", "lag", "member", "host"))

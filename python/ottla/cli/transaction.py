@@ -125,7 +125,7 @@ def _as_text(found: TransactionDescription) -> str:
         f"  state        {found.state}",
         f"  coordinator  broker {found.coordinator}",
         f"  producer     {found.producer_id}, epoch {found.producer_epoch}",
-        f"  timeout      {found.timeout_ms} ms",
+        f"  timeout      {found.timeout_ms:,} ms",
     ]
     if found.started_ms is not None:
         lines.append(f"  started      {_moment(found.started_ms)}")

@@ -74,7 +74,7 @@ class Commits:
             await one.done.wait()
         if not one.done.is_set():
             one.is_repeated = False
-            raise one.problem or error(15, f"group '{self.connection.group}': no answer within {timeout_ms:g} ms")
+            raise one.problem or error(15, f"group '{self.connection.group}': no answer within {timeout_ms:,g} ms")
         if one.problem is not None:
             raise one.problem
 

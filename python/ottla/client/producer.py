@@ -586,7 +586,7 @@ class Producer:
 
 def _late(batch: Batch, timeout_ms: float) -> NetworkException:
     """The error of a batch whose time is over, with what last stood in its way."""
-    late = f"{batch.partition}: not delivered within {timeout_ms:g} ms"
+    late = f"{batch.partition}: not delivered within {timeout_ms:,g} ms"
     match batch.problem:
         case None:
             return NetworkException(late)
