@@ -140,7 +140,10 @@ class Sender:
         """The topic's partitions, as soon as they are known."""
         self.read = 0
         self.limit: _Limit | None = None
+        self._suspect_bytes = sys.maxsize
+        """From here on the record of a line may be too large."""
         self._at = STDIN, 0
+        self._last: Batch | None = None
         self._next: dict[_Source, int] = {}
         self._unsure: dict[tuple[Batch, _Source | None], _Place] = {}
         """The first line of each batch that is not acknowledged, and of each partition that it copies."""
@@ -163,6 +166,8 @@ class Sender:
             click.echo(f"created topic {self.topic} with {counted(len(found), 'partition')}", err=True)
         self.existing = range(len(found))
         self.limit = await _limit(cluster, self.topic)
+        if self.limit is not None:
+            self._suspect_bytes = self.limit.bytes_max - BATCH_OVERHEAD_BYTES
         return self.existing
 
     async def check(self, name: str) -> None:
@@ -268,7 +273,7 @@ class Sender:
         to = record.partition if options.keeps_partitions else options.partition
         if to is not None or self.existing is None:
             await self._check_partition(to)
-        if self.limit is not None and record.size_bytes > self.limit.bytes_max - BATCH_OVERHEAD_BYTES:
+        if len(line) > self._suspect_bytes and self.limit is not None:
             self._check_size(record, self.limit)
         receipt = await self.producer.send_with_receipt(
             self.topic,
@@ -278,14 +283,15 @@ class Sender:
             timestamp_ms=record.timestamp_ms if options.keeps_timestamps else None,
             partition=to,
         )
-        source, offset = None, 0
+        self._at = name, number
+        batch = self._batch_of(receipt)
         if record.source is not None:
             source, offset = record.source[:2], record.source[2]
             self._next[source] = offset + 1
-        self._at = name, number
-        key = self._batch_of(receipt), source
-        if key not in self._unsure:
-            self._unsure[key] = _Place(name, number, offset)
+            self._unsure.setdefault((batch, source), _Place(name, number, offset))
+        elif batch is not self._last:
+            self._last = batch
+            self._unsure.setdefault((batch, None), _Place(name, number, 0))
 
     def _check_size(self, record: Record, limit: _Limit) -> None:
         """Raises BadLine for a record that brokers would refuse even alone."""

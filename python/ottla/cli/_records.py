@@ -31,12 +31,6 @@ class Record(NamedTuple):
     timestamp_ms: int | None = None
     source: tuple[str, int, int] | None = None
 
-    @property
-    def size_bytes(self) -> int:
-        """Of all that it holds, without what a batch adds."""
-        size = len(self.value or b"") + len(self.key or b"")
-        return size + sum(len(name) + len(value or b"") for name, value in self.headers) if self.headers else size
-
 
 class BadLine(ValueError):
     """A line that is no record; the message says why and what is needed."""
