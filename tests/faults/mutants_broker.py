@@ -71,6 +71,13 @@ MUTANTS = (
         pytest=("tests/broker/test_many_batches.py::test_rows_that_others_do_not_confirm_time_out_all_together",),
     ),
     Mutant(
+        "broker.a-quiet-fetch-looks-at-all-partitions",
+        "python/ottla/broker/fetch/incremental.py",
+        "    session.rests(entry, partition)\n",
+        "    return\n",
+        pytest=("tests/broker/test_quiet_fetches.py",),
+    ),
+    Mutant(
         "broker.acks-all-without-a-deadline",
         "python/ottla/broker/api/k00_produce.py",
         "            self._broker.deadlines.add(self._timeout_ms, self)\n",
