@@ -143,15 +143,18 @@ clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/pro
 PYTEST ?= $(BIN)/pytest
 GATE := not soak and not judge
 
+# Tests wait as long as they compute: three processes keep two processors busy.
+PROCESSES ?= 3
+
 # Clusters have the machine for themselves: five servers and their clients on it are enough for two processors.
 test-python: $(STAMPS)/test-tools clients-tools
-	$(PYTEST) -m '$(GATE)' -n 2 --ignore tests/cluster
+	$(PYTEST) -m '$(GATE)' -n $(PROCESSES) --ignore tests/cluster
 	$(PYTEST) -m '$(GATE)' tests/cluster
 
 # The same answers where Python decides about every Produce and Fetch. CI runs the parts that leases serve: PARTS.
 PARTS ?= tests/broker tests/compat tests/faults
 test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/test_turns.py"
-	OTTLA_LEASES=off $(PYTEST) -m '$(GATE)' -n 2 $(PARTS)
+	OTTLA_LEASES=off $(PYTEST) -m '$(GATE)' -n $(PROCESSES) $(PARTS)
 
 # ONLY="compat cluster" some parts, ARGS=--continue those that are not green yet.
 judges: release $(STAMPS)/test-tools clients-tools ## every test with every judge, part by part: ONLY="compat cluster", ARGS=--continue
