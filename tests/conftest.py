@@ -34,8 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "LoadScopeScheduling":
-    """Several processes run the tests (`-n 3`): what tests share stays in one of them, a file's servers and the one Spark
-    session of a run, which comes first since its tests take longest.
+    """Several processes run the tests (`-n 3`): what tests share stays in one of them, a file's servers and the one
+    Spark session of a run, which comes first since its tests take longest.
     """
     from xdist.scheduler import LoadScopeScheduling
 
