@@ -214,8 +214,8 @@ _BROKER = {
     ),
     "metrics.listener": (
         "HOST:PORT at which /metrics (for Prometheus), /healthz and /readyz are served over HTTP, without encryption "
-        "or passwords; port 0 takes a free one, and :PORT alone is that of 127.0.0.1. Needs the extra `metrics` (pip "
-        "install 'ottla[metrics]'). Without it nothing is measured. docs/metrics.md lists the metrics."
+        "or passwords; port 0 takes a free one, and :PORT alone is that of 127.0.0.1. Needs the packages of the "
+        "extra `metrics`. Without metrics.listener nothing is measured. docs/metrics.md lists the metrics."
     ),
     "security.settings.ignored": (
         "Settings that ask for protection which Ottla does not have, and which are to be ignored instead of refused. "

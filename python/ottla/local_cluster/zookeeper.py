@@ -75,7 +75,8 @@ def find_jars() -> list[Path]:
         if any(jar.name.startswith("zookeeper-jute") for jar in found):
             return list(dict.fromkeys(found))
     raise LocalClusterError(
-        f"there are no jars of ZooKeeper here: PySpark brings some (pip install 'ottla[spark]'); or {INSTEAD}"
+        "there are no jars of ZooKeeper here: the package pyspark brings some, which is one of the extra 'spark'; or "
+        f"{INSTEAD}"
     )
 
 

@@ -356,10 +356,11 @@ class UncleanStart:
         logger.error(
             "%s-%d has no leader: this broker was the last in sync, and its machine lost its power. Its log ends at "
             "offset %d; what it had beyond is lost if no other replica has it, and what other replicas lack of it is "
-            "lost if they lead. `ottla topic elect --unclean` or unclean.leader.election.enable=true of the topic "
-            "elects who has most",
+            "lost if they lead. `ottla topic elect %s --partition %d --unclean` or unclean.leader.election.enable=true "
+            "of the topic elects who has most",
             *key,
             -1 if end is None else end.offset,
+            *key,
             extra=of_partition(*key),
         )
 

@@ -125,7 +125,10 @@ def _parsed(text: str, path: str | Path) -> Any:
     try:
         import fastavro
     except ImportError:
-        raise ImportError("Avro needs fastavro (pip install ottla[avro]) or Spark's own package spark-avro") from None
+        raise ImportError(
+            "Avro needs the package fastavro, which is not installed (it is one of the extra 'avro'), or Spark's own "
+            "package spark-avro"
+        ) from None
     try:
         return fastavro.parse_schema(json_text.loads(text))
     except Exception as problem:

@@ -12,6 +12,7 @@ import trio
 
 from ottla.broker.watching.readiness import Readiness
 from ottla.config import BrokerConfig, ConfigError, parse_address
+from ottla.extras import extra
 
 if TYPE_CHECKING:
     from ottla.broker.watching.metrics import BrokerMetrics, Told
@@ -49,13 +50,11 @@ async def watched(config: BrokerConfig) -> AsyncIterator[Readiness]:
     except ValueError as error:
         raise ConfigError("metrics.listener", f"metrics.listener: {error}") from None
     try:
-        from ottla.broker.watching.metrics import BrokerMetrics
-        from ottla.metrics.http import serve
-    except ImportError as error:
-        raise ConfigError(
-            "metrics.listener",
-            f"metrics.listener={text} needs the package {error.name}, which is not there: pip install 'ottla[metrics]'",
-        ) from error
+        with extra("metrics"):
+            from ottla.broker.watching.metrics import BrokerMetrics
+            from ottla.metrics.http import serve
+    except ModuleNotFoundError as error:
+        raise ConfigError("metrics.listener", f"metrics.listener={text}: {error}") from error
     async with trio.open_nursery() as nursery:
         # Kafka has no such listener, so no file of Kafka's expects `:PORT` to be open to other machines.
         await nursery.start(serve, _Watched(BrokerMetrics(readiness), readiness), host or LOOPBACK, port)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ottla.extras import extra
 from ottla.pipelines.frame.config import PipelineError
 from ottla.pipelines.tables.table import Format, Table
 
@@ -14,16 +15,17 @@ def open_table(kind: Format, location: Path) -> Table:
     """
     location.mkdir(parents=True, exist_ok=True)
     try:
-        if kind == "delta":
-            from ottla.pipelines.tables.delta import Delta
+        with extra(kind):
+            if kind == "delta":
+                from ottla.pipelines.tables.delta import Delta
 
-            return Delta(location)
-        if kind == "iceberg":
-            from ottla.pipelines.tables.iceberg import Iceberg
+                return Delta(location)
+            if kind == "iceberg":
+                from ottla.pipelines.tables.iceberg import Iceberg
 
-            return Iceberg(location)
+                return Iceberg(location)
     except ModuleNotFoundError as missing:
-        raise PipelineError(f"format {kind!r} needs {missing.name}: pip install 'ottla[{kind}]'") from None
+        raise PipelineError(f"format {kind!r}: {missing}") from None
     from ottla.pipelines.tables.manifest import Manifest
 
     return Manifest(location)
