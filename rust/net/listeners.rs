@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::limits::Limits;
 use super::rate::Rate;
@@ -46,9 +46,22 @@ pub enum Accepted {
 }
 
 impl Listener {
-    /// Binds and listens; `host` may be a name or an address, port 0 takes a free one.
+    /// Binds and listens; `host` may be a name or an address, port 0 takes a free one. Nothing, and each of the addresses that mean all, takes
+    /// both families where the system has IPv6, as in Java. Of a name with addresses of both, one of IPv4 is preferred.
     pub fn bind(host: &str, port: u16, name: &str) -> io::Result<Self> {
-        let socket = TcpListener::bind((host, port))?;
+        let socket = match host {
+            "" | "0.0.0.0" => match listen_to_both_families(port) {
+                Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => {
+                    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?
+                }
+                other => other?,
+            },
+            "::" => listen_to_both_families(port)?,
+            name => {
+                let addresses = ipv4_first((name, port).to_socket_addrs()?);
+                TcpListener::bind(addresses.as_slice())?
+            }
+        };
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
@@ -120,6 +133,30 @@ impl Listener {
     }
 }
 
+/// Clients look for a name's IPv4 address at least; many systems put `::1` first.
+fn ipv4_first(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let (mut first, others): (Vec<_>, Vec<_>) = addresses.partition(SocketAddr::is_ipv4);
+    first.extend(others);
+    first
+}
+
+/// What the standard library takes.
+const BACKLOG: i32 = 128;
+
+/// Whatever `net.ipv6.bindv6only` says.
+fn listen_to_both_families(port: u16) -> rustix::io::Result<TcpListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET6, SocketType::STREAM, flags, None)?;
+    sockopt::set_ipv6_v6only(&socket, false)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(
+        &socket,
+        &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0),
+    )?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// Connections by the address they come from (`max.connections.per.ip`).
 #[derive(Default)]
 pub struct PerIp(HashMap<IpAddr, usize>);
@@ -163,6 +200,15 @@ impl PerIp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_name_with_both_families_the_older_is_preferred() {
+        let addresses: Vec<SocketAddr> = ["[::1]:9", "127.0.0.1:9", "[::2]:9", "10.0.0.1:9"]
+            .map(|one| one.parse().unwrap())
+            .to_vec();
+        let sorted = ipv4_first(addresses.clone().into_iter());
+        assert_eq!(sorted, [1, 3, 0, 2].map(|index| addresses[index]));
+    }
 
     #[test]
     fn connections_per_address_are_bounded() {

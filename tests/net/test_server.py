@@ -13,7 +13,7 @@ import trio.testing
 
 from ottla._core import Hub, Request
 from ottla.net import Server
-from tests.net.support import METADATA, PRODUCE, SUPPORTED, echo, request_bytes, response_bytes, serving
+from tests.net.support import METADATA, PRODUCE, SUPPORTED, Peer, echo, request_bytes, response_bytes, serving
 from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
@@ -323,3 +323,31 @@ async def test_stopping_without_connections_is_at_once() -> None:
             nursery.start_soon(server.run, echo)
             await trio.testing.wait_all_tasks_blocked()
             server.stop(grace_s=60)
+
+
+def loopbacks() -> list[str]:
+    """Of each family that this machine has."""
+    found = ["127.0.0.1"]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as one:
+        one.bind(("::1", 0))
+        found.append("::1")
+    return found
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
+async def test_all_addresses_are_those_of_both_families(host: str) -> None:
+    """As where Java listens. A client that comes by IPv4 is seen as such."""
+    reached = []
+
+    def note(request: Request) -> None:
+        reached.append((request.local_address, request.peer_address[0]))
+        request.reply(b"")
+
+    async with serving(note) as one:
+        port = one.server.listen(host, 0)
+        for address in loopbacks():
+            peer = Peer(await trio.open_tcp_stream(address, port))
+            await peer.send(request_bytes(METADATA, 1, 1))
+            assert await peer.frame() == (1, b"")
+            await peer.stream.aclose()
+    assert reached == [((address, port), address) for address in loopbacks()]

@@ -55,7 +55,7 @@ class Addresses:
 
     def _open(self, endpoint: Endpoint) -> Endpoint:
         try:
-            port = self._server.listen(endpoint.host or "0.0.0.0", endpoint.port, endpoint.name)
+            port = self._server.listen(endpoint.host, endpoint.port, endpoint.name)
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {endpoint.address}: {error.strerror or error}") from error
         endpoint = endpoint._replace(port=port)

@@ -148,8 +148,8 @@ _BROKER = {
         "How each listener is secured, as NAME:PROTOCOL pairs, so that several listeners can share a protocol."
     ),
     "listeners": (
-        "Where to listen, as NAME://HOST:PORT separated by commas. An empty host or 0.0.0.0 is every address of "
-        "the machine."
+        "Where to listen, as NAME://HOST:PORT separated by commas. An empty host, 0.0.0.0 or [::] is every address of "
+        "the machine, IPv4 and IPv6."
     ),
     "max.connection.creation.rate": (
         "How many connections a second the broker (or, with a listener's prefix, one listener) accepts."
