@@ -60,7 +60,7 @@ async def last_decision(cluster: Cluster, key: str, *, wait: bool) -> Decision |
         return found
     raise TimeoutError(
         f"{partition} cannot be read up to offset {end} within {READ_TIMEOUT_S} s: some transaction in it stays open "
-        "(`ottla transaction find-hanging --topic {partition.topic}` shows those that nobody will end)"
+        f"(`ottla transaction find-hanging --topic {partition.topic}` shows those that nobody will end)"
     )
 
 
