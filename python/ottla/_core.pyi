@@ -1,14 +1,28 @@
 """The Rust side of Ottla. Sections follow the rooms of rust/; each is documented where Python wraps it."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, TypeAlias, TypeVar, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from typing_extensions import Buffer
 
 from ottla.errors import KafkaError
 
 _Row = TypeVar("_Row")
+_Item = TypeVar("_Item")
+
+@final
+class OneAtATime(Generic[_Item]):
+    """An iterator for one thread at a time: two that take from it at once would each get some of the items. A thread
+    may go on where another one has stopped. `inner` is a generator; `what` begins the error, e.g. "records of t-0".
+    """
+
+    def __new__(cls, inner: Iterator[_Item], what: str) -> Self: ...
+    def __iter__(self) -> Self: ...
+    # RuntimeError: another thread waits for it, too
+    def __next__(self) -> _Item: ...
+    # ends it, as that of a generator
+    def close(self) -> None: ...
 
 __version__: str
 DEBUG_BUILD: bool

@@ -9,6 +9,7 @@ pub mod errors;
 mod log;
 mod messages;
 mod net;
+mod one_at_a_time;
 mod panics;
 mod produce_fetch;
 mod records;
@@ -33,6 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     client::register(module)?;
     conversion::register(module)?;
     coordinator::register(module)?;
+    one_at_a_time::register(module)?;
     // PyO3 lists every name in __all__; the stub is the list of names here, and checked against the module.
     module.delattr("__all__")
 }

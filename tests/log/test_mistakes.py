@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ottla import errors
+from ottla._core import OneAtATime
 from ottla.log import Log, LogConfig
 from ottla.log import log as log_module
-from ottla.log.iterator import OneAtATime
 from tests.peers.skips import module
 from tests.support.waiting import PATIENCE_S
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import trio
 
-from ottla.log.iterator import OneAtATime
+from ottla._core import OneAtATime
 
 T = TypeVar("T")
 

@@ -11,11 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from ottla import _core
-from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, RecordReader
+from ottla._core import AppendInfo, BatchBuilder, ColumnDecoder, OneAtATime, RecordReader
 from ottla.errors import InvalidTimestamp, LogNotFound, OffsetOutOfRange, StorageError
 from ottla.log.committed import aborted_transactions, last_stable_offset, visible
 from ottla.log.config import LogConfig
-from ottla.log.iterator import OneAtATime
 from ottla.log.verify import Report, verify
 
 if TYPE_CHECKING:
