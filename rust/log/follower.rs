@@ -83,7 +83,7 @@ impl Log {
     }
 
     /// Appends what a leader sent, byte for byte: offsets, epochs and timestamps stay. Batches must continue the log; bytes of a last batch
-    /// that is not whole are left out.
+    /// that is not whole are left out. An empty log that starts inside the first batch is made to start with it: the leader's log starts there.
     ///
     /// Refused, with nothing appended: another epoch than the log's, a batch that is damaged or of a newer epoch than `leader_epoch`, offsets
     /// that the log has. What is larger than `segment.bytes` goes into several segments (the leader's may be larger than ours), a batch that is
@@ -116,7 +116,39 @@ impl Log {
         self.check_given(leader_epoch)?;
         // Checksums take time, in which others may have the lock.
         let batches = check_fetched(records, leader_epoch)?;
+        if batches
+            .first()
+            .is_some_and(|first| self.begins_inside(first))
+        {
+            self.start_with(&batches, leader_epoch)?;
+        }
         self.append_checked(records, batches, leader_epoch, now_ms)
+    }
+
+    /// Whether the log is empty, and starts inside this batch: records were deleted up to there from the log that it is to be like, which has the batch
+    /// whole.
+    fn begins_inside(&self, (_, batch): &Located) -> bool {
+        let end = self.end_offset();
+        let header = &batch.header;
+        self.start_offset() == end && header.base_offset < end && end <= header.last_offset()
+    }
+
+    /// Has an empty log that starts inside the first of `batches` start where that begins. Its start moves up again when the other log's is told.
+    #[cold]
+    fn start_with(&self, batches: &[Located], leader_epoch: Option<i32>) -> Result<()> {
+        self.under_epoch(leader_epoch, |log, writer| {
+            match batches.first() {
+                Some(first) if log.begins_inside(first) => {
+                    let offset = first.1.header.base_offset;
+                    check_continues(batches, offset)?;
+                    log.start_anew(writer, offset)?;
+                    // Before the append: what it writes must not lie below the checkpoint.
+                    log.settle(writer)
+                }
+                // Somebody else was faster.
+                _ => Ok(()),
+            }
+        })
     }
 
     fn append_checked(
@@ -324,6 +356,47 @@ mod tests {
         assert_eq!(log.truncate_to(-1, Some(1)).unwrap_err().code(), 1);
         let error = log.truncate_fully_and_start_at(-1, Some(1)).unwrap_err();
         assert_eq!((error.code(), log.end_offset()), (1, 2));
+    }
+
+    /// Of which records were deleted up to an offset inside a batch: the leader sends that whole.
+    #[test]
+    fn an_empty_log_that_starts_inside_a_batch_takes_it_whole() {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        log.fence(3).unwrap();
+        let starts_at = |offset| log.truncate_fully_and_start_at(offset, Some(3)).unwrap();
+        starts_at(5);
+        let mut ten = batch(&["x"; 10], 1000);
+        stamp(&mut ten, 0, 2, None);
+        // Nothing but a batch that the log starts in.
+        for other in [sent("a", 4, 2), [sent("a", 4, 2), sent("b", 5, 2)].concat()] {
+            let error = log.append_as_follower(&other, 3, 1000).unwrap_err();
+            assert_eq!((error.code(), log.start_offset()), (-1, 5), "{error}");
+        }
+        let torn = [ten.clone(), sent("late", 9, 2)].concat();
+        let error = log.append_as_follower(&torn, 3, 1000).unwrap_err();
+        assert_eq!((error.code(), log.start_offset()), (-1, 5), "{error}");
+        let error = log.append_as_follower(&ten, 2, 1000).unwrap_err();
+        assert_eq!((error.code(), log.start_offset()), (6, 5), "{error}");
+        let all = [ten.clone(), sent("b", 10, 3)].concat();
+        let info = log.append_as_follower(&all, 3, 1000).unwrap();
+        assert_eq!((info.base_offset, info.last_offset), (0, 10));
+        log.set_high_watermark(11);
+        log.set_start_offset(5).unwrap();
+        assert_eq!((log.start_offset(), log.end_offset()), (5, 11));
+        assert_eq!((bases(&log), read(&log)), (vec![0], all));
+        let epochs = log.leader_epochs();
+        let epochs = epochs.entries().iter();
+        let epochs: Vec<_> = epochs.map(|one| (one.epoch, one.start_offset)).collect();
+        assert_eq!(epochs, [(2, 5), (3, 10)]);
+        // A log that is not empty.
+        let error = log.append_as_follower(&ten, 3, 1000).unwrap_err();
+        assert_eq!((error.code(), log.end_offset()), (-1, 11), "{error}");
+        starts_at(9);
+        log.append_as_follower(&ten, 3, 1000).unwrap();
+        log.close(false).unwrap();
+        let log = folder.open(LogConfig::default(), false);
+        assert_eq!((log.end_offset(), read(&log)), (10, ten));
     }
 
     /// The leader's segments may be larger than ours, and so may its batches be.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::deletion::{reaper, remove_folder};
 use super::directory::LogDirectory;
-use super::error::{Context, LogError, Result};
+use super::error::{Context, Result};
 use super::home::now_ms;
 use super::log::Log;
 
@@ -53,18 +53,7 @@ pub fn copy(current: &Log, future: &Log, bytes_max: u64) -> Result<u64> {
         let bytes = current
             .home
             .guard_read(slice.read().context("read", &slice.file.path()))?;
-        match future.append_copied(&bytes, now_ms()) {
-            // The start of the log lies inside its first batch, which is there whole.
-            Err(LogError::UnexpectedOffset { first, end })
-                if first < end && future.start_offset() == end =>
-            {
-                future.truncate_fully_and_start_at(first, None)?;
-                future.append_copied(&bytes, now_ms())?;
-            }
-            other => {
-                other?;
-            }
-        }
+        future.append_copied(&bytes, now_ms())?;
         copied = bytes.len() as u64;
     }
     future.set_high_watermark(current.high_watermark());

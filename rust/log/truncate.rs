@@ -68,8 +68,7 @@ impl Log {
             .first()
             .is_none_or(|first| first.base_offset > offset)
         {
-            let result = self.start_anew(writer, offset);
-            self.guard(result)?;
+            self.start_anew(writer, offset)?;
             return Ok(true);
         }
         let result = self.truncate_segments(writer, offset);
@@ -160,14 +159,19 @@ impl Log {
         leader_epoch: Option<i32>,
     ) -> Result<()> {
         self.under_epoch(leader_epoch, |log, writer| {
-            log.check_not_negative(offset)?;
-            let result = log.start_anew(writer, offset);
-            log.guard(result)?;
+            log.start_anew(writer, offset)?;
             log.settle(writer)
         })
     }
 
-    fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+    /// [`truncate_fully_and_start_at`](Self::truncate_fully_and_start_at) as far as readers see it; what went is [unsettled](Self::settle).
+    pub(super) fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
+        self.check_not_negative(offset)?;
+        let result = self.drop_all(writer, offset);
+        self.guard(result)
+    }
+
+    fn drop_all(&self, writer: &mut Writer, offset: i64) -> Result<()> {
         writer.epoch = -1;
         self.changed.store(true, Ordering::Release);
         let segments = self.segments();

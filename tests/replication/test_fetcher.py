@@ -166,6 +166,27 @@ async def test_a_follower_gets_what_its_leader_has(version: int, leading: list[L
             assert heard == []
 
 
+async def test_an_empty_follower_of_a_log_that_starts_inside_a_batch(leading: list[Log], following: list[Log]) -> None:
+    """Records were deleted up to there, and the leader sends the batch whole."""
+    (log, _), (follower, _) = leading, following
+    write(log, *(b"%d" % number for number in range(10)))
+    write(log, b"more")
+    log.advance_high_watermark()
+    log.set_start_offset(5)
+    async with serving(Leader(leading)) as one:
+        with closing(fetcher(one)) as fetching:
+            heard = listen(one, fetching)
+            # As `Following` does when it hears that 0 is out of range.
+            follower.truncate_fully_and_start_at(5, 4)
+            fetching.add([("t", 0, follower, 4)])
+            await one.until(lambda: bool(heard) or follower.high_watermark == 11)
+            await one.until(lambda: bool(heard) or follower.start_offset == 5)
+            assert heard == []
+    assert (follower.start_offset, follower.end_offset) == (5, 11)
+    assert content(follower) == content(log)
+    assert follower.leader_epochs == log.leader_epochs
+
+
 async def test_events_wake_the_loop_again_and_again(leading: list[Log], following: list[Log]) -> None:
     leader = Leader(leading)
     leader.instead = {0: FetchRow(high_watermark=0, log_start_offset=0, diverging_epoch=(3, 0)), 1: FetchRow(6)}
