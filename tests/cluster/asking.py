@@ -27,10 +27,13 @@ from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactions
 from tests.cluster.stand import OTTLA, Cluster, Member
 from tests.peers.apache import SCRIPT, environment
 from tests.support.client import Client, batch
+from tests.support.operations import EARLIEST, delete, list_offset
 from tests.support.transactions import producers
 from tests.support.waiting import PATIENCE_S, eventually
 
 GROUP, TRANSACTIONAL_ID = 0, 1
+#: Where a log starts and ends after `delete_inside_a_batch`.
+AFTER_DELETION = (5, 11)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
 
@@ -99,6 +102,21 @@ def last_offset(connection: Client, topic: str, partition: int = 0, level: int =
     )
     ((answer,),) = [one.partitions for one in connection.call(LIST_OFFSETS, request, 5).topics]
     return answer.offset if answer.error_code == 0 else None
+
+
+def delete_inside_a_batch(cluster: Cluster, leader: Member, topic: str) -> None:
+    """Writes a batch of ten records and one more, and deletes the first five."""
+    start, end = AFTER_DELETION
+    with client(cluster, leader) as connection:
+        for records in (batch(*[b"x"] * (end - 1)), batch(b"more")):
+            assert produced(connection.produce(topic, records))[0] == "NONE"
+        assert delete(connection, topic, start) == (0, start)
+
+
+def log_range(cluster: Cluster, leader: Member, topic: str) -> tuple[int, int | None]:
+    """Where a partition's log starts and ends, as its leader says."""
+    with client(cluster, leader) as connection:
+        return list_offset(connection, topic, EARLIEST).offset, last_offset(connection, topic)
 
 
 def open_transactions(cluster: Cluster, *topics: str) -> list[str]:

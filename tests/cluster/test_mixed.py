@@ -5,6 +5,7 @@ Two of the combinations run always. All of them: `pytest -m soak tests/cluster/t
 """
 
 import itertools
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 
@@ -91,14 +92,20 @@ def test_a_leader_is_killed(cluster: Cluster, roles: tuple[str, str, str]) -> No
         cluster.observer.follow(load.plain) as chronicle,
     ):
         assert {state.leader for state in cluster.observer.states(load.plain).values() if state} == {leader.id}
+        purged = load.another_topic("purged", replicas=replicas)
+        asking.delete_inside_a_batch(cluster, leader, purged)
         leader.kill()
         after = cluster.led_by_another(load.plain, 0, than=leader.id)
         assert after.leader == follower.id
         assert leader.id not in after.isr
+        cluster.led_by_another(purged, 0, than=leader.id)
+        shutil.rmtree(leader.data / f"{purged}-0")
         load.writes()
         assert not leader.running
         leader.start()
-        cluster.all_in_sync(load.plain)
+        cluster.all_in_sync(load.plain, purged)
+        asking.elect_first_of(cluster, [purged], replicas)
+        assert asking.log_range(cluster, leader, purged) == asking.AFTER_DELETION
         load.flows()
         assert cluster.observer.controller()[0] == controller.id
         load.finish()
@@ -106,7 +113,7 @@ def test_a_leader_is_killed(cluster: Cluster, roles: tuple[str, str, str]) -> No
     assert chronicle.unclean() == []
     chronicle.check()
     load.judge(at_least=300)
-    logs_equal(cluster.directories, load.plain)
+    logs_equal(cluster.directories, load.plain, purged)
 
 
 def comes_to(cluster: Cluster, name: str, kind: int, wanted: Member) -> None:

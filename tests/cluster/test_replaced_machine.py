@@ -27,6 +27,8 @@ def test_the_new_one_copies_what_it_should_have_and_leads_again(cluster: Cluster
         Round(cluster, settings.seed(), led_by=member.id) as load,
         cluster.observer.follow(*load.topics) as chronicle,
     ):
+        purged = load.another_topic("purged", replicas=[member.id, 2, 3])
+        asking.delete_inside_a_batch(cluster, member, purged)
         load.writes()
         member.kill()
         shutil.rmtree(member.data)
@@ -38,18 +40,19 @@ def test_the_new_one_copies_what_it_should_have_and_leads_again(cluster: Cluster
         member.address = f"{member.node.address}:{member.port}"
         cluster.observer.brokers[member.id] = (member.node.address, member.port)
         member.start()
-        cluster.all_in_sync(*load.topics)
+        cluster.all_in_sync(*load.topics, purged)
         assert all((member.data / f"{load.plain}-{index}").is_dir() for index in range(PARTITIONS))
         load.writes()
-        asking.elect_first_of(cluster, load.topics, [member.id, 2, 3])
+        asking.elect_first_of(cluster, [*load.topics, purged], [member.id, 2, 3])
         load.flows()
         for other in cluster.brokers[1:]:
             eventually(f"{other.name} knows it", lambda other=other: leads(cluster, other.id, load.plain))  # type: ignore[misc]
         load.finish()
+        assert asking.log_range(cluster, member, purged) == asking.AFTER_DELETION
     assert chronicle.unclean() == []
     chronicle.check()
     load.judge(at_least=100)
-    logs_equal(cluster.directories, *load.topics)
+    logs_equal(cluster.directories, *load.topics, purged)
 
 
 def leads(cluster: Cluster, asked: int, topic: str) -> bool:
