@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use super::directory::{AT_ONCE, LogDirectory, in_parallel};
 use super::error::{Context, LogError, Result};
-use super::log::Log;
+use super::log::{Log, Writer};
 use super::names::TopicPartition;
 use super::truncate::Cut;
 
 /// A log that was cut, and its cut.
 type Unsettled = (Arc<Log>, Arc<Cut>);
+
+/// A log that is to end at an offset, under a leader epoch.
+type ToCut = (TopicPartition, i64, i32);
 
 impl LogDirectory {
     /// [`Log::begin_epoch`] for each log, `threads` at a time. Each writes a small file, which is too much for the loop. Results in the order of `epochs`.
@@ -51,14 +54,28 @@ impl LogDirectory {
     /// **Order.** Every log is cut, then the cuts are made durable, then the checkpoint of recovery points is written, and from then on appends find nothing to
     /// do. An append that comes before that [settles](Log::settle) its log by itself. If cuts cannot be made durable or the checkpoint cannot be
     /// written, the logs are cut all the same, and get the error.
-    pub fn truncate_many(
+    pub fn truncate_many(&self, cuts: &[ToCut], threads: usize) -> Vec<Result<bool>> {
+        self.cut_many(cuts, threads, Log::cut)
+    }
+
+    /// [`Log::truncate_fully_and_start_at`] for many logs, in the same way.
+    pub fn start_many_anew(&self, cuts: &[ToCut], threads: usize) -> Vec<Result<bool>> {
+        self.cut_many(cuts, threads, |log, writer, offset| {
+            log.start_anew(writer, offset)?;
+            Ok(true)
+        })
+    }
+
+    fn cut_many(
         &self,
-        cuts: &[(TopicPartition, i64, i32)],
+        cuts: &[ToCut],
         threads: usize,
+        work: impl Fn(&Log, &mut Writer, i64) -> Result<bool> + Sync,
     ) -> Vec<Result<bool>> {
         let threads = if cuts.len() < 16 { 1 } else { threads };
-        let cut = |(partition, offset, epoch): &(TopicPartition, i64, i32)| {
-            self.cut(&*self.used(partition)?, *offset, *epoch)
+        let cut = |(partition, offset, epoch): &ToCut| {
+            let log = self.used(partition)?;
+            self.cut(&log, *epoch, |log, writer| work(log, writer, *offset))
         };
         let results: Vec<Result<(bool, Option<Unsettled>)>> = in_parallel(threads, cuts, cut);
         let unsettled: Vec<&Unsettled> = results
@@ -74,9 +91,14 @@ impl LogDirectory {
     }
 
     /// Whether batches went, and what is left to do for it.
-    fn cut(&self, log: &Log, offset: i64, leader_epoch: i32) -> Result<(bool, Option<Unsettled>)> {
+    fn cut(
+        &self,
+        log: &Log,
+        leader_epoch: i32,
+        work: impl FnOnce(&Log, &mut Writer) -> Result<bool>,
+    ) -> Result<(bool, Option<Unsettled>)> {
         log.under_epoch(Some(leader_epoch), |log, writer| {
-            let went = log.cut(writer, offset)?;
+            let went = work(log, writer)?;
             if !self.is_home_of(log) {
                 // It moved to another directory, which has a checkpoint of its own.
                 log.settle(writer)?;

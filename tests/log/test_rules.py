@@ -134,8 +134,13 @@ def test_many_logs_follow_and_are_cut(tmp_path: Path) -> None:
     assert found == [none, errors.NotLeaderOrFollower, none, errors.StorageError, errors.OffsetOutOfRange]
     assert [log.end_offset for log in logs] == [1, 2, 1]
     assert "t 0 0" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
-    logs[0].truncate_fully_and_start_at(9, leader_epoch=3)
-    assert (logs[0].start_offset, logs[0].end_offset) == (9, 9)
+    cuts = [("t", 0, 9, 3), ("t", 1, 9, 2), ("t", 2, 1, 3), ("t", 7, 1, 3), ("t", 2, -1, 3)]
+    found = [type(error) for error in directory.start_anew(cuts)]
+    assert found == [none, errors.NotLeaderOrFollower, none, errors.StorageError, errors.OffsetOutOfRange]
+    assert [(log.start_offset, log.end_offset) for log in logs] == [(9, 9), (0, 2), (1, 1)]
+    assert "t 0 9" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    logs[0].truncate_fully_and_start_at(5, leader_epoch=3)
+    assert (logs[0].start_offset, logs[0].end_offset) == (5, 5)
     directory.close()
 
 

@@ -343,19 +343,17 @@ class LogManager:
         def run() -> list[KafkaError | None]:
             errors: list[KafkaError | None] = [StorageError("the log is not here any more")] * len(cuts)
             for home in {home for home in natives if home is not None and home.native is not None}:
-                places = [place for place, other in enumerate(natives) if other is home and not cuts[place].is_anew]
-                rows = [
-                    (one.partition.topic, one.partition.index, one.offset, one.leader_epoch)
-                    for one in map(cuts.__getitem__, places)
-                ]
-                for place, error in zip(places, home.open_native.truncate(rows), strict=True):
-                    errors[place] = error
-            for place, one in enumerate(cuts):
-                if one.is_anew and natives[place] is not None:
-                    try:
-                        one.partition.log.truncate_fully_and_start_at(one.offset, one.leader_epoch)
-                        errors[place] = None
-                    except KafkaError as error:
+                native = home.open_native
+                for is_anew, work in ((False, native.truncate), (True, native.start_anew)):
+                    places = [
+                        place for place, one in enumerate(cuts) if natives[place] is home and one.is_anew is is_anew
+                    ]
+                    rows = [
+                        (one.partition.topic, one.partition.index, one.offset, one.leader_epoch)
+                        for one in map(cuts.__getitem__, places)
+                    ]
+                    # One checkpoint for all of them.
+                    for place, error in zip(places, work(rows) if rows else (), strict=True):
                         errors[place] = error
             return errors
 

@@ -365,6 +365,53 @@ fn each_log_has_its_result_and_all_have_one_checkpoint() {
     }
 }
 
+/// This broker was away for longer than the retention, so all of its leaders' logs start later.
+#[test]
+fn logs_that_start_anew_have_one_checkpoint() {
+    let mut follower = Follower::new();
+    let directory = follower.directory();
+    follower.follow(2).unwrap();
+    let changes = |cuts: &[(TopicPartition, i64, i32)]| {
+        let before = follower.storage.changes();
+        let results = directory.start_many_anew(cuts, 1);
+        assert!(results.into_iter().all(|went| went.unwrap()));
+        follower.storage.changes() - before
+    };
+    let many: Vec<_> = (10..20).map(partition).collect();
+    directory.create(&many, &config(), 1).unwrap();
+    let anew = |one: &TopicPartition, offset| (one.clone(), offset, 1);
+    let alone = changes(&[anew(&many[0], 90)]);
+    let cuts: Vec<_> = many[1..].iter().map(|one| anew(one, 90)).collect();
+    // A checkpoint is opened, written, synced, renamed, and its folder synced.
+    let (all, most) = (changes(&cuts), 9 * alone - 8 * 4);
+    assert!(all <= most, "{all} changes, alone {alone}");
+    let none = TopicPartition::of("none", 0);
+    let cuts = [
+        (partition(0), 95, 1),
+        (none, 95, 2),
+        (partition(1), -1, 2),
+        (partition(0), 95, 2),
+        (partition(1), CUT, 2),
+    ];
+    let results = directory.start_many_anew(&cuts, 4).into_iter();
+    let told: Vec<_> = results
+        .map(|result| result.map_err(|error| error.code()))
+        .collect();
+    assert_eq!(told, [Err(6), Err(56), Err(1), Ok(true), Ok(true)]);
+    for log in directory.logs() {
+        assert!(log.writer.lock().unsettled.is_none());
+    }
+    let places = |follower: &Follower| -> Vec<_> {
+        let logs = follower.logs().into_iter();
+        logs.map(|log| (log.start_offset(), log.end_offset()))
+            .collect()
+    };
+    assert_eq!(places(&follower), [(95, 95), (CUT, CUT)]);
+    drop(directory);
+    follower.cut_power(1);
+    assert_eq!(places(&follower), [(95, 95), (CUT, CUT)]);
+}
+
 /// Records were deleted up to an offset that the new leader's log does not reach (it was behind when it was elected).
 #[test]
 fn a_log_that_is_cut_before_its_start_starts_there() {

@@ -53,6 +53,16 @@ fn of_partitions(epochs: Vec<(String, i32, i32)>) -> Result<Vec<(TopicPartition,
         .collect()
 }
 
+type ToCut = (TopicPartition, i64, i32);
+
+fn to_cut(cuts: Vec<(String, i32, i64, i32)>) -> Result<Vec<ToCut>, LogError> {
+    let cuts = cuts.into_iter();
+    cuts.map(|(topic, number, offset, epoch)| {
+        Ok((TopicPartition::new(topic, number)?, offset, epoch))
+    })
+    .collect()
+}
+
 /// For names of folders that must not be there yet.
 fn unique_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
@@ -242,14 +252,19 @@ impl LogDirectory {
         py: Python<'_>,
         cuts: Vec<(String, i32, i64, i32)>,
     ) -> PyResult<Vec<Option<PyErr>>> {
-        let cuts: Vec<_> = cuts
-            .into_iter()
-            .map(|(topic, number, offset, epoch)| {
-                Ok((TopicPartition::new(topic, number)?, offset, epoch))
-            })
-            .collect::<Result<_, LogError>>()?;
+        let cuts = to_cut(cuts)?;
         let truncated = py.detach(|| self.directory.truncate_many(&cuts, threads()));
         Ok(errors(truncated))
+    }
+
+    fn start_anew(
+        &self,
+        py: Python<'_>,
+        cuts: Vec<(String, i32, i64, i32)>,
+    ) -> PyResult<Vec<Option<PyErr>>> {
+        let cuts = to_cut(cuts)?;
+        let begun = py.detach(|| self.directory.start_many_anew(&cuts, threads()));
+        Ok(errors(begun))
     }
 
     fn delete(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
