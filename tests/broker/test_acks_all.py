@@ -65,6 +65,27 @@ class SlowDisk:
             self._flush(partition)
 
 
+async def test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path, monkeypatch) as one, trio.open_nursery() as nursery:
+        partition = await with_another_replica(one)
+        disk = SlowDisk(one, monkeypatch)
+        answers: list[tuple[int, int]] = []
+
+        async def produce_one() -> None:
+            answers.append(await one.talk(lambda client: produce(client, "t", b"a", acks=-1)))
+
+        nursery.start_soon(produce_one)
+        await comes_true("a record whose answer waits", lambda: partition.log.end_offset == 1 and partition._durable)
+        assert disk.asked == []
+        assert partition.isr_changed(1, (one.broker.id,), 2)
+        assert (disk.asked, partition.log.high_watermark, answers) == ([partition], 0, [])
+        disk.go_on()
+        await comes_true("the answer", lambda: answers == [(0, 0)])
+        assert partition.log.high_watermark == 1
+
+
 @SIZES
 async def test_a_produce_that_others_do_not_confirm_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

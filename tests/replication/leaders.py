@@ -28,8 +28,6 @@ class Led:
     tree: Tree
     directory: _core.LogDirectory
     propose: Callable[[Partition, Proposal], None] = lambda partition, proposal: None
-    #: Those whose ISR is another one.
-    changed: list[Partition] = field(default_factory=list)
     partitions: list[Partition] = field(default_factory=list)
 
     async def lead(self, count: int = 1) -> list[Partition]:

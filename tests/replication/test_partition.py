@@ -262,21 +262,132 @@ def test_a_follower_that_lags_leaves_the_isr_when_the_controller_says_so(
     assert (led.log.high_watermark, led.isr) == (3, (ME, 2))
 
 
-def test_a_leader_that_is_left_alone_answers_from_the_disk(led: Partition) -> None:
-    answers: list[int] = []
-    led.wait_durable(2, answers.append)
+def is_flushed(partition: Partition) -> None:
+    """The flush that was asked for has been done."""
+    partition.log.flush()
+    partition.flushed()
+
+
+def leave_alone(led: Partition) -> None:
+    """The followers lag behind, and the leader is alone in sync since; the disk has the log."""
     led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
     led.isr_changed(0, (ME,), 1)
-    assert led.log.high_watermark == 3
-    assert (answers, led.needs_flush, led.is_waited_for) == ([], True, True)
-    led.log.flush()
-    led.flushed()
+    is_flushed(led)
+
+
+@pytest.fixture
+def flushes(led: Partition) -> list[Partition]:
+    """Who asked for a flush."""
+    asked: list[Partition] = []
+    led._flush = asked.append
+    return asked
+
+
+def test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log(
+    led: Partition, flushes: list[Partition]
+) -> None:
+    """What the others had is in this one's memory only, and they may be gone for good."""
+    answers: list[int] = []
+    consumer = Fetching(led, is_follower=False)
+    assert not led.wait_durable(2, answers.append)
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    assert flushes == []
+    led.isr_changed(0, (ME,), 1)
+    assert flushes == [led]
+    append(led)
+    led.appended()
+    assert (led.log.high_watermark, led.is_alone, answers, consumer.woken) == (0, False, [], 0)
+    terms = led.terms()
+    assert terms is not None
+    assert not terms.is_alone
+    is_flushed(led)
+    assert (led.log.high_watermark, led.is_alone, answers, consumer.woken) == (4, True, [0], 1)
+    last = append(led)
+    led.appended()
+    assert led.log.high_watermark == 5, "from then on it is as if no other replica were assigned"
+    assert flushes == [led]
+    assert led.wait_durable(last, answers.append), "the caller has it flushed"
     assert answers == [0]
+    is_flushed(led)
+    assert answers == [0, 0]
+
+
+def test_a_new_leader_that_is_alone_in_sync_begins_from_the_disk(led: Partition, flushes: list[Partition]) -> None:
+    led.apply(PartitionState(1, ME, 2, (ME,), (ME, 2, 3), 1))
+    assert (flushes, led.log.high_watermark) == ([led], 0)
+    is_flushed(led)
+    assert led.log.high_watermark == 3
+    led.apply(PartitionState(1, ME, 3, (ME,), (ME, 2, 3), 1))
+    append(led)
+    led.appended()
+    assert (flushes, led.log.high_watermark) == ([led], 4), "it was alone before"
+
+
+def test_a_leader_whose_other_replicas_are_not_assigned_any_more(led: Partition, flushes: list[Partition]) -> None:
+    answers: list[int] = []
+    led.wait_durable(2, answers.append)
+    led.apply(state(1))
+    assert (flushes, led.log.high_watermark, answers) == ([led], 0, [])
+    is_flushed(led)
+    assert (led.log.high_watermark, answers) == (3, [0])
+
+
+def test_a_leader_without_other_replicas_does_not_wait(led: Partition, flushes: list[Partition]) -> None:
+    led.apply(state(2))
+    assert (flushes, led.log.high_watermark, led.is_alone) == ([], 3, True)
+
+
+def test_a_leader_that_is_left_alone_without_asking_the_disk(led: Partition, flushes: list[Partition]) -> None:
+    led.change(flush_on_acks_all=False)
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    assert (flushes, led.log.high_watermark, led.is_alone) == ([], 3, True)
+
+
+def test_a_follower_that_comes_before_the_disk_is_waited_for(led: Partition, flushes: list[Partition]) -> None:
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    led.followed(2, 2, 0, 3, 2_000)
+    assert led.log.high_watermark == 2, "both have it"
+    is_flushed(led)
+    assert led.log.high_watermark == 2
+
+
+def test_a_flush_that_fails_is_asked_for_again(led: Partition, flushes: list[Partition]) -> None:
+    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
+    led.isr_changed(0, (ME,), 1)
+    led.flush_failed()
+    assert (flushes, led.log.high_watermark) == ([led], 0)
+    led.look_at_followers(now_ms=2_000, lag_max_ms=1_000)
+    assert (flushes, led.log.high_watermark) == ([led, led], 0)
+    is_flushed(led)
+    assert led.log.high_watermark == 3
+
+
+@pytest.mark.parametrize("is_refused", [True, False], ids=["refused", "withdrawn"])
+def test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk(
+    led: Partition, proposals: list[Proposal], flushes: list[Partition], is_refused: bool
+) -> None:
+    leave_alone(led)
+    flushes.clear()
+    led.followed(2, 3, 0, 3, 2_000)
+    answers: list[int] = []
+    last = append(led)
+    led.appended()
+    assert not led.wait_durable(last, answers.append), "the follower is to have it"
+    if is_refused:
+        assert led.isr_refused(proposals[-1]) is not None
+    else:
+        led.isr_not_changed(proposals[-1])
+    assert (flushes, led.log.high_watermark, answers) == ([led], 3, [])
+    led.look_at_near(2_001 + NEAR_MS)
+    assert led.log.high_watermark == 3
+    is_flushed(led)
+    assert (led.log.high_watermark, answers) == (4, [0])
 
 
 def test_a_follower_joins_with_all_that_is_committed(led: Partition, proposals: list[Proposal]) -> None:
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     proposals.clear()
     led.followed(2, 2, 0, 3, 2_000)
     assert proposals == []
@@ -289,8 +400,7 @@ def test_a_follower_joins_with_all_that_is_committed(led: Partition, proposals: 
 
 
 def test_a_follower_that_joins_counts_from_the_proposal_on(led: Partition) -> None:
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     led.followed(2, 3, 0, 3, 2_000)
     append(led)
     # It does not come nearer, and yet may be in the ISR by now.
@@ -321,8 +431,7 @@ class NativeLease:
 
 def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     """Else the hub moves the high watermark past a replica that the controller is just taking in."""
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     assert led.in_sync is not None
     # It has all for long, and a lease was granted meanwhile.
     led.in_sync.followers[2].fetched(3, 0, 3, 1_000)
@@ -339,8 +448,7 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
 
 def test_a_follower_that_is_near_is_waited_for_but_not_long(led: Partition, proposals: list[Proposal]) -> None:
     """Else a leader that is written to all the time is always ahead of it."""
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     append(led)
     led.appended()
     assert led.log.high_watermark == 4
@@ -359,8 +467,7 @@ def test_a_follower_that_is_near_is_waited_for_but_not_long(led: Partition, prop
 
 
 def test_a_follower_that_rests_is_waited_for_as_one_that_fetches(led: Partition, proposals: list[Proposal]) -> None:
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     led.followed(2, 3, 0, 3, 2_000)
     led.isr_not_changed(proposals[-1])
     assert not led.look_at_near(now_ms=2_001 + NEAR_MS)
@@ -414,8 +521,7 @@ def test_followers_wait_for_the_end_of_the_log_and_consumers_for_the_high_waterm
 
 def test_a_follower_that_rests_joins_after_another_one(led: Partition, proposals: list[Proposal]) -> None:
     """It came while the other's way into the ISR was under way, and nothing is written that would wake it."""
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     proposals.clear()
     led.followed(2, 3, 0, 3, 2_000)
     led.followed(3, 3, 0, 3, 2_000)
@@ -434,8 +540,7 @@ def test_a_follower_that_rests_joins_after_another_one(led: Partition, proposals
 
 
 def test_the_session_of_a_follower_that_rests_says_that_it_is_there(led: Partition, proposals: list[Proposal]) -> None:
-    led.look_at_followers(now_ms=1_001, lag_max_ms=1_000)
-    led.isr_changed(0, (ME,), 1)
+    leave_alone(led)
     led.followed(2, 3, 0, 3, 2_000)
     led.isr_not_changed(proposals[-1])
 

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from ottla._core import Hub, Request
     from ottla.broker import contexts
     from ottla.replication.isr_proposals import IsrProposals
-    from ottla.replication.partition import Partition
 
     def _is_each(
         broker: Broker,
@@ -348,11 +347,8 @@ class Broker:
             served.set()
 
     def _isr_changes(self, peers: Peers) -> IsrProposals:
-        def changed(partition: Partition) -> None:
-            self.replicas.isr_changed(partition)
-
         if not self.config.inter_broker_protocol.has_alter_isr:
-            return IsrWrites(self.id, self.tree, changed=changed)
+            return IsrWrites(self.id, self.tree)
         return IsrChanges(
             self.id,
             peers,
@@ -360,7 +356,6 @@ class Broker:
             controller=lambda: self.metadata.controller_id,
             told=self.metadata.wait_until,
             broker_epoch=lambda: self.registration.epoch,
-            changed=changed,
         )
 
     def _session_s(self) -> float | None:

@@ -38,7 +38,6 @@ from ottla.wire.k56_alter_isr import (
 
 if TYPE_CHECKING:
     from ottla.peers import Peers
-    from ottla.replication.partition import Partition
 
 VERSION = 0
 
@@ -54,8 +53,7 @@ class IsrChanges(IsrProposals):
     """The proposals of one broker.
 
     `controller` says which broker is the controller now (-1: none is known), `broker_epoch` this broker's own epoch.
-    `told` returns once what it is given is true, and asks that when the controller may be another one. `changed` is
-    called with every partition whose ISR is another one.
+    `told` returns once what it is given is true, and asks that when the controller may be another one.
     """
 
     def __init__(
@@ -67,9 +65,8 @@ class IsrChanges(IsrProposals):
         controller: Callable[[], int],
         told: Callable[[Callable[[], bool]], Awaitable[None]],
         broker_epoch: Callable[[], int],
-        changed: Callable[[Partition], None],
     ) -> None:
-        super().__init__(broker_id, tree, changed=changed)
+        super().__init__(broker_id, tree)
         self._peers = peers
         self._controller = controller
         self._told = told

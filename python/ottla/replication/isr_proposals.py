@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -53,15 +53,11 @@ class Proposed(NamedTuple):
 
 
 class IsrProposals(abc.ABC):
-    """The proposals of one broker. What is proposed while others are under way goes with the next ones.
+    """The proposals of one broker. What is proposed while others are under way goes with the next ones."""
 
-    `changed` is called with every partition whose ISR is another one.
-    """
-
-    def __init__(self, broker_id: int, tree: Tree, *, changed: Callable[[Partition], None]) -> None:
+    def __init__(self, broker_id: int, tree: Tree) -> None:
         self._broker_id = broker_id
         self._tree = tree
-        self._changed = changed
         self._proposals: dict[PartitionKey, Proposed] = {}
         self._wake = trio.Event()
         self._troubles = Repeated(logger)
@@ -118,6 +114,10 @@ class IsrProposals(abc.ABC):
             self.expansions_total += 1
         logger.info("%s: in sync are %s now, version %d", partition, ", ".join(map(str, isr)), version)
         self._changed(partition)
+
+    def _changed(self, partition: Partition) -> None:
+        """The ISR of a partition is another one now."""
+        return
 
     def _refused(self, proposed: Proposed) -> None:
         """A change was surely not made: nothing waits for it any more. After a while the partition may propose what it

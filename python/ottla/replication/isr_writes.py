@@ -12,7 +12,7 @@ The controller does not watch those nodes. So brokers leave it a list of the par
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import trio
@@ -37,16 +37,10 @@ LISTED_MAX = 2000
 
 
 class IsrWrites(IsrProposals):
-    """The proposals of one broker. `changed` is called with every partition whose ISR is another one."""
+    """The proposals of one broker."""
 
-    def __init__(self, broker_id: int, tree: Tree, *, changed: Callable[[Partition], None]) -> None:
-        def noted(partition: Partition) -> None:
-            self._untold[TopicPartition(partition.topic, partition.index)] = None
-            self._changed_at = trio.current_time()
-            self._any_untold.set()
-            changed(partition)
-
-        super().__init__(broker_id, tree, changed=noted)
+    def __init__(self, broker_id: int, tree: Tree) -> None:
+        super().__init__(broker_id, tree)
         #: The partitions that the controller is to be told of.
         self._untold: dict[TopicPartition, None] = {}
         self._any_untold = trio.Event()
@@ -56,6 +50,11 @@ class IsrWrites(IsrProposals):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(super().run)
             nursery.start_soon(self._tell)
+
+    def _changed(self, partition: Partition) -> None:
+        self._untold[TopicPartition(partition.topic, partition.index)] = None
+        self._changed_at = trio.current_time()
+        self._any_untold.set()
 
     async def _send(self, proposals: list[Proposed]) -> Collection[Proposed]:
         again: list[Proposed] = []

@@ -60,9 +60,13 @@ class _Durable:
     done: Callable[[int], None]
 
 
+#: In place of an offset up to which the disk must have the log: what was waited for is there.
+DISK_HAS_IT = -1
+
 #: What `Partition.terms` depends on: only `Partition.change` assigns it.
 GUARDED = frozenset(
     {
+        "alone_from",
         "flush_on_acks_all",
         "in_sync",
         "is_leader",
@@ -93,14 +97,17 @@ class Partition:
     `propose` is called with every change of the ISR that the partition wants; `came_near` when the high watermark
     begins to wait for a follower that is not in the ISR: `look_at_near` is to be called until it is false. `listen` is
     called when somebody waits for a high watermark that a fetcher moves: `heard` is to be called after its next move.
+    `flush` is called when the high watermark waits for the disk: `flushed` is to be called when the log was flushed.
     """
 
     __slots__ = (
         "_broker_id",
         "_came_near",
         "_durable",
+        "_flush",
         "_listen",
         "_propose",
+        "alone_from",
         "compression_type",
         "deletions",
         "fetches",
@@ -141,6 +148,9 @@ class Partition:
     flush_on_acks_all: bool
     #: The followers of a partition that this broker leads; None where no other replica is assigned.
     in_sync: InSync | None
+    #: Where the log ended when this replica was left alone in sync, until the disk has it up to there: `DISK_HAS_IT`.
+    #: None: others may be in sync.
+    alone_from: int | None
 
     def __init__(
         self,
@@ -151,6 +161,7 @@ class Partition:
         propose: Callable[[Partition, Proposal], None] = lambda partition, proposal: None,
         came_near: Callable[[Partition], None] = lambda partition: None,
         listen: Callable[[Partition], None] = lambda partition: None,
+        flush: Callable[[Partition], None] = lambda partition: None,
     ) -> None:
         #: While the hub may append and read without asking.
         self.lease: Lease | None = None
@@ -164,6 +175,7 @@ class Partition:
             min_insync_replicas=1,
             flush_on_acks_all=True,
             in_sync=None,
+            alone_from=None,
         )
         self.index = index
         #: Another broker leads, and this replica may be read from.
@@ -197,6 +209,7 @@ class Partition:
         self._propose = propose
         self._came_near = came_near
         self._listen = listen
+        self._flush = flush
         #: None until somebody waits: most partitions of a broker are written to seldom, and a deque is 0.6 KB.
         self._durable: deque[_Durable] | None = None
 
@@ -274,12 +287,18 @@ class Partition:
         if not is_leader:
             # Appends that wait for an I/O thread were meant for the older epoch.
             self.log.refuse_older(state.leader_epoch)
+        # A follower may have truncated for a leader that this one never heard of.
+        in_sync = self._followers_of(state, now_ms) if is_leader else None
+        alone_from = self.alone_from
+        if applied is not Role.LEADS_ON:
+            # Where no other replica is assigned, none has been left.
+            alone_from = DISK_HAS_IT if in_sync is None else None
         self.change(
             state=state,
             leader_epoch=state.leader_epoch,
             is_leader=is_leader,
-            # A follower may have truncated for a leader that this one never heard of.
-            in_sync=self._followers_of(state, now_ms) if is_leader else None,
+            in_sync=in_sync,
+            alone_from=alone_from,
         )
         self.is_following = not is_leader
         if applied is not Role.LEADS_ON:
@@ -287,6 +306,7 @@ class Partition:
             self._hear()
             self._fail_waiting()
         if is_leader:
+            self._note_others()
             self.leader_epoch_start = self.log.end_offset
             if applied is Role.LEADS_ON:
                 # What producers send meanwhile is appended under the new epoch. Its start is written down off the loop.
@@ -419,7 +439,11 @@ class Partition:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the high watermark is the end of this replica's log: no other is in sync, or about to be."""
+        """Whether the high watermark is the end of this replica's log: no other is in sync, or about to be, and the
+        disk has what came before that.
+        """
+        if self.alone_from != DISK_HAS_IT:
+            return False
         return len(self.isr) == 1 if self.in_sync is None else self.in_sync.is_alone
 
     @property
@@ -457,6 +481,8 @@ class Partition:
                 self.lease.watch(False)
 
     def _raise_high_watermark(self) -> bool:
+        if self.alone_from != DISK_HAS_IT and self._waits_for_disk():
+            return False
         log, in_sync = self.log, self.in_sync
         if in_sync is None:
             return self.is_alone and log.advance_high_watermark()
@@ -465,6 +491,28 @@ class Partition:
             return False
         log.high_watermark = target
         return True
+
+    def _waits_for_disk(self) -> bool:
+        """Whether the high watermark stays until the log is flushed up to where it ended when this replica was left
+        alone in sync, for whatever reason. Until then others had the records, or were to have them. What comes
+        afterwards is as safe as that of a partition with one replica.
+        """
+        if self.maximal_isr_size > 1:
+            return False
+        is_news = self.alone_from is None
+        alone_from = self.log.end_offset if self.alone_from is None else self.alone_from
+        if not self.flush_on_acks_all or alone_from <= self.log.flushed_offset:
+            self.change(alone_from=DISK_HAS_IT)
+            return False
+        if is_news:
+            self.change(alone_from=alone_from)
+            self._flush(self)
+        return True
+
+    def _note_others(self) -> None:
+        """Other replicas may have come to be in sync: if they leave, this one is left alone anew."""
+        if self.maximal_isr_size > 1:
+            self.change(alone_from=None)
 
     # --- followers ---
 
@@ -523,14 +571,16 @@ class Partition:
 
     def _want(self, proposal: Proposal | None) -> None:
         if proposal is not None:
+            self._note_others()
             self._check_lease()
             self._propose(self, proposal)
 
     def isr_changed(self, leader_epoch: int, isr: tuple[int, ...], version: int) -> bool:
-        """The ISR is another one now. False if that is no news. The caller must start a flush if `needs_flush`."""
+        """The ISR is another one now. False if that is no news."""
         if self.in_sync is None or self.state is None or not self.in_sync.changed(leader_epoch, isr, version):
             return False
         self.change(state=msgspec.structs.replace(self.state, isr=isr, zk_version=version))
+        self._note_others()
         self.advance_high_watermark()
         self._settle_durable()
         self._ask_again()
@@ -554,6 +604,7 @@ class Partition:
         if self.in_sync is not None:
             self.in_sync.withdrawn(proposal)
             self._check_lease()
+            self.advance_high_watermark()
 
     def isr_refused(self, proposal: Proposal) -> InSync | None:
         """The same, and the controller does not make it now: see `InSync.refused`. None if that is no news."""
@@ -563,11 +614,6 @@ class Partition:
         self._check_lease()
         self.advance_high_watermark()
         return in_sync
-
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether an acks=all waits."""
-        return bool(self._durable)
 
     def check_log_start(self) -> None:
         """Wakes fetch sessions that rest if old records were removed since: their clients are told."""
@@ -625,10 +671,15 @@ class Partition:
 
     def flushed(self) -> None:
         """The log's flushed offset moved."""
+        if self.alone_from != DISK_HAS_IT:
+            self.advance_high_watermark()
         self._settle_durable()
 
     def flush_failed(self) -> None:
         """A flush of the log failed, and its directory is still in use: nobody knows when the next one succeeds."""
+        if self.alone_from != DISK_HAS_IT:
+            # The next look has the log flushed again.
+            self.change(alone_from=None)
         waiting, self._durable = self._durable or (), None
         for durable in waiting:
             self._done(durable, self._safe_code() if self._is_durable(durable.last_offset) else StorageError.code)

@@ -87,6 +87,7 @@ class Replicas:
         #: One object for all partitions.
         self._tell_near = self._is_near
         self._listen = self._listen_to
+        self._start_flush = lambda partition: self.flush(partition)
         #: Under which logs report that a fetcher moved the high watermark.
         self._high_watermarks = server.token()
         server.listen_to(self._high_watermarks, self._high_watermark_moved)
@@ -210,7 +211,7 @@ class Replicas:
     def _add(self, key: PartitionKey, log: Log, settings: dict[str, TopicConfig]) -> Partition:
         """A partition that is new to this broker; `settings` are those of the topics that were looked up already."""
         partition = self.partitions[key] = Partition(
-            *key, self._broker_id, log, self._propose, self._tell_near, self._listen
+            *key, self._broker_id, log, self._propose, self._tell_near, self._listen, self._start_flush
         )
         if key[0] not in settings:
             settings[key[0]] = self._logs.topic_config(key[0])
@@ -260,16 +261,6 @@ class Replicas:
         role = partition.apply(state, now_ms())
         if role in (Role.LEADS, Role.FOLLOWS):
             self._role_changed(partition, was_leader)
-        self._flush_for_those_who_wait(partition)
-
-    def _flush_for_those_who_wait(self, partition: Partition) -> None:
-        """Where only this replica is left in sync, answers that waited for the others wait for the disk."""
-        if partition.is_waited_for and partition.needs_flush:
-            self.flush(partition)
-
-    def isr_changed(self, partition: Partition) -> None:
-        """The replicas in sync are others now, by the controller's word."""
-        self._flush_for_those_who_wait(partition)
 
     def _is_near(self, partition: Partition) -> None:
         """The high watermark waits for a follower that is not in the ISR."""
