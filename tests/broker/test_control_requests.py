@@ -12,6 +12,7 @@ import trio
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller.registration import Registration
+from ottla.coordination.tree import SessionExpired, SessionState
 from ottla.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
@@ -229,6 +230,60 @@ async def test_a_request_for_the_former_life_is_not_taken_for_ones_own(
         assert answers == []
         former_is_gone.set()
     assert [answer.error_code for answer in answers] == [StaleBrokerEpoch.code]
+
+
+def of_epoch(broker: Broker, controller_epoch: int) -> LeaderAndIsrRequest:
+    """What a controller says that nothing was heard of."""
+    return LeaderAndIsrRequest(OTHER, controller_epoch, broker_epoch=broker.registration.epoch)
+
+
+@asynccontextmanager
+async def looking(path: Path, **settings: str) -> AsyncIterator[Broker]:
+    """A broker that looks into the tree for controllers."""
+    given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
+    async with Broker.start(BrokerConfig(given)) as broker:
+        yield broker
+
+
+async def no_answer() -> None:
+    await trio.sleep_forever()
+
+
+async def session_ends() -> None:
+    raise SessionExpired
+
+
+@pytest.mark.parametrize("sync", [no_answer, session_ends])
+async def test_a_controller_is_believed_where_the_tree_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: Callable[[], Awaitable[None]]
+) -> None:
+    """This broker may be the only one that cannot reach the tree, and be elected."""
+    async with looking(tmp_path, **{"controller.socket.timeout.ms": "400"}) as broker:
+        monkeypatch.setattr(broker.tree, "sync", sync)
+        with trio.fail_after(PATIENCE_S):
+            assert (await ask(broker, LEADER_AND_ISR, of_epoch(broker, BASE), 4)).error_code == 0
+        assert broker.controller_epoch == BASE
+        # From now on the one before is refused.
+        answer = await ask(broker, LEADER_AND_ISR, of_epoch(broker, BASE - 1), 4)
+        assert answer.error_code == StaleControllerEpoch.code
+
+
+async def test_without_a_session_the_tree_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with looking(tmp_path, **{"controller.socket.timeout.ms": "100000000"}) as broker:
+        monkeypatch.setattr(broker.tree, "sync", no_answer)
+        with monkeypatch.context() as patched:
+            patched.setattr(type(broker.tree), "state", SessionState.EXPIRED)
+            with trio.fail_after(PATIENCE_S):
+                await broker.look_for_controller(BASE)
+        assert broker.controller_epoch == BASE
+
+
+async def test_a_controller_of_which_the_tree_knows_nothing_is_refused(tmp_path: Path) -> None:
+    async with looking(tmp_path) as broker:
+        known = broker.controller_epoch
+        answer = await ask(broker, LEADER_AND_ISR, of_epoch(broker, BASE), 4)
+        assert answer.error_code == StaleControllerEpoch.code
+        assert broker.controller_epoch == known
 
 
 async def test_a_repeated_leader_and_isr_of_the_same_controller_changes_nothing(

@@ -14,6 +14,27 @@ _THROTTLED = "tests/broker/test_throttled_fetches.py"
 
 MUTANTS = (
     Mutant(
+        "replication.a-silent-tree-keeps-controllers-waiting",
+        "python/ottla/broker/broker.py",
+        "with trio.move_on_after(patience / 1000), contextlib",
+        "with contextlib",
+        pytest=(f"{_CONTROL}::test_a_controller_is_believed_where_the_tree_does_not_answer[no_answer]",),
+    ),
+    Mutant(
+        "replication.a-controller-waits-for-a-session",
+        "python/ottla/broker/broker.py",
+        "        if self.tree.state is SessionState.EXPIRED:\n",
+        "        if False:\n",
+        pytest=(f"{_CONTROL}::test_without_a_session_the_tree_is_not_asked",),
+    ),
+    Mutant(
+        "replication.a-controller-is-believed-in-spite-of-the-tree",
+        "python/ottla/broker/broker.py",
+        "        newest = await self._controller_epoch_in_tree()\n",
+        "        newest = None\n",
+        pytest=(f"{_CONTROL}::test_a_controller_of_which_the_tree_knows_nothing_is_refused",),
+    ),
+    Mutant(
         "replication.committed-before-others-have-it",
         _IN_SYNC,
         "return min([end_offset, *counting])",

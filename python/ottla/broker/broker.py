@@ -8,6 +8,7 @@ finished, logs are flushed, the clean-shutdown marker is written, the session en
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -38,7 +39,7 @@ from ottla.controller.controller import Controller
 from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
 from ottla.coordination import znodes
-from ottla.coordination.tree import Tree, get_or_none
+from ottla.coordination.tree import SessionExpired, SessionState, Tree, get_or_none
 from ottla.kafka import TopicPartition
 from ottla.net import Server
 from ottla.peers import Dialer, Peers
@@ -403,15 +404,32 @@ class Broker:
         """Learns the newest controller epoch from the tree, if a request names one that is not known yet.
 
         Waits until this broker is registered: before, a controller speaks to the former life of this broker, whose
-        registration is there still, and must not take this one's answers for those of a broker that lives. Waits while
-        the tree is out of reach: a controller sends nothing again that was answered with an error.
+        registration is there still, and must not take this one's answers for those of a broker that lives.
+
+        Where the tree does not answer, the epoch is believed, as Kafka's brokers do: a controller sends nothing again
+        that was answered with an error, and this broker may be the only one that cannot reach the tree.
         """
         await self.registration.made()
-        if controller_epoch > self.controller_epoch:
+        if controller_epoch <= self.controller_epoch:
+            return
+        newest = await self._controller_epoch_in_tree()
+        if newest is None:
+            self.log.warning("the tree does not answer: controller epoch %d is believed without it", controller_epoch)
+            newest = controller_epoch
+        # Another one may have been heard of meanwhile.
+        self.controller_epoch = max(self.controller_epoch, newest)
+
+    async def _controller_epoch_in_tree(self) -> int | None:
+        """None if the tree does not say it while the controller waits for an answer."""
+        if self.tree.state is SessionState.EXPIRED:
+            return None
+        # In milliseconds.
+        patience = self.config.get_int("controller.socket.timeout.ms") / 4
+        with trio.move_on_after(patience / 1000), contextlib.suppress(SessionExpired):
             await self.tree.sync()
             node = await get_or_none(self.tree, znodes.CONTROLLER_EPOCH)
-            if node is not None:
-                self.controller_epoch = max(self.controller_epoch, znodes.decode_epoch(node.data))
+            return 0 if node is None else znodes.decode_epoch(node.data)
+        return None
 
     def accept_controller(self, controller_id: int, controller_epoch: int) -> bool:
         """False for a controller that was replaced since, and may not know yet, and for one that was never elected: the
