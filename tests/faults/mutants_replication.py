@@ -132,6 +132,17 @@ MUTANTS = (
         "if applied is not Role.STALE:\n            self.term",
         pytest=(f"{_PARTITION}::test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have",),
     ),
+    *(
+        Mutant(
+            f"replication.{who}-waits-with-an-older-epoch",
+            "python/ottla/replication/partition.py",
+            "                # Those that name the older epoch are told so.\n"
+            "                self._wake_fetches()\n                self._wake_replica_fetches()\n",
+            f"                self.{others}()\n",
+            pytest=(f"{_PARTITION}::test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have",),
+        )
+        for who, others in (("a-consumer", "_wake_replica_fetches"), ("a-follower", "_wake_fetches"))
+    ),
     Mutant(
         "replication.lease-outlives-a-proposed-expansion",
         "python/ottla/replication/partition.py",

@@ -231,8 +231,10 @@ def test_a_leader_that_leads_on_keeps_who_waits_and_forgets_what_followers_have(
     led.wait_durable(2, answers.append)
     led.followed(2, 3, 0, 3, 0)
     led.followed(3, 2, 0, 3, 0)
+    fetches = [Fetching(led, is_follower=is_follower) for is_follower in (True, False)]
     assert led.apply(state(1, replicas=(ME, 2, 3))) is Role.LEADS_ON
     assert (led.term, led.leader_epoch, answers) == (0, 1, [])
+    assert [fetch.woken for fetch in fetches] == [1, 1], "they may name the older epoch"
     led.followed(3, 3, 0, 3, 0)
     assert led.log.high_watermark == 2, "broker 2 may have truncated for a leader that this one never heard of"
     led.followed(2, 3, 0, 3, 0)

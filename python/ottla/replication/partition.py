@@ -314,6 +314,10 @@ class Partition:
             elif self.log.leader_epoch != state.leader_epoch:
                 self.log.begin_epoch(state.leader_epoch)
             self.advance_high_watermark()
+            if applied is Role.LEADS_ON:
+                # Those that name the older epoch are told so.
+                self._wake_fetches()
+                self._wake_replica_fetches()
             self._wake_deletions()
         return applied
 
