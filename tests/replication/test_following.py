@@ -19,6 +19,7 @@ from ottla.errors import (
     StorageError,
 )
 from ottla.kafka import EARLIEST, LATEST, NO_LEADER
+from ottla.replication.following import FAILED_S
 from ottla.wire.k02_list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -281,6 +282,41 @@ async def test_what_a_leader_said_before_it_moved_does_not_count(
 
 
 # --- what passes ---
+
+
+async def test_partitions_that_are_tried_in_vain_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
+) -> None:
+    async with following(tmp_path, monkeypatch) as stand:
+        counted = stand.following.failed_partitions
+
+        async def come_again(adds: int) -> None:
+            await stand.settled()
+            mock_clock.jump(BACKOFF_S * 1.01)
+            await stand.until(lambda: len(stand.adds()) == adds)
+
+        for index in range(3):
+            await stand.follow(index, 0)
+        await stand.until(lambda: len(stand.adds()) == 3)
+        stand.tell(Event("corrupt", 0), Event("corrupt", 1), Event("fenced", 2))
+        await come_again(6)
+        assert counted() == 0, "once may be chance"
+        stand.tell(Event("corrupt", 0), Event("panic", 1), Event("fenced", 2))
+        await come_again(9)
+        assert counted() == 2
+        await stand.follow(1, epoch=EPOCH + 1)
+        assert counted() == 1, "nobody knows what comes of it with this leader"
+        mock_clock.jump(FAILED_S)
+        assert counted() == 0, "it is fetched since"
+        stand.tell(Event("corrupt", 0))
+        await stand.settled()
+        assert counted() == 0
+        mock_clock.jump(BACKOFF_S)
+        stand.tell(Event("corrupt", 0))
+        await stand.settled()
+        assert counted() == 1
+        await stand.following.stop([("t", 0)])
+        assert counted() == 0
 
 
 @pytest.mark.parametrize("kind", ["fenced", "corrupt", "panic"])

@@ -208,6 +208,11 @@ MAX_LAG: Final = _fetchers("maxlag", "Records below a leader's high watermark th
 MIN_FETCH_RATE: Final = _fetchers(
     "minfetchrate", "Answers a second to the fetcher that gets the fewest, over the last seconds; 0 without any."
 )
+FAILED_PARTITIONS: Final = _fetchers(
+    "failedpartitionscount",
+    "Followed partitions that are fetched in vain again and again, for a reason of their own: records that are damaged "
+    "or do not fit, or a log that cannot be written.",
+)
 
 
 def _partition(name: str, text: str) -> Family:
@@ -413,6 +418,7 @@ FAMILIES: Final = (
     ISR_FAILURES,
     MAX_LAG,
     MIN_FETCH_RATE,
+    FAILED_PARTITIONS,
     THROTTLED,
     *LED,
     *LOGS.values(),

@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 #: From Fetch 12 on a leader says where the logs part.
 FETCH_VERSION, FETCH_VERSION_BEFORE_2_7 = 12, 11
+#: A partition that failed in vain for so long has come out of it.
+FAILED_S = 30.0
 #: The kind of a fetcher's event: it lost its connection.
 CONNECTION = "connection"
 
@@ -57,6 +59,13 @@ class Cut(NamedTuple):
     offset: int
     leader_epoch: int
     is_anew: bool = False
+
+
+class _Failures(NamedTuple):
+    """How many times a partition failed in a row, and when it did last."""
+
+    times: int
+    at: float
 
 
 class _Thread(NamedTuple):
@@ -138,6 +147,8 @@ class Following:
         self._events: list[FetcherEvent] = []
         #: Their leader is not there now.
         self._waiting: dict[PartitionKey, None] = {}
+        #: Those that failed for a reason of their own: their records, or their logs.
+        self._failures: dict[PartitionKey, _Failures] = {}
         #: `num.replica.fetchers` is another one now.
         self._is_resized = False
         self._wake = trio.Event()
@@ -149,6 +160,7 @@ class Following:
         """Follows the leader of the partition's state. Its log is fenced, and no other append is under way."""
         one = _Followed(partition)
         self._followed[one.key] = one
+        self._failures.pop(one.key, None)
         self._new[one.key] = None
         self._wake.set()
 
@@ -164,11 +176,13 @@ class Following:
                 await self._remove(leaving)
 
     def _leaves(self, key: PartitionKey) -> bool:
+        self._failures.pop(key, None)
         # One that was forgotten may still be with its fetcher.
         return self._followed.pop(key, None) is not None or key in self._gone
 
     def forget(self, key: PartitionKey) -> None:
         """The same for a log that failed, without waiting."""
+        self._failures.pop(key, None)
         if self._followed.pop(key, None) is not None:
             self._gone[key] = None
             self._wake.set()
@@ -185,6 +199,11 @@ class Following:
     def lag_max(self) -> int:
         """Records below a leader's high watermark that a followed partition lacks at most, as far as it is known."""
         return max((running.fetcher.lag_max for running in self._fetchers.values()), default=0)
+
+    def failed_partitions(self) -> int:
+        """How many partitions cannot be fetched for a reason of their own, and are tried in vain again and again."""
+        since = trio.current_time() - FAILED_S
+        return sum(failures.times > 1 and failures.at >= since for failures in self._failures.values())
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -265,7 +284,7 @@ class Following:
             case _:
                 message = "%s: what its leader sent is refused, and asked for again: %s"
                 self._troubles.log(logging.ERROR, reason, message, partition, event.message, extra=extra)
-                self._later(one)
+                self._in_vain(one)
 
     def _failed(self, one: _Followed, error: KafkaError) -> None:
         """Something could not be done with a log. If the log is still in use it is tried again: a full disk may get
@@ -275,6 +294,14 @@ class Following:
             self._storage_error(one.partition, error)
         else:
             self._troubles.log(logging.INFO, (one.key, error.name), "%s: %s", one.partition, error)
+        self._in_vain(one)
+
+    def _in_vain(self, one: _Followed) -> None:
+        """Fetches again after a while what may fail again."""
+        now = trio.current_time()
+        before = self._failures.get(one.key)
+        times = before.times if before is not None and before.at >= now - FAILED_S else 0
+        self._failures[one.key] = _Failures(times + 1, now)
         self._later(one)
 
     def _later(self, *several: _Followed) -> None:
@@ -316,7 +343,7 @@ class Following:
                 self._again(one)
             else:
                 # Its leader would say the same again, at once.
-                self._later(one)
+                self._in_vain(one)
 
     # --- what leaders are asked ---
 
@@ -334,7 +361,7 @@ class Following:
             cuts.append(Cut(partition, log.start, one.leader_epoch, is_anew=True))
         else:
             # It has come to have it meanwhile, or says what cannot be.
-            self._later(one)
+            self._in_vain(one)
 
     async def _find_ends(self, leader: int, several: list[_Followed]) -> None:
         """Finds where the logs agree with those of a leader that does not say so by itself."""

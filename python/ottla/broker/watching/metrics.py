@@ -98,6 +98,7 @@ class BrokerMetrics:
         rates = self._fetch_rates.look(broker.following.requests(), time.monotonic())
         yield f.MAX_LAG, [(_FETCHERS, broker.following.lag_max())]
         yield f.MIN_FETCH_RATE, [(_FETCHERS, min(rates, default=0.0))]
+        yield f.FAILED_PARTITIONS, [(_FETCHERS, broker.following.failed_partitions())]
         throttles = broker.throttles
         sides = (("leader", throttles.leader), ("follower", throttles.follower))
         yield f.THROTTLED, [({"side": side}, quota.bytes) for side, quota in sides]
