@@ -247,7 +247,7 @@ MUTANTS = (
     Mutant(
         "replication.a-full-disk-ends-the-following",
         _FOLLOWING,
-        'error.name), "%s: %s", one.partition, error)\n        self._later(one)\n',
+        'error.name), "%s: %s", one.partition, error)\n        self._in_vain(one)\n',
         'error.name), "%s: %s", one.partition, error)\n',
         pytest=(
             f"{_FOLLOWING_TEST}::test_a_full_disk_may_get_space",
@@ -288,6 +288,13 @@ MUTANTS = (
         "one.is_agreed = place.is_complete",
         "one.is_agreed = True",
         pytest=(f"{_FOLLOWING_TEST}::test_an_old_leader_is_asked_until_the_logs_agree",),
+    ),
+    Mutant(
+        "replication.what-is-fetched-in-vain-is-counted-for-ever",
+        _FOLLOWING,
+        "failures.times > 1 and failures.at >= since for",
+        "failures.times > 1 for",
+        pytest=(f"{_FOLLOWING_TEST}::test_partitions_that_are_tried_in_vain_are_counted",),
     ),
     Mutant(
         "replication.fetches-after-a-cut-that-failed",
