@@ -390,8 +390,12 @@ mod tests {
         let epochs: Vec<_> = epochs.map(|one| (one.epoch, one.start_offset)).collect();
         assert_eq!(epochs, [(2, 5), (3, 10)]);
         // A log that is not empty.
-        let error = log.append_as_follower(&ten, 3, 1000).unwrap_err();
-        assert_eq!((error.code(), log.end_offset()), (-1, 11), "{error}");
+        let mut around = ten.clone();
+        stamp(&mut around, 8, 3, None);
+        for other in [&ten, &around] {
+            let error = log.append_as_follower(other, 3, 1000).unwrap_err();
+            assert_eq!((error.code(), log.end_offset()), (-1, 11), "{error}");
+        }
         starts_at(9);
         log.append_as_follower(&ten, 3, 1000).unwrap();
         log.close(false).unwrap();
