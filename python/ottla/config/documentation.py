@@ -223,8 +223,9 @@ _BROKER = {
     ),
     "log.flush.on.acks.all": (
         "Whether a write with acks=all to a partition with a single replica is answered only when it is on disk "
-        "(fdatasync, shared by all writes that wait). There is no other copy that could survive a power cut. false "
-        "is Kafka's behaviour."
+        "(fdatasync, shared by all writes that wait). There is no other copy that could survive a power cut. The same "
+        "holds for a leader that is the only replica in sync; when the others leave, it shows consumers nothing more "
+        "until its disk has what its log has then. false is Kafka's behaviour."
     ),
     "log.flush.scheduler.interval.ms": "How often the broker looks for logs whose time to be flushed has come.",
     "log.flush.start.offset.checkpoint.interval.ms": (
