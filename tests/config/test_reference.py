@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ottla
 from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig, effective, reference
-from ottla.config.table import DYNAMIC_SETTINGS
+from ottla.config.table import ALONE_DEFAULTS, DYNAMIC_SETTINGS, OUR_DEFAULTS, OURS
 
 PACKAGE = Path(ottla.__file__).parent
 PROJECT = Path(__file__).parents[2]
@@ -52,6 +52,14 @@ def names_in_code() -> set[str]:
 
 def test_the_page_is_in_step_with_the_table() -> None:
     assert (PROJECT / "docs" / "settings.md").read_text() == reference.render(), "run `make docs`"
+
+
+def test_each_default_stands_once_in_the_table_of_those_to_know() -> None:
+    (table,) = re.findall(r"^## Defaults that .*?(?=^## )", reference.render(), re.DOTALL | re.MULTILINE)
+    named = re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)
+    ours = [setting.name for setting in OURS]
+    assert named == [*OUR_DEFAULTS, *ALONE_DEFAULTS, *reference.SURPRISES, *ours]
+    assert len(set(named)) == len(named)
 
 
 def test_the_compatibility_page_is_in_step_with_what_is_served() -> None:

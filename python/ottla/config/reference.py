@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ottla.config.documentation import broker_documentation, topic_documentation
 from ottla.config.effective import EFFECTIVE, EFFECTIVE_OF_TOPICS, PARTIAL
 from ottla.config.security import INERT, REFUSED
 from ottla.config.table import (
+    ALONE_DEFAULTS,
     BROKER_SETTINGS,
     DYNAMIC_ONLY,
     OUR_DEFAULTS,
@@ -38,6 +40,43 @@ refused: [Settings of security](#settings-of-security).
 `cluster` also for all at once.
 """
 
+DEFAULTS = """\
+## Defaults that differ from Kafka's, or surprise
+
+The first differ, the next are Kafka's own and surprise people, the last are of settings that only Ottla has. What the
+file `config/server.properties` of Kafka sets is no default: a broker without a file is not as one with it. The
+defaults of our clients are in [client.md](client.md) and [spark.md](spark.md).
+"""
+
+SURPRISES: Final = {
+    "group.initial.rebalance.delay.ms": (
+        "the same; its file sets `0`",
+        "a new group reads nothing for three seconds: it waits for more members before it shares out partitions",
+    ),
+    "broker.id": (
+        "the same; its file sets `0`",
+        "ids that are made up begin above `reserved.broker.max.id`: the first broker is 1001, and keeps the number",
+    ),
+    "auto.create.topics.enable": ("the same", "a misspelt name makes a topic"),
+    "num.partitions": (
+        "the same",
+        "a topic that comes into being by itself has one partition, so one reader in each group",
+    ),
+    "default.replication.factor": (
+        "the same",
+        "in a cluster, too, a topic that comes into being by itself has one copy",
+    ),
+    "min.insync.replicas": ("the same", "in a cluster, too, acks=all may have waited for the leader alone"),
+    "log.retention.hours": ("the same", "records are deleted after a week, read or not"),
+    "log.retention.check.interval.ms": ("the same", "what is old is deleted up to five minutes later"),
+    "log.segment.delete.delay.ms": ("the same", "the disk has its room back a minute after that"),
+    "offsets.retention.minutes": (
+        "the same",
+        "a group that has had no members for a week has no offsets, and begins where its client says",
+    ),
+}
+"""Defaults that are Kafka's and are met as if they were faults: what Kafka has, and what people see."""
+
 SECURITY = """\
 ## Settings of security
 
@@ -56,17 +95,23 @@ def render() -> str:
 
 
 def _differences() -> Iterator[str]:
-    yield "## Where Ottla differs from Kafka\n"
-    yield "| setting | here | in Kafka | because |"
+    yield DEFAULTS
+    yield "| setting | here | in Kafka | because, or what follows |"
     yield "|---|---|---|---|"
     for name, (default, reason) in OUR_DEFAULTS.items():
         kafka = "must be given" if name == "zookeeper.connect" else _shown(BROKER_SETTINGS[name].kafka_default)
         yield f"| `{name}` | {_shown(default)} | {kafka} | {reason} |"
+    for name, default in ALONE_DEFAULTS.items():
+        kafka = _shown(BROKER_SETTINGS[name].default)
+        here = f"{_shown(default)} without ZooKeeper, else {kafka}"
+        yield f"| `{name}` | {here} | {kafka}; its file sets `1` | a broker without ZooKeeper is alone |"
+    for name, (kafka, reason) in SURPRISES.items():
+        yield f"| `{name}` | {_shown(BROKER_SETTINGS[name].default)} | {kafka} | {reason} |"
     for setting in BROKER_SETTINGS.values():
         if setting.is_ours:
             words = broker_documentation(setting.name)
             yield f"| `{setting.name}` | {_shown(setting.default)} | no such setting | {words} |"
-    yield "\nA broker without ZooKeeper is alone, so the replication factors of internal topics default to 1 there.\n"
+    yield ""
 
 
 def _security() -> Iterator[str]:
