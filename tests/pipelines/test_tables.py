@@ -1,5 +1,6 @@
 """Tables of all formats: what is committed is there once, and who resumes finds out where."""
 
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,6 +9,7 @@ import pytest
 from pyarrow import dataset
 
 from ottla.client import TopicPartition
+from ottla.pipelines.frame.config import PipelineError
 from ottla.pipelines.tables import Conflict, DataFile, Position, Table, only_loader, open_table
 from ottla.pipelines.tables.table import Format
 from ottla.pipelines.warehouse_load.files import Files
@@ -124,3 +126,16 @@ def test_one_loader_at_a_time(tmp_path: Path) -> None:
         pass
     with only_loader(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_format_whose_package_is_missing_names_its_extra(
+    kind: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, f"ottla.pipelines.tables.{kind}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PipelineError, match=rf"format '{kind}': this needs the package {package}.* extra '{kind}'"):
+        open_table(kind, tmp_path)

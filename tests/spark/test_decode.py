@@ -1,6 +1,7 @@
 """Values as columns, in Spark, against bytes that another library wrote."""
 
 import json
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,3 +99,12 @@ def test_values_that_are_not_what_was_said(spark: "SparkSession", files: tuple[P
         decode.avro("value", wrong)
     with pytest.raises(ValueError, match="the mode is 'DROP'; it is one of FAILFAST, PERMISSIVE"):
         decode.json("value", "a int", "DROP")
+
+
+def test_without_fastavro_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.spark import decode
+
+    (tmp_path / "schema.avsc").write_text('"int"')
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(ImportError, match=r"needs the package fastavro, .* of the extra 'avro'"):
+        decode.avro("value", tmp_path / "schema.avsc")
