@@ -11,7 +11,7 @@ import pytest
 from tests.faults.broker import settings
 from tests.faults.broker.decoders import Decoder, every_decoder
 
-SECONDS = 20.0
+SECONDS = 10.0
 GROWTH_BYTES_MAX = 64 << 20
 
 

@@ -29,7 +29,7 @@ except ImportError:
     ck = None
 
 pytestmark = pytest.mark.clients
-SECONDS = 20.0
+SECONDS = 10.0
 GROWTH_BYTES_MAX = 50 << 20
 WARM_UP = 300
 SETTINGS = {
