@@ -52,7 +52,6 @@ EXCEPTIONS = {
     "net/test_muted.py::test_a_muted_connection_is_not_heard": LEAST,
     "net/test_muted.py::test_the_longer_of_two_mutes_holds": LEAST,
     "net/test_muted.py::test_what_asks_for_no_answer_is_throttled_too": LEAST,
-    "net/test_presence.py::lasts": "at least so long, after which a connection is one to a process that lives",
     "net/test_presence.py::test_a_process_that_ended_is_gone": LEAST,
     "net/test_presence.py::test_what_ends_at_once_is_asked_less_and_less_often": LEAST,
     "net/test_server.py::test_stopping_does_not_wait_for_ever": LEAST,

@@ -261,12 +261,16 @@ class Chronicle(threading.Thread):
         return gone
 
     def unclean(self) -> list[tuple[Partition, At, At]]:
-        """The elections of a leader that was not in sync."""
+        """The elections of a leader that was not in sync. Where a state in between was not seen, the leader may have
+        come to be in sync there.
+        """
         return [
             (partition, before, after)
             for partition in self.partitions
             for before, after in itertools.pairwise(self.states[partition])
-            if after.state.leader not in (-1, before.state.leader) and after.state.leader not in before.state.isr
+            if after.state.version == before.state.version + 1
+            and after.state.leader not in (-1, before.state.leader)
+            and after.state.leader not in before.state.isr
         ]
 
     def check(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -26,6 +27,8 @@ class Watched:
         self.doubts: list[bool] = []
         self.listener: trio.SocketListener | None = None
         self.connections: list[trio.SocketStream] = []
+        #: How often the watcher has begun to wait for the end of a connection, by its own address.
+        self.waits: Counter[object] = Counter()
 
     async def listen(self) -> None:
         (self.listener,) = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
@@ -44,8 +47,11 @@ class Watched:
             connection.socket.close()
 
     async def lasts(self) -> None:
-        """Returns when the last connection has lasted so long that it is one to a process that lives."""
-        await trio.sleep(2 * presence.LASTS_S)
+        """Returns when the last connection has lasted so long that it is one to a process that lives: the watcher waits
+        for its end once more then, without a bound.
+        """
+        address = self.connections[-1].socket.getpeername()
+        await comes_true("the connection lasts", lambda: self.waits[address] == 2)
 
     async def refuse(self) -> None:
         assert self.listener is not None
@@ -59,6 +65,14 @@ async def watched(monkeypatch: pytest.MonkeyPatch, *, listens: bool = True) -> A
     await one.listen()
     if not listens:
         await one.refuse()
+
+    is_closed = presence._is_closed
+
+    async def noted(connection: trio.socket.SocketType) -> bool:
+        one.waits[connection.getsockname()] += 1
+        return await is_closed(connection)
+
+    monkeypatch.setattr(presence, "_is_closed", noted)
 
     async def watch() -> None:
         await presence.gone("127.0.0.1", one.port, one.doubts.append)
@@ -172,6 +186,8 @@ async def test_silence_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise OSError(113, "No route to host")
 
         def close(self) -> None: ...
+
+        def getsockname(self) -> None: ...
 
         def __enter__(self) -> Cut:
             return self
