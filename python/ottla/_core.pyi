@@ -683,6 +683,14 @@ class ReplicationQuota:
     def bytes(self) -> int: ...  # that were ever recorded
 
 @final
+class LargeAnswers:
+    """Places for answers that are larger than a fetcher's `response_bytes_max`; there is at least one. A fetcher that
+    finds none free waits, and its leader with it.
+    """
+
+    def __new__(cls, places: int) -> Self: ...
+
+@final
 class Fetcher:
     """A thread that fetches partitions from one leader and appends them to their logs. Safe from any thread.
 
@@ -691,11 +699,11 @@ class Fetcher:
     `receive_buffer_bytes`: -1 for what the system gives. A Completion(token) with None follows whenever there are
     events and were none before, again and again (`Server.listen_to`).
 
-    All fetchers of a broker share its `quota`. While that is exceeded, throttled partitions that lag behind their
-    leader's high watermark are left out.
+    All fetchers of a broker share its `quota` and its places for `large` answers. While the quota is exceeded,
+    throttled partitions that lag behind their leader's high watermark are left out.
 
-    Memory: one answer, so at most `response_bytes_max` + `batch_bytes_max` + 512 bytes for each partition; the
-    allocation may be up to twice that while an answer comes in.
+    Memory: one answer, so at most `response_bytes_max` + 512 bytes for each partition, and `batch_bytes_max` more while
+    it has one of the places; the allocation may be up to twice that while an answer comes in.
     """
 
     def __new__(
@@ -715,6 +723,7 @@ class Fetcher:
         socket_timeout_ms: int,
         receive_buffer_bytes: int,
         quota: ReplicationQuota,
+        large: LargeAnswers,
         completions: Completions,
         token: int,
     ) -> Self: ...

@@ -13,6 +13,7 @@ use crate::replication::{self, FetcherSettings, PartitionKey, Quota, Replica, Th
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ReplicationQuota>()?;
+    module.add_class::<LargeAnswers>()?;
     module.add_class::<Fetcher>()?;
     module.add_class::<FetcherEvent>()?;
     module.add_class::<FetcherFigures>()
@@ -68,6 +69,17 @@ impl ReplicationQuota {
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+}
+
+#[pyclass(frozen, module = "ottla._core")]
+pub struct LargeAnswers(Arc<replication::LargeAnswers>);
+
+#[pymethods]
+impl LargeAnswers {
+    #[new]
+    fn new(places: u32) -> PyResult<Self> {
+        Ok(Self(Arc::new(replication::LargeAnswers::new(places)?)))
     }
 }
 
@@ -144,7 +156,7 @@ impl Fetcher {
     #[new]
     #[allow(clippy::too_many_arguments)]
     #[pyo3(signature = (*, host, port, replica_id, client_id, fetch_version, wait_max_ms, bytes_min, response_bytes_max,
-        partition_bytes_max, batch_bytes_max, backoff_ms, socket_timeout_ms, receive_buffer_bytes, quota, completions, token))]
+        partition_bytes_max, batch_bytes_max, backoff_ms, socket_timeout_ms, receive_buffer_bytes, quota, large, completions, token))]
     fn new(
         host: String,
         port: u16,
@@ -160,6 +172,7 @@ impl Fetcher {
         socket_timeout_ms: u32,
         receive_buffer_bytes: i32,
         quota: &ReplicationQuota,
+        large: &LargeAnswers,
         completions: &Completions,
         token: u64,
     ) -> PyResult<Self> {
@@ -184,8 +197,10 @@ impl Fetcher {
         };
         let queue = completions.queue();
         let notify = move || queue.push(token, Box::new(|py| Ok(py.None())));
-        let quota = Arc::clone(&quota.0);
-        Ok(Self(replication::Fetcher::start(settings, quota, notify)?))
+        let (quota, large) = (Arc::clone(&quota.0), Arc::clone(&large.0));
+        Ok(Self(replication::Fetcher::start(
+            settings, quota, large, notify,
+        )?))
     }
 
     #[pyo3(signature = (partitions, *, is_move = false))]

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -13,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
+use super::large::{LargeAnswers, Place};
 use crate::io::Wake;
 
 /// Why there is no answer.
@@ -39,18 +41,50 @@ const SMALL_ANSWERS: u32 = 64;
 /// An answer of many bytes has so much more time for each MiB.
 const TIME_FOR_MIB: Duration = Duration::from_secs(1);
 
+/// How much memory an answer may have.
+pub(super) struct Room<'a> {
+    /// The largest frame.
+    pub frame_bytes_max: usize,
+    /// Of what fetchers ask for, without a place among the large ones.
+    pub own_bytes: usize,
+    pub large: &'a Arc<LargeAnswers>,
+}
+
 /// The memory of one answer, which is used again for the next.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// The frame with its size in front.
     pub bytes: Vec<u8>,
     small: u32,
+    /// Held as long as the memory is more than a fetcher's own: it is dropped after that.
+    place: Option<Place>,
 }
 
 impl Answer {
     /// What follows the size.
     pub fn frame(&self) -> &[u8] {
         self.bytes.get(SIZE_BYTES..).unwrap_or_default()
+    }
+
+    /// Is done with a large answer: gives back its memory, then its place.
+    pub fn leave_place(&mut self, own_bytes: usize) {
+        if self.place.is_some() {
+            self.bytes.clear();
+            self.bytes.shrink_to(own_bytes);
+            self.place = None;
+        }
+    }
+
+    /// How many more bytes it takes memory for, when it has `len` of `wanted`.
+    fn more_bytes(&self, wanted: Option<usize>, own_bytes: usize) -> usize {
+        // As much again as came: what is announced costs nothing before it is there.
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        let step = STEP_BYTES.max(length);
+        let more = step.min(wanted.map_or(step, |wanted| wanted - length));
+        match own_bytes.saturating_sub(capacity) {
+            own if own > 0 && self.place.is_none() => more.min(own),
+            _ => more,
+        }
     }
 
     /// Gives memory back if the last answers were much smaller than it.
@@ -183,27 +217,55 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads one frame of at most `frame_bytes_max`.
+    /// Waits for a place among the large answers. The leader waits too: nothing is read meanwhile.
+    fn wait_for_place(large: &Arc<LargeAnswers>, closing: &Wake) -> Result<Place, Broken> {
+        loop {
+            if let Some(place) = large.take() {
+                return Ok(place);
+            }
+            let (closing_fd, places_fd) = (closing.fd(), large.fd());
+            let mut descriptors = [
+                PollFd::new(&closing_fd, PollFlags::IN),
+                PollFd::new(&places_fd, PollFlags::IN),
+            ];
+            match poll(&mut descriptors, None) {
+                Err(Errno::INTR) => continue,
+                Err(error) => {
+                    return lost(format!("waiting for memory for the answer failed: {error}"));
+                }
+                Ok(_) => {}
+            }
+            if !descriptors[0].revents().is_empty() {
+                return Err(Broken::Closing);
+            }
+        }
+    }
+
+    /// Reads one frame.
     pub fn receive(
         &self,
         answer: &mut Answer,
-        frame_bytes_max: usize,
+        room: &Room<'_>,
         timeout: Duration,
         closing: &Wake,
     ) -> Result<(), Broken> {
-        let bytes = &mut answer.bytes;
-        bytes.clear();
+        answer.bytes.clear();
         let mut deadline = Instant::now() + timeout;
         let mut wanted = None;
-        while wanted.is_none_or(|wanted| bytes.len() < wanted) {
-            if bytes.len() == bytes.capacity() {
-                // As much again as came: what is announced costs nothing before it is there.
-                let step = STEP_BYTES.max(bytes.len());
-                let left = wanted.map_or(step, |wanted| wanted - bytes.len());
-                if bytes.try_reserve_exact(step.min(left)).is_err() {
+        while wanted.is_none_or(|wanted| answer.bytes.len() < wanted) {
+            if answer.bytes.len() == answer.bytes.capacity() {
+                let more = answer.more_bytes(wanted, room.own_bytes);
+                let is_large = answer.bytes.capacity() + more > room.own_bytes;
+                if is_large && answer.place.is_none() {
+                    let began = Instant::now();
+                    answer.place = Some(Self::wait_for_place(room.large, closing)?);
+                    deadline += began.elapsed();
+                }
+                if answer.bytes.try_reserve_exact(more).is_err() {
                     return lost("there is no memory for the answer");
                 }
             }
+            let bytes = &mut answer.bytes;
             match rustix::net::recv(&self.socket, spare_capacity(bytes), RecvFlags::DONTWAIT) {
                 Ok((0, _)) if bytes.is_empty() => return lost("the leader closed the connection"),
                 Ok((0, _)) => {
@@ -228,7 +290,7 @@ impl Connection {
             if wanted.is_none()
                 && let Some(size) = bytes.first_chunk::<SIZE_BYTES>()
             {
-                let size = frame_size(i32::from_be_bytes(*size), frame_bytes_max)?;
+                let size = frame_size(i32::from_be_bytes(*size), room.frame_bytes_max)?;
                 wanted = Some(SIZE_BYTES + size);
                 let mebibytes = u32::try_from(size >> 20).unwrap_or(u32::MAX);
                 deadline += TIME_FOR_MIB * mebibytes;

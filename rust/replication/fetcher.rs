@@ -6,7 +6,8 @@
 //!
 //! **Memory.** A fetcher holds one answer: at most `response_bytes_max` plus `batch_bytes_max` (a leader answers with one whole batch even if
 //! that is larger than what was asked for) plus [`ROW_BYTES_MAX`] for each partition. It takes the memory as the bytes come in, and a frame that
-//! announces more ends the connection. Records are appended from there, without a copy.
+//! announces more ends the connection. What is larger than was asked for takes a place first, of which all fetchers of a broker share a few
+//! ([`LargeAnswers`]). Records are appended from there, without a copy.
 //!
 //! **What is late.** A partition may be removed, or added in another epoch, while its answer is on the way. Each entry has a number of its own
 //! that its requests remember. So an answer to an earlier entry is dropped, as is one for an offset that is not the log's end any more.
@@ -25,7 +26,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::connection::{Answer, Broken, Connection, Leader};
+use super::connection::{Answer, Broken, Connection, Leader, Room, SIZE_BYTES};
+use super::large::LargeAnswers;
 use super::quota::Quota;
 use super::replica::Replica;
 use super::session::{Named, Refused, Row, Session};
@@ -83,17 +85,18 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Starts the thread. `quota` is shared by all fetchers of a broker. `notify` is called on the thread when there are events and were none before; it must not wait for anything.
+    /// Starts the thread. All fetchers of a broker share its `quota` and its places for `large` answers. `notify` is called on the thread when there are events and were none before; it must not wait for anything.
     pub fn start(
         settings: FetcherSettings,
         quota: Arc<Quota>,
+        large: Arc<LargeAnswers>,
         notify: impl Fn() + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let table = Table::new(settings.backoff, quota, Box::new(notify))?;
         let shared = Arc::clone(&table);
         let thread = std::thread::Builder::new()
             .name("ottla-fetcher".to_owned())
-            .spawn(move || Worker::new(settings, shared).run())?;
+            .spawn(move || Worker::new(settings, shared, large).run())?;
         Ok(Self {
             table,
             thread: Mutex::new(Some(thread)),
@@ -179,6 +182,7 @@ impl From<WireError> for Failed {
 struct Worker {
     settings: FetcherSettings,
     table: Arc<Table>,
+    large: Arc<LargeAnswers>,
     session: Session,
     connection: Option<Connection>,
     answer: Answer,
@@ -188,10 +192,11 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(settings: FetcherSettings, table: Arc<Table>) -> Self {
+    fn new(settings: FetcherSettings, table: Arc<Table>, large: Arc<LargeAnswers>) -> Self {
         Self {
             settings,
             table,
+            large,
             session: Session::new(),
             connection: None,
             answer: Answer::default(),
@@ -240,7 +245,7 @@ impl Worker {
 
     fn round(&mut self) -> Result<(), Failed> {
         let (rows, wait) = self.table.wait_for_rows().ok_or(Failed::Closing)?;
-        let frame_bytes_max = self.frame_bytes_max(rows.len());
+        let partitions = rows.len();
         let named = self.session.request(rows);
         let frame = self.request_frame(&named, wait)?;
         let closing = &self.table.closing;
@@ -250,20 +255,30 @@ impl Worker {
             None => Connection::open(&self.leader(), closing)?,
         };
         connection.send(&frame, timeout, closing)?;
-        let received = connection.receive(&mut self.answer, frame_bytes_max, timeout, closing);
-        let figures = &self.table;
-        let capacity = self.answer.bytes.capacity();
-        figures.buffer_bytes.store(capacity, Ordering::Relaxed);
-        received?;
-        figures.requests.fetch_add(1, Ordering::Relaxed);
-        let bytes = self.answer.bytes.len() as u64;
-        figures.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.connection = Some(connection);
-        // What the answer is read from is put aside while the rest changes, and put back whatever comes of it.
-        let answer = std::mem::take(&mut self.answer);
-        let taken = self.take_answer(answer.frame());
+        // What the answer is read into is put aside while the rest changes, and put back with memory of this fetcher's own, whatever comes of it.
+        let mut answer = std::mem::take(&mut self.answer);
+        let room = self.room(partitions);
+        let own_bytes = room.own_bytes;
+        let received = connection.receive(&mut answer, &room, timeout, closing);
+        let taken = match received {
+            Ok(()) => {
+                self.connection = Some(connection);
+                self.take_frame(answer.frame(), answer.bytes.len())
+            }
+            Err(broken) => Err(broken.into()),
+        };
+        answer.leave_place(own_bytes);
+        let capacity = answer.bytes.capacity();
+        self.table.buffer_bytes.store(capacity, Ordering::Relaxed);
         self.answer = answer;
         taken
+    }
+
+    fn take_frame(&mut self, frame: &[u8], bytes: usize) -> Result<(), Failed> {
+        let figures = &self.table;
+        figures.requests.fetch_add(1, Ordering::Relaxed);
+        figures.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.take_answer(frame)
     }
 
     fn leader(&self) -> Leader<'_> {
@@ -275,12 +290,16 @@ impl Worker {
         }
     }
 
-    fn frame_bytes_max(&self, partitions: usize) -> usize {
+    fn room(&self, partitions: usize) -> Room<'_> {
         let bytes = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
-        bytes(self.settings.response_bytes_max)
-            .saturating_add(bytes(self.settings.batch_bytes_max))
+        let asked_for = bytes(self.settings.response_bytes_max)
             .saturating_add(partitions.saturating_mul(ROW_BYTES_MAX))
-            .saturating_add(HEAD_BYTES_MAX)
+            .saturating_add(HEAD_BYTES_MAX);
+        Room {
+            frame_bytes_max: asked_for.saturating_add(bytes(self.settings.batch_bytes_max)),
+            own_bytes: asked_for.saturating_add(SIZE_BYTES),
+            large: &self.large,
+        }
     }
 
     fn request_frame(&mut self, named: &Named, wait: Duration) -> Result<Vec<u8>, Failed> {

@@ -8,16 +8,19 @@
 //! * `session`: which partitions a request names (KIP-227); values, without I/O.
 //! * `table`: what the thread shares with the control plane: partitions, events, figures.
 //! * `connection`: the socket to the leader, its deadlines and the one buffer of answers.
+//! * `large`: the memory of answers that are larger than what was asked for.
 //! * `fetcher`: the thread.
 
 mod connection;
 mod fetcher;
+mod large;
 mod quota;
 mod replica;
 mod session;
 mod table;
 
 pub use fetcher::{Fetcher, FetcherSettings};
+pub use large::LargeAnswers;
 pub use quota::{Quota, Throttled, Window};
 pub use replica::Replica;
 pub use table::{Event, Figures, Kind, PartitionKey};

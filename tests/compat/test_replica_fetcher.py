@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from ottla._core import Fetcher, Hub, Log, LogConfig, LogDirectory, ReplicationQuota
+from ottla._core import Fetcher, Hub, LargeAnswers, Log, LogConfig, LogDirectory, ReplicationQuota
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
     CreatableReplicaAssignment,
@@ -79,6 +79,7 @@ def following(path: Path, port: int, leader_epoch: int, **changed: Any) -> Itera
         "socket_timeout_ms": 30_000,
         "receive_buffer_bytes": 65536,
         "quota": ReplicationQuota(11, 1),
+        "large": LargeAnswers(1),
         "completions": hub.completions,
         "token": 1,
     }

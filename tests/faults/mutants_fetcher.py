@@ -109,4 +109,18 @@ MUTANTS = (
         "let credit = now.saturating_duration_since(paid_until).min(size * 0);",
         cargo=("replication::quota::tests::what_is_not_used_may_be_used_within_the_time_of_a_sample",),
     ),
+    Mutant(
+        "replication.large-answers-of-all-at-once",
+        "rust/replication/connection.rs",
+        "if is_large && answer.place.is_none() {",
+        "if false && is_large {",
+        cargo=(CONNECTIONS + "a_large_answer_waits_for_a_place_and_small_ones_do_not",),
+    ),
+    Mutant(
+        "replication.a-large-answer-keeps-its-place",
+        "rust/replication/fetcher.rs",
+        "        answer.leave_place(own_bytes);\n",
+        "",
+        cargo=(CONNECTIONS + "a_large_answer_that_does_not_end_leaves_its_place",),
+    ),
 )

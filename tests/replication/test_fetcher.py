@@ -13,6 +13,7 @@ from ottla._core import (
     Fetcher,
     FetcherEvent,
     FetchRow,
+    LargeAnswers,
     Log,
     LogConfig,
     LogDirectory,
@@ -109,6 +110,7 @@ def fetcher(one: Serving, **changed: Any) -> Fetcher:
         "socket_timeout_ms": 30_000,
         "receive_buffer_bytes": 65536,
         "quota": ReplicationQuota(11, 1),
+        "large": LargeAnswers(1),
         "completions": one.hub.completions,
         "token": TOKEN,
     }

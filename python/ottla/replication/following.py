@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import trio
 
-from ottla._core import Fetcher
+from ottla._core import Fetcher, LargeAnswers
 from ottla.errors import KafkaError, ProtocolError, StorageError
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import Repeated, of_partition
@@ -48,6 +48,8 @@ T = TypeVar("T")
 FETCH_VERSION, FETCH_VERSION_BEFORE_2_7 = 12, 11
 #: A partition that failed in vain for so long has come out of it.
 FAILED_S = 30.0
+#: Without a limit of memory. Nobody has so many fetchers.
+PLACES_MAX = 1 << 16
 #: The kind of a fetcher's event: it lost its connection.
 CONNECTION = "connection"
 
@@ -59,6 +61,12 @@ class Cut(NamedTuple):
     offset: int
     leader_epoch: int
     is_anew: bool = False
+
+
+def _places_for_large_answers(config: BrokerConfig) -> int:
+    """How many answers of the largest size fit into the memory for requests, which this memory stands beside."""
+    budget = config.get_int("queued.max.request.bytes")
+    return PLACES_MAX if budget < 0 else min(PLACES_MAX, budget // config.get_int("socket.request.max.bytes"))
 
 
 class _Failures(NamedTuple):
@@ -132,6 +140,7 @@ class Following:
         self._questions = Questions(broker_id, peers)
         self._config = config
         self._quota = quota
+        self._large = LargeAnswers(_places_for_large_answers(config()))
         self._tells_divergence = config().inter_broker_protocol.tells_divergence
         self._address = address
         self._address_known = address_known
@@ -521,6 +530,7 @@ class Following:
             socket_timeout_ms=config.get_int("replica.socket.timeout.ms"),
             receive_buffer_bytes=config.get_int("replica.socket.receive.buffer.bytes"),
             quota=self._quota,
+            large=self._large,
             completions=self._server.hub.completions,
             token=token,
         )

@@ -215,3 +215,80 @@ fn memory_of_a_large_answer_is_given_back() {
     assert_eq!(fetching.fetcher.figures().buffer_bytes, 1 << 20);
     drop(other);
 }
+
+/// Settings with which an answer of more than 64 KiB and some rows is a large one.
+fn asking_for_little(leader: &Leader) -> FetcherSettings {
+    FetcherSettings {
+        response_bytes_max: 64 << 10,
+        batch_bytes_max: 8 << 20,
+        ..settings(leader)
+    }
+}
+
+#[test]
+fn a_large_answer_waits_for_a_place_and_small_ones_do_not() {
+    let (leader, other, one, two) = (Leader::new(), Leader::new(), log(), log());
+    let large = Arc::new(LargeAnswers::new(1).unwrap());
+    let taken = large.take().unwrap();
+    assert!(large.take().is_none());
+    let fetching = Fetching::start_with(asking_for_little(&leader), &large);
+    fetching.add("a-0", &one.log, 1);
+    let mut peer = leader.accept();
+    let asked = peer.asked();
+    let waiting = std::thread::spawn(move || {
+        let records = records(0, 1, &[&"v".repeat(4 << 20)]);
+        peer.answer(&asked, 9, vec![good("a-0", 0, records)]);
+        let asked = peer.asked();
+        assert_eq!(asked.offsets(), [("a-0", 1)]);
+        peer
+    });
+    let beside = Fetching::start_with(asking_for_little(&other), &large);
+    beside.add("b-0", &two.log, 1);
+    let mut peer = other.accept();
+    for offset in 0..50 {
+        let asked = peer.asked();
+        let records = records(offset, 1, &[&"v".repeat(60 << 10)]);
+        peer.answer(&asked, 9, vec![good("b-0", 0, records)]);
+    }
+    peer.asked();
+    assert_eq!((one.log.end_offset(), two.log.end_offset()), (0, 50));
+    drop(taken);
+    let peer = waiting.join().unwrap();
+    assert_eq!(one.log.end_offset(), 1);
+    // The place is free, and the memory that it was for is given back.
+    assert!(large.take().is_some());
+    let bytes = fetching.fetcher.figures().buffer_bytes;
+    assert!(bytes <= (64 << 10) + 1024, "{bytes}");
+    drop(peer);
+}
+
+#[test]
+fn a_large_answer_that_does_not_end_leaves_its_place() {
+    let (leader, one) = (Leader::new(), log());
+    let large = Arc::new(LargeAnswers::new(1).unwrap());
+    let fetching = Fetching::start_with(asking_for_little(&leader), &large);
+    fetching.add("a-0", &one.log, 1);
+    let mut peer = leader.accept();
+    let asked = peer.asked();
+    let rows = vec![good("a-0", 0, records(0, 1, &[&"v".repeat(4 << 20)]))];
+    let whole = frame(&asked, ResponseHead::default(), rows);
+    peer.send(&whole[..whole.len() - 1]);
+    drop(peer);
+    is_connection(&fetching.event(), "in the middle of an answer");
+    assert!(large.take().is_some());
+}
+
+#[test]
+fn closing_interrupts_who_waits_for_a_place() {
+    let (leader, one) = (Leader::new(), log());
+    let large = Arc::new(LargeAnswers::new(1).unwrap());
+    let _taken = large.take();
+    let fetching = Fetching::start_with(asking_for_little(&leader), &large);
+    fetching.add("a-0", &one.log, 1);
+    let mut peer = leader.accept();
+    let asked = peer.asked();
+    let rows = vec![good("a-0", 0, records(0, 1, &[&"v".repeat(100 << 10)]))];
+    peer.send(&frame(&asked, ResponseHead::default(), rows));
+    fetching.fetcher.close();
+    assert!(peer.is_closed());
+}

@@ -13,7 +13,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use super::{Event, Fetcher, FetcherSettings, Kind, PartitionKey, Quota, Replica, Window};
+use super::{
+    Event, Fetcher, FetcherSettings, Kind, LargeAnswers, PartitionKey, Quota, Replica, Window,
+};
 use crate::log::config::LogConfig;
 use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogError};
@@ -52,6 +54,10 @@ pub struct Fetching {
 
 impl Fetching {
     pub fn start(settings: FetcherSettings) -> Self {
+        Self::start_with(settings, &Arc::new(LargeAnswers::new(1).unwrap()))
+    }
+
+    pub fn start_with(settings: FetcherSettings, large: &Arc<LargeAnswers>) -> Self {
         quiet();
         let (notify, notified) = channel();
         let notify = move || notify.send(()).unwrap_or_default();
@@ -60,7 +66,8 @@ impl Fetching {
             size: Duration::from_secs(1),
         };
         let quota = Arc::new(Quota::new(window));
-        let fetcher = Fetcher::start(settings, Arc::clone(&quota), notify).unwrap();
+        let fetcher = Fetcher::start(settings, Arc::clone(&quota), Arc::clone(large), notify);
+        let fetcher = fetcher.unwrap();
         Self {
             fetcher,
             quota,
