@@ -446,4 +446,18 @@ MUTANTS = (
         ")",
         pytest=("tests/replication/test_throttles.py",),
     ),
+    Mutant(
+        "replication.a-wrong-change-waits-for-ever",
+        _CHANGES,
+        "        if found is Found.NOTHING_NEWER:\n            self._refused(proposed)\n",
+        "",
+        pytest=(f"{_CHANGES_TEST}::test_a_change_that_is_wrong_and_was_not_made_is_proposed_anew[InvalidRequest]",),
+    ),
+    Mutant(
+        "replication.a-wrong-change-is-taken-back-unseen",
+        _CHANGES,
+        "return found is not Found.UNREADABLE",
+        "return True",
+        pytest=(f"{_CHANGES_TEST}::test_a_change_that_is_wrong_stays_while_the_tree_is_silent[get]",),
+    ),
 )

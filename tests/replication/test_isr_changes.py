@@ -13,12 +13,15 @@ import trio.testing
 from trio.testing import MockClock
 
 from ottla.broker.metadata_cache import MetadataCache
+from ottla.coordination import znodes
 from ottla.coordination.tree import ConnectionLoss
 from ottla.errors import (
     FencedLeaderEpoch,
+    InvalidRequest,
     InvalidUpdateVersion,
     NotController,
     OperationNotAttempted,
+    ProtocolError,
     RemoteProtocolError,
     StaleBrokerEpoch,
     UnknownServerError,
@@ -158,16 +161,19 @@ def is_refused(partition: Partition) -> bool:
 async def test_each_row_has_its_answer(tmp_path: Path, mock_clock: MockClock) -> None:
     async with changing(tmp_path) as stand:
         partitions = await stand.led.lead(4)
+        await stand.led.write(2, leader=9, epoch=EPOCH + 1)
+        await stand.led.tree.delete(znodes.state_path("t", 3))
         codes = (0, OperationNotAttempted.code, FencedLeaderEpoch.code, UnknownTopicOrPartition.code)
         stand.peers.answers = [refused(*codes)]
         for partition in partitions:
             lag(partition, THIRD)
-        await stand.until(lambda: not waits(partitions[0]))
+        await stand.until(lambda: stand.changes.failures_total == 3)
         await trio.testing.wait_all_tasks_blocked()
         assert [waits(partition) for partition in partitions] == [False, False, True, True]
         assert [len(partition.isr) for partition in partitions] == [2, 3, 3, 3]
         assert stand.changes.failures_total == 3
-        # What was refused may be proposed anew, after a while; the others wait for LeaderAndIsr.
+        # What was refused may be proposed anew, after a while; the others wait for what the tree
+        # says: LeaderAndIsr, and StopReplica.
         for partition in partitions:
             lag(partition, THIRD)
         mock_clock.jump(REFUSED_MS / 1000)
@@ -222,6 +228,57 @@ async def test_where_nobody_knows_whether_it_was_made_the_same_is_asked_for_agai
         await stand.until(lambda: not waits(partition))
         assert partition.isr == REPLICAS
         assert stand.rows(0) == stand.rows(1)
+
+
+@pytest.mark.parametrize("error", [InvalidRequest, FencedLeaderEpoch, UnknownTopicOrPartition])
+async def test_a_change_that_is_wrong_and_was_not_made_is_proposed_anew(
+    error: type[ProtocolError], tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Where the tree has nothing newer, no leader epoch is on its way: it would be waited for in vain."""
+    async with changing(tmp_path) as stand:
+        (partition,) = await stand.led.lead()
+        stand.peers.answers = [refused(error.code)]
+        lag(partition, THIRD)
+        await stand.until(lambda: not waits(partition))
+        assert is_refused(partition)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(REFUSED_MS / 1000)
+        await stand.until(lambda: not is_refused(partition))
+        stand.peers.answers = [made]
+        lag(partition, THIRD)
+        await stand.until(lambda: partition.isr == (ME, SECOND))
+
+
+async def test_a_change_that_is_wrong_because_it_was_made_is_taken(tmp_path: Path) -> None:
+    async with changing(tmp_path) as stand:
+        (partition,) = await stand.led.lead()
+        await stand.led.write(0, isr=(ME, SECOND))
+        stand.peers.answers = [refused(InvalidRequest.code)]
+        lag(partition, THIRD)
+        await stand.until(lambda: partition.isr == (ME, SECOND))
+        assert not is_refused(partition)
+
+
+@pytest.mark.parametrize("what", ["sync", "get"])
+async def test_a_change_that_is_wrong_stays_while_the_tree_is_silent(
+    what: str, tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with changing(tmp_path) as stand:
+        (partition,) = await stand.led.lead()
+        await stand.led.write(0, isr=(ME, SECOND))
+
+        async def loses(*_: Any) -> Any:
+            raise ConnectionLoss(what)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(stand.led.tree, what, loses)
+            stand.peers.answers = 2 * [refused(InvalidRequest.code)]
+            lag(partition, THIRD)
+            await stand.until(lambda: len(stand.peers.answers) == 1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert waits(partition)
+        mock_clock.jump(BACKOFF_MS / 1000)
+        await stand.until(lambda: partition.isr == (ME, SECOND))
 
 
 # --- lost answers ---

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.coordination.tree import Tree
+from ottla.coordination.tree import Tree, TreeError
 from ottla.errors import (
     FencedLeaderEpoch,
     InvalidRequest,
@@ -25,7 +25,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     error,
 )
-from ottla.replication.isr_proposals import IsrProposals, Proposed, logger
+from ottla.replication.isr_proposals import Found, IsrProposals, Proposed
 from ottla.replication.pace import Pace
 from ottla.wire.k56_alter_isr import (
     ALTER_ISR,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 VERSION = 0
 
-#: The leader is in error about its partition: another leader epoch, which says what is true, is on its way.
-_GIVEN_UP = frozenset({FencedLeaderEpoch.code, UnknownTopicOrPartition.code, InvalidRequest.code})
+#: The leader is in error about its partition. Another leader epoch, which says what is true, should be on its way.
+_IN_ERROR = frozenset({FencedLeaderEpoch.code, UnknownTopicOrPartition.code, InvalidRequest.code})
 #: Kafka's INELIGIBLE_REPLICA, which 2.7 does not have.
 _INELIGIBLE_REPLICA = 107
 #: A replica's broker is dead or shutting down. The controller has changed nothing.
@@ -144,11 +144,11 @@ class IsrChanges(IsrProposals):
             elif not row.error_code:
                 self._take(proposed, row)
             elif row.error_code == InvalidUpdateVersion.code:
-                if not await self._look(proposed):
+                if await self._look(proposed) is not Found.NEWER:
                     again.append(proposed)
-            elif row.error_code in _GIVEN_UP:
-                reason = error(row.error_code).name
-                logger.info("%s: the ISR waits for a newer leader epoch: %s", proposed.partition, reason)
+            elif row.error_code in _IN_ERROR:
+                if not await self._corrected(proposed, error(row.error_code).name):
+                    again.append(proposed)
             else:
                 reason = error(row.error_code).name
                 message = "%s: the ISR stays as it is for now: %s"
@@ -158,6 +158,23 @@ class IsrChanges(IsrProposals):
                 else:
                     again.append(proposed)
         return again
+
+    async def _corrected(self, proposed: Proposed, reason: str) -> bool:
+        """The controller says that the proposal is wrong. Either the tree has what is true, or the change was not made
+        and the partition may propose anew after a while: it would wait for ever for a leader epoch that nobody begins.
+        False if nobody can say now.
+        """
+        message = "%s: the controller says that the change of its ISR is wrong: %s"
+        self._troubles.log(logging.INFO, (proposed.key, reason), message, proposed.partition, reason)
+        try:
+            # After this, a server of the tree that is behind does not hide that the change was made.
+            await self._tree.sync()
+        except TreeError:
+            return False
+        found = await self._look(proposed)
+        if found is Found.NOTHING_NEWER:
+            self._refused(proposed)
+        return found is not Found.UNREADABLE
 
     def _take(self, proposed: Proposed, row: AlterIsrResponsePartition) -> None:
         partition, proposal = proposed

@@ -11,6 +11,7 @@ How a change is asked for depends on the protocol between brokers: `isr_changes.
 from __future__ import annotations
 
 import abc
+import enum
 import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,6 +51,16 @@ class Proposed(NamedTuple):
         """Whether the partition waits for the outcome. A newer leader epoch overtakes what was proposed before."""
         in_sync = self.partition.in_sync
         return in_sync is not None and in_sync.proposed == self.proposal
+
+
+class Found(enum.Enum):
+    """What the tree says of a partition's state, beside what a proposal is based on."""
+
+    #: It is taken, or another leader epoch that is on its way says it.
+    NEWER = enum.auto()
+    #: The change was not made, or this broker's server of the tree is behind.
+    NOTHING_NEWER = enum.auto()
+    UNREADABLE = enum.auto()
 
 
 class IsrProposals(abc.ABC):
@@ -131,8 +142,8 @@ class IsrProposals(abc.ABC):
         await trio.sleep(REFUSED_MS / 1000)
         in_sync.is_refused = False
 
-    async def _look(self, proposed: Proposed) -> bool:
-        """The state is newer than the proposal took it to be: reads what is true. False if that cannot be said now."""
+    async def _look(self, proposed: Proposed) -> Found:
+        """Reads in the tree whether the state is newer than the proposal took it to be, and takes what is true."""
         partition, proposal = proposed
         path = znodes.state_path(partition.topic, partition.index)
         try:
@@ -142,12 +153,11 @@ class IsrProposals(abc.ABC):
             self._troubles.log(
                 logging.INFO, (path, type(problem).__name__), "%s: its state cannot be read: %s", partition, problem
             )
-            return False
+            return Found.UNREADABLE
         if node is None or state is None or state.leader_epoch > proposal.leader_epoch:
             # The partition is deleted, or another leader epoch is on its way and says what is true.
-            return True
+            return Found.NEWER
         if state.leader_epoch < proposal.leader_epoch or node.stat.version <= proposal.version:
-            # This broker's server of the tree is behind.
-            return False
+            return Found.NOTHING_NEWER
         self._is(partition, state.leader_epoch, state.isr, node.stat.version)
-        return True
+        return Found.NEWER

@@ -20,7 +20,7 @@ import trio
 from ottla.coordination import znodes
 from ottla.coordination.tree import BadVersion, NoNode, Tree, TreeError
 from ottla.kafka import TopicPartition
-from ottla.replication.isr_proposals import IsrProposals, Proposed, logger
+from ottla.replication.isr_proposals import Found, IsrProposals, Proposed, logger
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -83,7 +83,7 @@ class IsrWrites(IsrProposals):
                 raise BadVersion(path)
             stat = await self._tree.set(path, state.encode(), proposal.version)
         except BadVersion:
-            is_known = await self._look(proposed)
+            is_known = await self._look(proposed) is Found.NEWER
             self.failures_total += is_known and partition.isr != isr
             return is_known
         except NoNode:
