@@ -146,10 +146,8 @@ GATE := not soak and not judge
 # Tests wait as long as they compute: three processes keep two processors busy.
 PROCESSES ?= 3
 
-# Clusters have the machine for themselves: five servers and their clients on it are enough for two processors.
 test-python: $(STAMPS)/test-tools clients-tools
-	$(PYTEST) -m '$(GATE)' -n $(PROCESSES) --ignore tests/cluster
-	$(PYTEST) -m '$(GATE)' tests/cluster
+	$(PYTEST) -m '$(GATE)' -n $(PROCESSES)
 
 # The same answers where Python decides about every Produce and Fetch. CI runs the parts that leases serve: PARTS.
 PARTS ?= tests/broker tests/compat tests/faults

@@ -34,15 +34,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "LoadScopeScheduling":
-    """Several processes run the tests (`-n 3`): what tests share stays in one of them, a file's servers and the one
-    Spark session of a run, which comes first since its tests take longest.
+    """Several processes run the tests (`-n 3`): what tests share stays in one of them, a file's servers and what
+    `_shared` names.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::")[0]
-            return "spark" if _has_session(config.rootpath / file) else file
+            return _shared(config.rootpath / file) or file
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
@@ -53,16 +53,24 @@ SOAK_SECONDS = 3 * 3600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not _has_session(item.path))
+    # What takes longest comes first.
+    items.sort(key=lambda item: _SHARED.index(_shared(item.path)))
     for item in items:
         if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SOAK_SECONDS))
 
 
+#: What tests of several files share: the one Spark session of a run (a file names its type), and the machine, as far as
+#: one cluster at a time is enough for it.
+_SHARED = ("spark", "cluster", "")
+_CLUSTERS = Path(__file__).with_name("cluster")
+
+
 @functools.cache
-def _has_session(file: Path) -> bool:
-    """Whether a file's tests take the fixture `spark`, whose type they name."""
-    return 'spark: "SparkSession"' in file.read_text()
+def _shared(file: Path) -> str:
+    if file.is_relative_to(_CLUSTERS):
+        return "cluster"
+    return "spark" if 'spark: "SparkSession"' in file.read_text() else ""
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).with_name("judged.json")
-#: Clusters have the machine for themselves.
-ALONE = frozenset({"cluster"})
 LANE = "not soak"
 
 
@@ -36,9 +34,8 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def is_green(name: str, paths: list[str]) -> bool:
-    processes = [] if name in ALONE else ["-n", "2"]
-    return subprocess.run([sys.executable, "-m", "pytest", "-m", LANE, *processes, *paths], cwd=ROOT).returncode == 0
+def is_green(paths: list[str]) -> bool:
+    return subprocess.run([sys.executable, "-m", "pytest", "-m", LANE, "-n", "2", *paths], cwd=ROOT).returncode == 0
 
 
 def read() -> dict[str, Any]:
@@ -85,7 +82,7 @@ def main() -> int:
         if (arguments.only and name not in arguments.only) or (arguments.goes_on and name in state["green"]):
             continue
         print(f"--- {name}", flush=True)
-        if is_green(name, paths):
+        if is_green(paths):
             note(state, name)
         else:
             red.append(name)
