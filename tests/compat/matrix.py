@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -121,13 +122,26 @@ class Worker:
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            holders = self._holders_of_input()
+            holders, stacks = self._holders_of_input(), self._stacks()
             self.process.kill()
             self.process.wait()
-            return f"{self.client.name}, whose input is open in {holders}"
+            return f"{self.client.name}, whose input is open in {holders}, and whose stacks are\n{stacks}"
         finally:
             self.process.stdout.close()
         return ""
+
+    def _stacks(self) -> str:
+        """Where its threads are: those of Python as the worker prints them, and what each waits for in the kernel."""
+        before = self.log.stat().st_size
+        if not self.client.java:
+            self.process.send_signal(signal.SIGUSR1)
+            with contextlib.suppress(AssertionError):
+                waiting.eventually("stacks", lambda: self.log.stat().st_size > before, timeout_s=5)
+        waits = [
+            f"{(task / 'comm').read_text().strip()}: {(task / 'wchan').read_text()}"
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir()
+        ]
+        return self.log.read_text(errors="replace")[before:] + "\n".join(waits)
 
     def _holders_of_input(self) -> list[str]:
         """The commands of all processes that have an end of its input."""

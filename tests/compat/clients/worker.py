@@ -13,6 +13,10 @@ that the broker must give. A command is one line of fields separated by tabs, `n
 line, `ok key=value ...` or `error text`.
 """
 
+import faulthandler
+import gc
+import os
+import signal
 import struct
 import sys
 import time
@@ -320,7 +324,13 @@ def run(driver: Driver, name: str, fields: dict[str, str]) -> dict[str, object]:
 
 
 def serve(driver: Driver) -> None:
-    """Answer commands from stdin until it ends. What libraries print goes to stderr."""
+    """Answer commands from stdin until it ends, then end the process. What libraries print goes to stderr. SIGUSR1 has
+    all stacks printed there.
+
+    The interpreter is not taken down. Until Python 3.13 it ends any thread of a library that wants the GIL meanwhile,
+    with the locks that it holds; whoever destroys the library's objects then waits for that thread for ever.
+    """
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         name, *rest = line.rstrip("\n").split("\t")
@@ -331,3 +341,7 @@ def serve(driver: Driver) -> None:
             traceback.print_exc()
             answer = "error\t" + f"{type(error).__name__}: {error}".replace("\n", " ").replace("\t", " ")
         print(answer, file=answers, flush=True)
+    # What is left of clients ends as it does in any program.
+    gc.collect()
+    sys.stderr.flush()
+    os._exit(0)
