@@ -37,6 +37,8 @@ KAFKA = "2.7.2"
 GROUP = "warehouse"
 STATIC_MEMBER = "loader-1"
 SESSION_TIMEOUT_MS = 1_800_000
+#: Records of the transaction that is open all the time, and those behind them that nobody sees until it ends.
+LEFT_OPEN, BEHIND_IT = 300, 500
 SETTINGS = {
     "group.max.session.timeout.ms": SESSION_TIMEOUT_MS,
     "zookeeper.session.timeout.ms": 4000,
@@ -128,6 +130,16 @@ class Life:
                 producer.poll(0)
             assert producer.flush(120) == 0
 
+    def produce_lines(self, topic: str, partitions: int, file: Path) -> None:
+        """A new topic with the lines of a file, keyed by the first word of each."""
+        admin = self.new_admin()
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+        producer = self._producer({"compression.type": "lz4"})
+        for line in file.read_bytes().split(b"\n")[:-1]:
+            producer.produce(topic, line, line.partition(b" ")[0])
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
     def _formats(self) -> None:
         for version in FORMATS:
             self.alter("formats", "message.format.version", version)
@@ -179,16 +191,16 @@ class Life:
         self._wait_for_markers(committed=6 * 200)
         self.open_transaction.init_transactions(60)
         self.open_transaction.begin_transaction()
-        for number in range(300):
+        for number in range(LEFT_OPEN):
             self.open_transaction.produce("payments", b"open", str(number), number % 2)
         assert self.open_transaction.flush(60) == 0
-        self._small("payments", 0, 500)
+        self._small("payments", 0, BEHIND_IT)
 
     def _wait_for_markers(self, committed: int) -> None:
         """EndTxn is answered before the markers are written: until then what readers see still changes."""
 
         def counts() -> str:
-            return str([count for count, _, _ in self._records("payments", 2, "read_committed")])
+            return str([count for count, _, _ in self.records("payments", 2, "read_committed")])
 
         assert eventually(counts, str([committed, committed]), 60) == str([committed, committed])
 
@@ -240,13 +252,13 @@ class Life:
     def seen(self) -> dict[str, object]:
         """Every record in both isolation levels, committed offsets, members of groups and settings of topics."""
         records = {
-            f"{topic} {isolation}": self._records(topic, partitions, isolation)
+            f"{topic} {isolation}": self.records(topic, partitions, isolation)
             for topic, (partitions, _) in TOPICS.items()
             for isolation in ("read_committed", "read_uncommitted")
         }
         return {**records, **self._groups(), **{f"config {topic}": self._config(topic) for topic in TOPICS}}
 
-    def _records(self, topic: str, partitions: int, isolation: str) -> list[tuple[int, int, str]]:
+    def records(self, topic: str, partitions: int, isolation: str) -> list[tuple[int, int, str]]:
         """For each partition: number of records, the offset after the last one, and a digest of all they hold."""
         consumer = Consumer(
             self._client(
