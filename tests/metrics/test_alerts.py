@@ -102,6 +102,8 @@ WELL: Series = {
     f"{REPLICAS}failedisrupdates_total": f"0+0x20 2+0x{MINUTES}",
     'kafka_server_replicafetchermanager_maxlag{clientId="Replica"}': constant(50),
     'kafka_server_replicafetchermanager_minfetchrate{clientId="Replica"}': constant(2),
+    # For a moment, as when a log starts anew.
+    'kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"}': f"0+0x20 2+0x3 0+0x{MINUTES}",
     f"{REPLICAS}partitioncount": constant(9),
     f"{REPLICAS}leadercount": constant(3),
     "kafka_controller_controllereventmanager_eventqueuesize": constant(1),
@@ -131,6 +133,7 @@ ILL: Mapping[str, Series] = {
     "OttlaFailedIsrUpdates": {f"{REPLICAS}failedisrupdates_total": growing(0.5)},
     "OttlaReplicaLag": {'kafka_server_replicafetchermanager_maxlag{clientId="Replica"}': constant(200_000)},
     "OttlaFetcherStandsStill": {'kafka_server_replicafetchermanager_minfetchrate{clientId="Replica"}': constant(0)},
+    "OttlaFetchedInVain": {'kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"}': constant(1)},
     "OttlaControllerIsLate": {"kafka_controller_controllereventmanager_eventqueuesize": constant(1000)},
     "OttlaBrokerDoesNotListen": {'kafka_controller_controllerchannelmanager_queuesize{broker_id="1"}': constant(1)},
     "OttlaLeadersOutOfPlace": {f"{CONTROLLER}preferredreplicaimbalancecount": constant(3)},

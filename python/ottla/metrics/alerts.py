@@ -122,6 +122,13 @@ ALERTS: Final = (
         "{{ $labels.instance }} gets no answers from a leader that it follows",
     ),
     Alert(
+        "OttlaFetchedInVain",
+        "max by (job, instance) (kafka_server_replicafetchermanager_failedpartitionscount) > 0",
+        5,
+        WARNING,
+        "{{ $labels.instance }} fetches {{ $value }} partitions in vain, so that they lack a replica in sync",
+    ),
+    Alert(
         "OttlaControllerIsLate",
         "kafka_controller_controllereventmanager_eventqueuesize > 100",
         2,
