@@ -1,6 +1,7 @@
 """The HTTP side serves everybody, whatever some of its clients do or leave undone."""
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from types import ModuleType
 
@@ -50,12 +51,28 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def serving(http: ModuleType, watched: Watched) -> AsyncIterator[int]:
+async def serving(http: ModuleType, watched: Watched, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """The port."""
     async with trio.open_nursery() as nursery:
-        url = await nursery.start(http.serve, watched, "127.0.0.1", 0)
+        url = await nursery.start(http.serve, watched, host, 0)
         yield int(url.rpartition(":")[2])
         nursery.cancel_scope.cancel()
+
+
+def loopbacks() -> list[str]:
+    """Of each family that this machine has."""
+    found = ["127.0.0.1"]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as one:
+        one.bind(("::1", 0))
+        found.append("::1")
+    return found
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
+async def test_all_addresses_are_those_of_both_families(http: ModuleType, host: str) -> None:
+    async with serving(http, Watched(), host) as port:
+        for address in loopbacks():
+            assert b"alive" in await ask(port, get("/healthz"), address)
 
 
 async def everything(stream: trio.abc.Stream) -> bytes:
@@ -63,9 +80,9 @@ async def everything(stream: trio.abc.Stream) -> bytes:
         return b"".join([piece async for piece in stream])
 
 
-async def ask(port: int, request: bytes) -> bytes:
+async def ask(port: int, request: bytes, host: str = "127.0.0.1") -> bytes:
     """What is answered until the connection is closed."""
-    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+    async with await trio.open_tcp_stream(host, port) as stream:
         await stream.send_all(request)
         return await everything(stream)
 

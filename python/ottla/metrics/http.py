@@ -10,8 +10,10 @@ then: a client that does not read holds up nobody else.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -41,6 +43,8 @@ ANSWER_S: Final = 30.0
 SCRAPES_MAX: Final = 8
 #: Bytes of answers that are being sent, from which on scrapes are sent away.
 SENDING_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Every address of the machine.
+WILDCARDS: Final = ("", "0.0.0.0", "::")
 
 
 class Watched(Protocol):
@@ -194,13 +198,27 @@ async def _send(stream: trio.abc.Stream, connection: h11.Connection, answer: Ans
     await stream.send_all(connection.send(h11.EndOfMessage()) or b"")
 
 
+async def _listeners(host: str, port: int) -> list[trio.SocketListener]:
+    """Each of the addresses that mean all takes both families where the system has IPv6, as where brokers listen."""
+    if host in WILDCARDS and socket.has_dualstack_ipv6():
+        try:
+            everywhere = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as problem:
+            if host == "::" or problem.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+        else:
+            everywhere.setblocking(False)
+            return [trio.SocketListener(trio.socket.from_stdlib_socket(everywhere))]
+    return await trio.open_tcp_listeners(port, host=host)
+
+
 async def serve(
     watched: Watched, host: str, port: int, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Serves until cancelled; started with the URL, when it listens. Raises OSError if the address is not to be had."""
     shown = f"[{host}]" if ":" in host else host
     try:
-        listeners = await trio.open_tcp_listeners(port, host=host)
+        listeners = await _listeners(host, port)
     except OSError as problem:
         why = problem.strerror or problem
         raise OSError(problem.errno, f"metrics.listener: cannot listen on {shown}:{port}: {why}") from None

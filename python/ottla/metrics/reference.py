@@ -24,7 +24,7 @@ That needs the packages of the extra `metrics`, which `make build` installs; for
 `pip install 'dist/ottla-0.1.0-cp311-abi3-linux_x86_64.whl[metrics]'`.
 
 `--metrics-port` takes the host of the first listener; `metrics.listener=:9404` without a host is 127.0.0.1. Named
-wildcards (`0.0.0.0`, `[::]`) are a warning in the log.
+wildcards (`0.0.0.0`, `[::]`) take IPv4 and IPv6, and are a warning in the log.
 
 Without `metrics.listener` nothing is measured, and none of the packages for it is imported. With it, requests are
 counted and timed where they are read and answered, in Rust; everything else is looked up when somebody scrapes. The
