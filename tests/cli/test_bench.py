@@ -37,13 +37,17 @@ def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_pa
     assert "only 1,043 of 2,000 records came; none for 2,000 ms" in result.err
 
 
-def test_a_request_that_is_too_large_has_a_reason(ottla: Ottla, brokers: Brokers) -> None:
-    at = ("-b", brokers(settings={"socket.request.max.bytes": 100_000}).bootstrap)
+@pytest.mark.parametrize("acks", ["0", "all"])
+def test_a_request_that_is_too_large_has_a_reason(ottla: Ottla, brokers: Brokers, acks: str) -> None:
+    """It is not sent: a broker closes the connection, and with it whatever else is under way there."""
+    broker = brokers(settings={"socket.request.max.bytes": 100_000})
+    at = ("-b", broker.bootstrap, "--producer-props", f"acks={acks}")
     options = ("--topic", "b", "--num-records", "10", "--record-size", "200000")
     error = ottla("bench", "produce", *options, *at, code=1).err
     assert "closes the connection of a request with more than 100,000 bytes (socket.request.max.bytes)" in error
     assert len(error.splitlines()) == 1
     assert "does this port want" not in error
+    assert "bytes announced" not in broker.output()
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ import trio
 
 from ottla.bench.latencies import Latencies
 from ottla.bench.payloads import ENCODED_PRODUCE, PRODUCE_VERSION, Batches
-from ottla.client.cluster import Cluster
-from ottla.client.errors import ConnectionLost
-from ottla.client.limits import request_bytes_max, too_large
+from ottla.client.cluster import Address, Cluster
+from ottla.client.limits import OVERHEAD_BYTES, request_bytes_max, too_large
 from ottla.errors import counted, error
 from ottla.kafka import TopicPartition
 
@@ -71,7 +70,7 @@ async def produce(
     at once. advance: told (value bytes, records) after each request.
 
     Raises:
-        KafkaError: a batch was refused. OSError: a broker went away. Nothing is sent again.
+        KafkaError: a batch was refused, or would be. OSError: a broker went away. Nothing is sent again.
     """
     described = await cluster.topic(topic, create=True)
     numbers = range(len(described.partitions)) if partitions is None else partitions
@@ -79,10 +78,17 @@ async def produce(
     gap_s = None if records_per_s is None else size / records_per_s
     work = _Work([TopicPartition(topic, number) for number in numbers], math.ceil(records / size), gap_s)
     done = done or Produced()
+    limits: dict[Address, int | None] = {}
     for partition in work.partitions:
         # Leaders and connections are looked up before the time is taken.
-        await cluster.connection(await cluster.leader(partition))
-        batches.body(partition)
+        leader = await cluster.leader(partition)
+        await cluster.connection(leader)
+        if leader not in limits:
+            limits[leader] = await request_bytes_max(cluster, leader)
+        # A broker tells nobody why it closes a connection, so nothing is sent that it would close one for.
+        body, bytes_max = batches.body(partition), limits[leader]
+        if bytes_max is not None and len(body) > bytes_max + OVERHEAD_BYTES:
+            raise too_large(f"{partition}: {counted(size, 'record')}", len(body), bytes_max)
     work.begun = trio.current_time()
     try:
         async with trio.open_nursery() as nursery:
@@ -107,13 +113,7 @@ async def _send(
         if batches.acks == 0:
             await connection.post(ENCODED_PRODUCE, body, PRODUCE_VERSION)
         else:
-            try:
-                answer = await connection.call(ENCODED_PRODUCE, body, PRODUCE_VERSION, timeout_ms=cluster.timeout_ms)
-            except ConnectionLost:
-                bytes_max = await request_bytes_max(cluster, await cluster.leader(partition))
-                if bytes_max is not None and len(body) > bytes_max:
-                    raise too_large(f"{partition}: {counted(size, 'record')}", len(body), bytes_max) from None
-                raise
+            answer = await connection.call(ENCODED_PRODUCE, body, PRODUCE_VERSION, timeout_ms=cluster.timeout_ms)
             (code,) = {each.error_code for row in answer.responses for each in row.partitions}
             if code:
                 raise error(code, str(partition))

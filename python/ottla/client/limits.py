@@ -14,12 +14,14 @@ from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsReq
 SETTING = "socket.request.max.bytes"
 OVERHEAD_BYTES = 1024
 """More than a request adds to a batch."""
-TIMEOUT_S = 1
-"""What was closed may have to go elsewhere: nobody waits long for a broker that is not there any more."""
+TIMEOUT_S = 10
+"""A broker that is there answers, late if its machine is busy; one that is gone refuses the connection at once. So only
+one that takes connections and does nothing costs as long, during which what it closed goes nowhere else.
+"""
 
 
 async def request_bytes_max(cluster: Cluster, broker: Address) -> int | None:
-    """How many bytes of batches a request to this broker may have; None if it does not say so at once."""
+    """How many bytes of batches a request to this broker may have; None if it does not say so."""
     number = next((number for number, address in cluster.metadata.brokers.items() if address == broker), None)
     asked = DescribeConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name=str(number), configuration_keys=[SETTING]
