@@ -1,6 +1,7 @@
 """`ottla produce`, read back by somebody else's client."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,17 @@ def test_a_record_that_is_too_large_is_named_by_its_line_before_it_is_sent(
     assert ottla("consume", "thousand", "--from-beginning", "-e", *at).out == "one\n"
     # Brokers look at what is compressed.
     assert "produced 3 records" in ottla("produce", "thousand", str(file), "-z", "gzip", *at).err
+
+
+def test_headers_alone_may_be_too_large(ottla: Ottla, bootstrap: str) -> None:
+    """Those of -H are not in the line; the record is named by its line all the same, and nothing is sent."""
+    at = ("-b", bootstrap)
+    ottla("topic", "create", "headers", "-s", "max.message.bytes=1000", *at)
+    options = ("-H", "a=" + "x" * 600, "-H", "b=" + "x" * 600)
+    error = ottla("produce", "headers", *options, *at, stdin=b"one\ntwo\n", code=1).err
+    assert re.match(r"Error: stdin, line 1: the record takes 1,2\d\d bytes, and max\.message\.bytes is 1,000: ", error)
+    assert "(0 records before it were produced)" in error
+    assert ottla("consume", "headers", "--from-beginning", "-e", *at).out == ""
 
 
 def test_lines_have_a_length(ottla: Ottla, bootstrap: str, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Records as lines of text and of JSON."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -78,3 +79,9 @@ def test_any_line_is_a_record_or_refused(line: bytes) -> None:
         pass
     else:
         json.loads(line)
+
+
+@pytest.mark.parametrize(("separator", "shown"), [(b",", "','"), (b"\t", r"'\t'"), (b"\xff", r"'\xff'")])
+def test_a_separator_that_is_missing_is_shown_as_it_would_be_written(separator: bytes, shown: str) -> None:
+    with pytest.raises(BadLine, match=re.escape(f"there is no {shown} between a key and a value")):
+        text_parser(separator, None, ())(b"value")

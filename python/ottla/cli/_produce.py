@@ -35,12 +35,16 @@ STDIN = "-"
 MOMENT_S = 0.5
 TOPIC_LIMIT, BROKER_LIMIT = "max.message.bytes", "socket.request.max.bytes"
 BATCH_OVERHEAD_BYTES = 256
-"""More than a batch adds to a record with few headers."""
+"""More than a batch adds to a record without headers."""
+HEADER_OVERHEAD_BYTES = 10
+"""The most that a header takes beside its name and value."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to produce. `partition` is for all records; else their own if `keeps_partitions`, else one by key."""
+    """How to produce. `partition` is for all records; else their own if `keeps_partitions`, else one by key.
+    `header_bytes` are those of a record that are not of its line.
+    """
 
     partition: int | None
     keeps_partitions: bool
@@ -48,6 +52,7 @@ class Options:
     compression: str
     acks: int
     line_bytes_max: int
+    header_bytes: int = 0
 
 
 async def produce(cluster: Cluster, topic: str, files: tuple[str, ...], parse: Parser, options: Options) -> int:
@@ -129,9 +134,6 @@ class Sender:
     """Sends the lines of files."""
 
     def __init__(self, producer: Producer, topic: str, parse: Parser, options: Options) -> None:
-        from ottla.client.batches import batch_of
-
-        self._batch_of = batch_of
         self.producer = producer
         self.topic = topic
         self.parse = parse
@@ -139,14 +141,15 @@ class Sender:
         self.existing: range | None = None
         """The topic's partitions, as soon as they are known."""
         self.read = 0
+        """How many lines the producer has taken."""
         self.limit: _Limit | None = None
         self._suspect_bytes = sys.maxsize
         """From here on the record of a line may be too large."""
         self._at = STDIN, 0
-        self._last: Batch | None = None
+        """The last line that the producer has taken."""
         self._next: dict[_Source, int] = {}
-        self._unsure: dict[tuple[Batch, _Source | None], _Place] = {}
-        """The first line of each batch that is not acknowledged, and of each partition that it copies."""
+        self._unsure: dict[Batch, dict[_Source | None, _Place]] = {}
+        """The first lines of each batch that is not acknowledged: of each partition that it copies."""
 
     async def open(self, *, create: bool = True) -> range:
         """The topic's partitions. A topic that is not there is made, or is an error if that is not wanted."""
@@ -167,7 +170,7 @@ class Sender:
         self.existing = range(len(found))
         self.limit = await _limit(cluster, self.topic)
         if self.limit is not None:
-            self._suspect_bytes = self.limit.bytes_max - BATCH_OVERHEAD_BYTES
+            self._suspect_bytes = self.limit.bytes_max - BATCH_OVERHEAD_BYTES - self.options.header_bytes
         return self.existing
 
     async def check(self, name: str) -> None:
@@ -192,22 +195,24 @@ class Sender:
         """Sends the lines of one file."""
         from ottla.cli._lines import LineTooLong, lines
 
-        number = 0
+        before, number = self.read, 0
         with _opened(name) as source:
             parts = lines(source, lambda size: advance(size, 0), self.options.line_bytes_max)
             async with aclosing(parts):
                 try:
                     async for part in parts:
                         for line in part:
+                            await self._send(name, number + 1, line)
                             number += 1
-                            await self._send(name, number, line)
                         self._settle()
                         advance(0, len(part))
                 except LineTooLong:
-                    number += 1
-                    await self._stop_at(name, number, self._too_long())
+                    await self._stop_at(name, number + 1, self._too_long())
                 except BadLine as error:
-                    await self._stop_at(name, number, error)
+                    await self._stop_at(name, number + 1, error)
+                finally:
+                    # Once, not with each line.
+                    self.read, self._at = before + number, (name, number)
 
     async def _stop_at(self, name: str, number: int, error: BadLine) -> NoReturn:
         """Ends the command at a line that cannot be sent, when all before it are delivered."""
@@ -228,11 +233,9 @@ class Sender:
         self._settle()
 
     def _settle(self) -> None:
-        """Forgets what is acknowledged. Raises the error of what failed."""
-        for key in [key for key in self._unsure if key[0].is_over]:
-            if (failure := key[0].failure) is not None:
-                raise type(failure)(*failure.args)
-            del self._unsure[key]
+        """Forgets what is acknowledged."""
+        for batch in [batch for batch in self._unsure if batch.is_over and batch.failure is None]:
+            del self._unsure[batch]
 
     def say_how_far(self) -> None:
         """After an error: what is in the topic, and how to go on."""
@@ -245,9 +248,10 @@ class Sender:
         )
 
     def _goes_on(self) -> str:
-        unsure = {key: place for key, place in self._unsure.items() if not key[0].is_over or key[0].failure}
+        self._settle()
+        unsure = [each for places in self._unsure.values() for each in places.items()]
         if not self._next:
-            place = next(iter(unsure.values()), _Place(self._at[0], self._at[1] + 1, 0))
+            place = unsure[0][1] if unsure else _Place(self._at[0], self._at[1] + 1, 0)
             if place.name == STDIN:
                 return f"all lines of stdin before line {place.line:,} are"
             return (
@@ -255,7 +259,7 @@ class Sender:
                 f"| ottla produce {quote(self.topic)}` goes on there, with the same options"
             )
         offsets = dict(self._next)
-        for (_, source), place in unsure.items():
+        for source, place in unsure:
             if source is not None:
                 offsets[source] = min(offsets[source], place.offset)
         commands = [
@@ -268,14 +272,14 @@ class Sender:
 
     async def _send(self, name: str, number: int, line: bytes) -> None:
         record = self.parse(line)
-        self.read += 1
         options = self.options
         to = record.partition if options.keeps_partitions else options.partition
         if to is not None or self.existing is None:
             await self._check_partition(to)
         if len(line) > self._suspect_bytes and self.limit is not None:
             self._check_size(record, self.limit)
-        receipt = await self.producer.send_with_receipt(
+        producer = self.producer
+        await producer.send(
             self.topic,
             record.value,
             key=record.key,
@@ -283,15 +287,14 @@ class Sender:
             timestamp_ms=record.timestamp_ms if options.keeps_timestamps else None,
             partition=to,
         )
-        self._at = name, number
-        batch = self._batch_of(receipt)
+        batch = producer.newest
+        assert batch is not None
         if record.source is not None:
             source, offset = record.source[:2], record.source[2]
             self._next[source] = offset + 1
-            self._unsure.setdefault((batch, source), _Place(name, number, offset))
-        elif batch is not self._last:
-            self._last = batch
-            self._unsure.setdefault((batch, None), _Place(name, number, 0))
+            self._unsure.setdefault(batch, {}).setdefault(source, _Place(name, number, offset))
+        elif batch not in self._unsure:
+            self._unsure[batch] = {None: _Place(name, number, 0)}
 
     def _check_size(self, record: Record, limit: _Limit) -> None:
         """Raises BadLine for a record that brokers would refuse even alone."""

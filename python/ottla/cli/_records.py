@@ -13,6 +13,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ottla.cli._errors import on_one_line
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -50,8 +52,8 @@ def text_parser(key_separator: bytes | None, null_marker: bytes | None, headers:
             return Record(field(line), None, headers)
         key, found, value = line.partition(key_separator)
         if not found:
-            shown = key_separator.decode(errors="backslashreplace")
-            raise BadLine(f"there is no {shown!r} between a key and a value; write it, or leave --key-separator out")
+            shown = on_one_line(key_separator.decode(errors="backslashreplace"))
+            raise BadLine(f"there is no '{shown}' between a key and a value; write it, or leave --key-separator out")
         return Record(field(value), field(key), headers)
 
     return parse

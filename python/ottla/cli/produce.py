@@ -86,7 +86,7 @@ def command(
     Lines of JSON keep their partitions and times. Retention deletes by these times: what is older than the copy's
     retention.ms is deleted soon after it was produced. --ignore-partitions and --ignore-timestamps copy into any topic.
     """
-    from ottla.cli._produce import Options, produce
+    from ottla.cli._produce import HEADER_OVERHEAD_BYTES, Options, produce
     from ottla.cli._records import json_parser, text_parser
 
     if key_separator == "":
@@ -108,6 +108,7 @@ def command(
         compression=compression,
         acks=ACKS[acks],
         line_bytes_max=line_bytes_max,
+        header_bytes=sum(len(name.encode()) + len(value) + HEADER_OVERHEAD_BYTES for name, value in own),
     )
 
     async def work(cluster: Cluster) -> int:

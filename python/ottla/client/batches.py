@@ -142,11 +142,6 @@ class Receipt:
         )
 
 
-def batch_of(receipt: Receipt) -> Batch:
-    """The batch that a record went with, whose fate it shares."""
-    return receipt._batch
-
-
 def numbered(data: bytes, identity: Identity, sequence: int) -> bytes:
     """A batch with this producer and first sequence in its header."""
     checked = b"".join((data[CHECKED:PRODUCER], struct.pack(">qhi", *identity, sequence), data[RECORD_COUNT:]))

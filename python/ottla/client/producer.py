@@ -137,6 +137,10 @@ class Producer:
         self.memory_bytes = memory_bytes
         self.delivery_timeout_ms = delivery_timeout_ms
         self.acknowledged = 0
+        self.newest: Batch | None = None
+        """Where the record is that was taken last. Who asks after each `send` knows whose fate a record shares, and
+        needs no receipt for each.
+        """
         self.producer_id, self.producer_epoch = NOBODY
         self._open: dict[TopicPartition, Batch] = {}
         self._queues: dict[TopicPartition, Queue] = {}
@@ -313,6 +317,7 @@ class Producer:
         self._bytes += size - batch.bytes
         batch.bytes = size
         batch.records += 1
+        self.newest = batch
         if size >= self.batch_bytes:
             self._close(to)
             self._wake.set()
