@@ -1,4 +1,9 @@
-"""One task's records into Parquet files, one for each topic and hour (more if the columns grow meanwhile)."""
+"""One task's records into Parquet files, as few as there is memory for.
+
+An hour's records wait in memory, whichever partitions they come from, and its file is opened when there are enough for
+a row group. So a task that has less than `WAITING_BYTES` writes one file for each topic and hour, however many hours
+its records are of. One that has more, of more hours than may have open files, writes several for some of them.
+"""
 
 import os
 import uuid
@@ -17,31 +22,42 @@ HOUR_US = 3_600_000_000
 # Of the year 1 and of the year 9999, which is what dates of Python, Delta and Iceberg can say.
 FIRST_HOUR = int(datetime.min.replace(tzinfo=UTC).timestamp()) // 3600
 LAST_HOUR = int(datetime(9999, 12, 31, 23, tzinfo=UTC).timestamp()) // 3600
-# A row group is written when so many rows or bytes of an hour are there, and all when all hours together have more.
+# A row group is written when so many rows or bytes of an hour are there. When all hours together have more bytes than
+# may wait, the largest are written until half of that is left.
 GROUP_ROWS = 512 * 1024
 GROUP_BYTES = 24 * 1024 * 1024
 WAITING_BYTES = 64 * 1024 * 1024
 OPEN_FILES_MAX = 64
+# What a column of a few rows takes beside its bytes: Arrow's and Python's objects, and buffers of 64 bytes at least.
+COLUMN_BYTES = 512
 
 
 @dataclass(slots=True)
-class Writer:
-    """An open file, and what waits to be written to it."""
+class Hour:
+    """What waits of a topic's hour, and its file if one is open."""
 
     topic: str
     hour: int
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+    file: "Open | None" = None
+
+    def take(self) -> pa.Table:
+        """What waits; then nothing does. Columns that were new to some of it are null in the rest."""
+        table = pa.concat_tables(map(_table, self.waiting), promote_options="default")
+        self.waiting, self.rows, self.bytes = [], 0, 0
+        return table
+
+
+@dataclass(slots=True)
+class Open:
+    """An open file."""
+
     path: str
     parquet: parquet.ParquetWriter
-    waiting: list[pa.RecordBatch] = field(default_factory=list)
-    waiting_rows: int = 0
-    waiting_bytes: int = 0
+    schema: pa.Schema
     rows: int = 0
-
-    def write(self) -> None:
-        """What waits becomes a row group."""
-        if self.waiting:
-            self.parquet.write_table(pa.Table.from_batches(self.waiting), row_group_size=GROUP_ROWS)
-            self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
 
 
 class Files:
@@ -51,7 +67,9 @@ class Files:
         self._location = location
         self._name = f"{prefix}ottla-{epoch:08}-{task:04}"
         self._compression = compression
-        self._open: dict[tuple[str, int, pa.Schema], Writer] = {}
+        self._hours: dict[tuple[str, int], Hour] = {}
+        self._open: dict[tuple[str, int], Hour] = {}
+        """Those of them that have an open file, the one that was written to last at the end."""
         self._waiting_bytes = 0
 
     def add(self, topic: str, batch: pa.RecordBatch, times: pa.TimestampArray) -> Iterator[tuple[DataFile, pa.Schema]]:
@@ -60,56 +78,79 @@ class Files:
         since_1970 = times.cast(pa.int64()).to_numpy(zero_copy_only=False) // HOUR_US
         # A producer may send any time. What no calendar has is in the first or the last hour that one has.
         hours = pa.array(since_1970.clip(FIRST_HOUR, LAST_HOUR))
-        for hour in pc.unique(hours).to_pylist():
+        for number in pc.unique(hours).to_pylist():
             part = (
                 batch
-                if hours[0] == hours[-1] and pc.all(pc.equal(hours, hour)).as_py()
-                else batch.filter(pc.equal(hours, hour))
+                if hours[0] == hours[-1] and pc.all(pc.equal(hours, number)).as_py()
+                else batch.filter(pc.equal(hours, number))
             )
-            key = (topic, hour, batch.schema)
-            writer = self._open.get(key)
-            if writer is None:
-                if len(self._open) >= OPEN_FILES_MAX:
-                    yield self._close(next(iter(self._open)))
-                writer = self._open[key] = self._create(topic, hour, batch.schema)
-            writer.waiting.append(part)
-            writer.rows += part.num_rows
-            writer.waiting_rows += part.num_rows
-            writer.waiting_bytes += part.nbytes
-            self._waiting_bytes += part.nbytes
-            if writer.waiting_rows >= GROUP_ROWS or writer.waiting_bytes >= GROUP_BYTES:
-                self._waiting_bytes -= writer.waiting_bytes
-                writer.write()
+            hour = self._hours.setdefault((topic, number), Hour(topic, number))
+            size_bytes = part.nbytes + COLUMN_BYTES * part.num_columns
+            hour.waiting.append(part)
+            hour.rows += part.num_rows
+            hour.bytes += size_bytes
+            self._waiting_bytes += size_bytes
+            if hour.rows >= GROUP_ROWS or hour.bytes >= GROUP_BYTES:
+                yield from self._write(hour)
         if self._waiting_bytes > WAITING_BYTES:
-            for writer in self._open.values():
-                writer.write()
-            self._waiting_bytes = 0
+            for hour in sorted(self._hours.values(), key=lambda each: -each.bytes):
+                if self._waiting_bytes <= WAITING_BYTES // 2:
+                    break
+                yield from self._write(hour)
 
     def finish(self) -> Iterator[tuple[DataFile, pa.Schema]]:
         """Completes all files: they are on disk when they are given."""
-        for key in list(self._open):
-            yield self._close(key)
+        for hour in list(self._hours.values()):
+            if hour.waiting:
+                yield from self._write(hour)
+            if hour.file is not None:
+                yield self._close(hour)
 
-    def _create(self, topic: str, hour: int, schema: pa.Schema) -> Writer:
-        start = datetime.fromtimestamp(hour * 3600, UTC)
-        place = folder(topic, start.date().isoformat(), start.hour)
+    def _write(self, hour: Hour) -> Iterator[tuple[DataFile, pa.Schema]]:
+        """What waits of an hour becomes a row group. Gives files that had to be closed."""
+        self._waiting_bytes -= hour.bytes
+        table = hour.take()
+        if hour.file is not None and hour.file.schema != table.schema:
+            yield self._close(hour)
+        if hour.file is None:
+            if len(self._open) >= OPEN_FILES_MAX:
+                yield self._close(next(iter(self._open.values())))
+            hour.file = self._create(hour, table.schema)
+        hour.file.parquet.write_table(table, row_group_size=GROUP_ROWS)
+        hour.file.rows += table.num_rows
+        self._open.pop((hour.topic, hour.hour), None)
+        self._open[hour.topic, hour.hour] = hour
+
+    def _create(self, hour: Hour, schema: pa.Schema) -> Open:
+        start = _start(hour)
+        place = folder(hour.topic, start.date().isoformat(), start.hour)
         (self._location / place).mkdir(parents=True, exist_ok=True)
         path = f"{place}/{self._name}-{uuid.uuid4().hex[:8]}.parquet"
         # Keys and values hardly ever repeat; where they do, compression finds it.
         file = parquet.ParquetWriter(self._location / path, schema, compression=self._compression, use_dictionary=False)
-        return Writer(topic, hour, path, file)
+        return Open(path, file, schema)
 
-    def _close(self, key: tuple[str, int, pa.Schema]) -> tuple[DataFile, pa.Schema]:
-        writer = self._open.pop(key)
-        self._waiting_bytes -= writer.waiting_bytes
-        writer.write()
-        writer.parquet.close()
-        descriptor = os.open(self._location / writer.path, os.O_RDONLY)
+    def _close(self, hour: Hour) -> tuple[DataFile, pa.Schema]:
+        """The file of an hour that has one. What waits of the hour comes into another."""
+        file = hour.file
+        assert file is not None
+        del self._open[hour.topic, hour.hour]
+        hour.file = None
+        file.parquet.close()
+        descriptor = os.open(self._location / file.path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
             size_bytes = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-        start = datetime.fromtimestamp(writer.hour * 3600, UTC)
-        file = DataFile(writer.path, writer.topic, start.date().isoformat(), start.hour, writer.rows, size_bytes)
-        return file, key[2]
+        start = _start(hour)
+        done = DataFile(file.path, hour.topic, start.date().isoformat(), start.hour, file.rows, size_bytes)
+        return done, file.schema
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _start(hour: Hour) -> datetime:
+    return datetime.fromtimestamp(hour.hour * 3600, UTC)
