@@ -160,6 +160,26 @@ def test_offsets_that_are_none(log: Log, offset: object) -> None:
                 list(read(**bounds))  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("offset", ["1", 1.0, 2**63, True])
+def test_offsets_that_are_none_cut_nothing(log: Log, offset: object) -> None:
+    log.append(b"one")
+    for cut in (log.truncate, log.delete_before):
+        with pytest.raises(TypeError, match=r"^offset is an offset, a number in 64 bits, not"):
+            cut(offset)  # type: ignore[arg-type]
+    assert (log.start_offset, log.end_offset) == (0, 1)
+
+
+@pytest.mark.parametrize("path", [b"t-0", 5, None])
+def test_a_path_is_text(path: object) -> None:
+    with pytest.raises(TypeError, match=r"^path is a str or an os\.PathLike of one, not "):
+        Log.open(path)  # type: ignore[arg-type]
+
+
+def test_headers_that_are_no_pairs_at_all(log: Log) -> None:
+    with pytest.raises(TypeError, match=r"^a record's headers are a mapping or .*, not 3$"):
+        log.append(b"", headers=3)  # type: ignore[arg-type]
+
+
 def test_an_iterator_is_for_one_thread_at_a_time(log: Log) -> None:
     def numbers() -> Iterator[int]:
         yield 1

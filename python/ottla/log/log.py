@@ -104,7 +104,7 @@ class Log:
             StorageError: mode "a" and the parent folder is locked by a broker or another program, or the disk fails.
             InvalidRequest: the folder's name is not TOPIC-NUMBER; it says why.
         """
-        path = os.fspath(path)
+        path = _check_path(path)
         config = config or LogConfig()
         if isolation_level not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"isolation_level {isolation_level!r}: 'read_uncommitted' or 'read_committed'")
@@ -212,7 +212,7 @@ class Log:
         return OneAtATime(self._records(start, end), f"records of {self._path}")
 
     def _records(self, start: int | None, end: int | None) -> Iterator[Record]:
-        _check_offsets(start, end)
+        _check_offsets(start=start, end=end)
         end = self._end(end)
         for offset, data in self._read(start, end):
             if self._is_committed:
@@ -273,7 +273,7 @@ class Log:
         from ottla.records import arrow_schema, decode_buffers, to_arrow
 
         arrow_schema(columns)  # says what to install before anything is read
-        _check_offsets(start, end)
+        _check_offsets(start=start, end=end)
         end = self._end(end)
         first = self.start_offset if start is None else start
         decoder = ColumnDecoder(
@@ -402,6 +402,7 @@ class Log:
 
     def truncate(self, offset: int) -> None:
         """Removes the records at and after `offset`, by whole batches: the log may end a little before it."""
+        _check_offsets(offset=offset)
         self._log.truncate_to(offset)
 
     def delete_before(self, offset: int) -> None:
@@ -410,6 +411,7 @@ class Log:
         Raises:
             OffsetOutOfRange: `offset` is beyond the end.
         """
+        _check_offsets(offset=offset)
         self._log.high_watermark = self._log.end_offset
         self._log.set_start_offset(offset)
         self._log.delete_old_segments(time.time_ns() // 1_000_000)
@@ -439,12 +441,19 @@ class Log:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _check_offsets(start: int | None, end: int | None) -> None:
-    for name, offset in (("start", start), ("end", end)):
+def _check_offsets(**offsets: int | None) -> None:
+    for name, offset in offsets.items():
         if offset is not None and (
             not isinstance(offset, int) or isinstance(offset, bool) or not -LONG <= offset < LONG
         ):
             raise TypeError(f"{name} is an offset, a number in 64 bits, not {offset!r}")
+
+
+def _check_path(path: object) -> str:
+    found = path if isinstance(path, str) else os.fspath(path) if isinstance(path, os.PathLike) else None
+    if not isinstance(found, str):
+        raise TypeError(f"path is a str or an os.PathLike of one, not {path!r}")
+    return found
 
 
 def _milliseconds(when: int | datetime, name: str = "timestamp_ms") -> int:
@@ -467,6 +476,8 @@ def _parts(record: NewRecord) -> tuple[bytes | None, bytes | None, list[tuple[st
     else:
         value = record
     pairs = headers.items() if isinstance(headers, Mapping) else headers
+    if not isinstance(pairs, Iterable):
+        raise TypeError(f"a record's headers are a mapping or (name, value) pairs, not {headers!r}")
     return _bytes(key, "key"), _bytes(value, "value"), [_header(pair) for pair in pairs] if pairs != () else []
 
 
