@@ -120,7 +120,7 @@ def test_the_pipelines_of_the_demonstration(
 
     said = three.run(spark, broker.bootstrap, test_data, tmp_path / "work", tmp_path / "out")
     lines = len((test_data / "web_access.log").read_bytes().splitlines())
-    assert said["warehouse_load"].startswith(f"{lines:,} records in 1 batches")
+    assert said["warehouse_load"].startswith(f"{lines:,} records in 1 batch, 84 files, ")  # one for each hour
     assert {path.name for path in (tmp_path / "out").iterdir()} == {f"{name}.png" for name in said}
     table = dataset.dataset(tmp_path / "work" / "sessionize" / "table").to_table()
     newest = max(time for _, time, *_ in requests(test_data / "web_access.log"))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla.errors import counted
 from ottla.pipelines.frame import streaming
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
@@ -103,8 +104,13 @@ class Judged:
     suspects: int
     clients: int
 
+    @property
+    def found(self) -> str:
+        """Those that are not normal, for people."""
+        return f"{counted(self.crawlers, 'crawler')} and {counted(self.suspects, 'suspect')}"
+
     def __str__(self) -> str:
-        return f"{self.crawlers:,} crawlers and {self.suspects:,} suspects among {self.clients:,} clients"
+        return f"{self.found} among {counted(self.clients, 'client')}"
 
 
 def rates(requests: "DataFrame", window_s: int, slide_s: int | None = None) -> "DataFrame":
@@ -230,30 +236,35 @@ def _judged(table: "Results") -> Judged:
 
 
 def draw(table: "Results", path: Path) -> None:
-    """A PNG: clients by their requests and their fastest minute, coloured by the verdict."""
+    """A PNG: clients by their requests and their fastest minute, for each verdict."""
     import numpy as np
 
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+    from ottla.pipelines.frame.picture import COLORS, logarithmic, panels
 
     rows = table.read()
     if rows is None:
         return
     colors = {"normal": COLORS[0], "suspect": COLORS[3], "crawler": COLORS[2]}
     verdicts = np.array(rows["verdict"].to_pylist())
+    places = np.stack([rows["requests"].to_numpy(), rows["peak_minute"].to_numpy()], axis=1)
     judged = _judged(table)
-    with drawing(path, str(judged), "a dot per client and hour", height=6) as axes:
-        for verdict, color in colors.items():
-            chosen = verdicts == verdict
-            axes.scatter(
-                rows["requests"].to_numpy()[chosen],
-                rows["peak_minute"].to_numpy()[chosen],
-                s=14,
-                alpha=0.6,
-                color=color,
-                label=f"{verdict} ({grouped_number(chosen.sum())})",
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("requests in the hour")
-        axes.set_ylabel("requests in the busiest minute")
-        axes.legend(frameon=False)
+    # One below the other: clients of different verdicts may ask for as much.
+    given = [verdict for verdict in colors if verdict in verdicts]
+    with panels(
+        path,
+        f"Request rates of {counted(judged.clients, 'client')}: {judged.found}",
+        "clients in a window; the larger a dot, the more of them are there",
+        count=len(given),
+        height=1.6 + 2.2 * len(given),
+    ) as axes:
+        for verdict, panel in zip(given, axes, strict=True):
+            at, counts = np.unique(places[verdicts == verdict], axis=0, return_counts=True)
+            panel.scatter(*at.T, s=20 * (1 + np.log2(counts)), alpha=0.7, lw=0, color=colors[verdict])
+            panel.set_title(f"{verdict}: {counts.sum():,}", loc="right", fontsize=13, color=colors[verdict])
+            panel.set_ylabel("in its busiest\nminute")
+            panel.set_ylim(0.6, 2 * places[:, 1].max())
+            panel.set_xlim(0.8, 1.4 * places[:, 0].max())
+            logarithmic(panel)
+        for panel in axes[:-1]:
+            panel.tick_params(labelbottom=False)
+        axes[-1].set_xlabel("requests in the window")

@@ -263,15 +263,19 @@ def draw(mirrored: Mirrored, config: Config, path: Path) -> None:
     if not batches:
         return
     numbers = range(1, len(batches) + 1)
-    title = f"{mirrored.copied:,} of {mirrored.records:,} records copied"
+    title = (
+        f"{mirrored.copied:,} of {mirrored.records:,} records copied from {config.source_name} to {config.target_name}"
+    )
     below = [0] * len(batches)
-    with drawing(path, title, f"from {config.source_name} to {config.target_name}, by batch of this run") as axes:
+    with drawing(path, title, "what became of the records that each batch of this run read") as axes:
         labels = ("copied", f"had come from {config.target_name}", "not wanted")
-        for place_, (label, color) in enumerate(zip(labels, (COLORS[0], COLORS[2], COLORS[3]), strict=True)):
+        for place_, (label, color) in enumerate(zip(labels, (COLORS[0], COLORS[2], COLORS[5]), strict=True)):
             heights = [batch[place_] for batch in batches]
-            axes.bar(numbers, heights, bottom=below, color=color, label=f"{label} ({sum(heights):,})")
+            if any(heights):
+                axes.bar(numbers, heights, bottom=below, color=color, label=f"{label}: {sum(heights):,}")
             below = [low + height for low, height in zip(below, heights, strict=True)]
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlim(0.4, len(batches) + 0.6)
+        axes.xaxis.get_major_locator().set_params(integer=True, nbins=12)
         axes.set_xlabel("batch")
         axes.set_ylabel("records")
         axes.yaxis.set_major_formatter(grouped_number)

@@ -193,7 +193,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
 
 def draw(followers: list[int], followers_max: int, path: Path) -> None:
     """A PNG: how many followers members have, the most first, and what the cap saves."""
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number
+    from ottla.pipelines.frame.picture import COLORS, drawing, legend_below, logarithmic
 
     if not followers:
         return
@@ -204,7 +204,12 @@ def draw(followers: list[int], followers_max: int, path: Path) -> None:
     with drawing(path, title, "followers by member, the most first; what celebrities do is pulled, not pushed") as axes:
         ranks = range(1, len(followers) + 1)
         axes.fill_between(ranks, followers, color=COLORS[0], alpha=0.25, lw=0)
-        axes.plot(ranks, followers, color=COLORS[0], label="pushed to every follower's feed")
+        axes.plot(
+            ranks[celebrities:],
+            followers[celebrities:],
+            color=COLORS[0],
+            label="pushed into the feed of every follower",
+        )
         if celebrities:
             axes.plot(
                 ranks[:celebrities], followers[:celebrities], "o-", ms=3, color=COLORS[2], label="celebrities: pulled"
@@ -213,10 +218,7 @@ def draw(followers: list[int], followers_max: int, path: Path) -> None:
         axes.annotate(
             f"cap: {followers_max:,}", (len(followers), followers_max), ha="right", va="bottom", color=COLORS[2]
         )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("members")
+        logarithmic(axes)
+        axes.set_xlabel("members, the one with most followers first")
         axes.set_ylabel("followers")
-        axes.yaxis.set_major_formatter(grouped_number)
-        axes.xaxis.set_major_formatter(grouped_number)
-        axes.legend(frameon=False)
+        legend_below(axes)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from ottla import errors
 from ottla.pipelines.frame import streaming
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
@@ -66,6 +67,11 @@ LABEL_REQUEST, LABEL_ERROR = r'request="([^"]*)"', r'[{,]error="([^"]*)"'
 ORDINARY = ("NONE", "REBALANCE_IN_PROGRESS", "MEMBER_ID_REQUIRED", "TOPIC_ALREADY_EXISTS", "FETCH_SESSION_ID_NOT_FOUND")
 PERCENTILES = (0.5, 0.99)
 LATENCIES = ("p50_ms", "p99_ms")
+SERVICES_SHOWN = 6
+# Of each kind of alert in the picture.
+MARKS = {
+    "errors": ("v", "#d1495b"), "slow": ("s", "#edae49"), "no_data": ("X", "#22303c"), "data_again": ("^", "#66a182"),
+}  # fmt: skip
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +116,8 @@ class Watched:
 
     def __str__(self) -> str:
         told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.alerts.items())) or "none"
-        return f"{self.windows:,} windows with {self.requests:,} requests; alerts: {told}"
+        windows, requests = errors.counted(self.windows, "window"), errors.counted(self.requests, "request")
+        return f"{windows} with {requests}; alerts: {told}"
 
 
 def windows(events: "DataFrame", window_s: int) -> "DataFrame":
@@ -301,7 +308,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
 
 def draw(table: Results, alerts: Results, path: Path) -> None:
     """A PNG: requests of each service over time, and a mark for each alert."""
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number, legend_below
+    from ottla.pipelines.frame.picture import COLORS, grouped_number, legend_below, panels, shortened, time_axis
 
     rows, told = table.read(), alerts.read()
     if rows is None:
@@ -309,22 +316,34 @@ def draw(table: Results, alerts: Results, path: Path) -> None:
     by_service: dict[str, list[tuple[datetime, int]]] = {}
     for row in rows.select(["service", "start", "requests"]).to_pylist():
         by_service.setdefault(row["service"], []).append((row["start"], row["requests"]))
-    busiest = sorted(by_service, key=lambda service: -sum(count for _, count in by_service[service]))[: len(COLORS)]
+    busiest = sorted(by_service, key=lambda service: -sum(count for _, count in by_service[service]))
+    shown = busiest[:SERVICES_SHOWN]
     marks = [] if told is None else told.to_pylist()
-    title = f"{len(by_service)} services, {len(marks)} alerts"
-    markers = dict(zip(sorted({mark["kind"] for mark in marks}), "^vsDPX*o", strict=False))
-    with drawing(path, title, "requests per window, and where an alert was raised", height=5.5) as axes:
-        for service, color in zip(busiest, COLORS, strict=False):
+    told_of = errors.counted(len(marks), "alert") if marks else "no alerts"
+    title = f"Requests of {errors.counted(len(busiest), 'service')}, and {told_of}"
+    named = "each service" if len(shown) == len(busiest) else f"the {len(shown)} busiest services"
+    kinds = [kind for kind in MARKS if any(mark["kind"] == kind for mark in marks)]
+    with panels(
+        path, title, f"requests of {named} by window", count=len(shown), height=1.6 + 1.5 * max(2, len(shown))
+    ) as axes:
+        for service, panel in zip(shown, axes, strict=True):
             points = dict(sorted(by_service[service]))
-            axes.plot(list(points), list(points.values()), color=color, lw=1.2, label=service)
-            for kind, marker in markers.items():
+            peak = max(points.values())
+            panel.plot(list(points), list(points.values()), color=COLORS[0], lw=1.2)
+            own = [kind for kind in kinds if any((each["service"], each["kind"]) == (service, kind) for each in marks)]
+            # Above all that is drawn, each kind at a height of its own.
+            for level, kind in enumerate(own):
+                marker, color = MARKS[kind]
                 at = [mark["start"] for mark in marks if (mark["service"], mark["kind"]) == (service, kind)]
-                heights = [points.get(start, 0) for start in at]
-                axes.scatter(at, heights, marker=marker, s=34, color=color, edgecolor="black", lw=0.6)
-        for kind, marker in markers.items():
-            axes.scatter([], [], marker=marker, s=34, color="white", edgecolor="black", lw=0.6, label=f"alert: {kind}")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("start of the window (UTC)")
-        axes.set_ylabel("requests")
-        axes.yaxis.set_major_formatter(grouped_number)
-        legend_below(axes)
+                height = peak * (1.2 + 0.22 * level)
+                panel.scatter(at, [height] * len(at), marker=marker, s=40, color=color, lw=0, label=f"alert: {kind}")
+            panel.set_ylim(0, max(1, peak * (1.1 + 0.22 * len(own))))
+            panel.set_ylabel(shortened(service, 20), rotation=0, ha="right", va="center")
+            panel.yaxis.get_major_locator().set_params(nbins=3, integer=True)
+            panel.yaxis.set_major_formatter(grouped_number)
+            panel.sharex(axes[-1])
+        for panel in axes[:-1]:
+            panel.tick_params(labelbottom=False)
+        time_axis(axes[-1], "start of the window")
+        if kinds:
+            legend_below(*axes)

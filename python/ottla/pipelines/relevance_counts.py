@@ -135,7 +135,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
 
 def draw(table: "Results", path: Path) -> None:
     """A PNG: the rates of the most shown items over all windows, with the range that chance explains."""
-    from ottla.pipelines.frame.picture import COLORS, drawing
+    from ottla.pipelines.frame.picture import COLORS, drawing, legend_below
 
     rows = table.read()
     if rows is None:
@@ -151,12 +151,22 @@ def draw(table: "Results", path: Path) -> None:
     rates = [totals[item][1] / totals[item][0] for item in items]
     errors = [2 * (rate * (1 - rate) / totals[item][0]) ** 0.5 for item, rate in zip(items, rates, strict=True)]
     overall = sum(clicks for _, clicks in totals.values()) / max(1, sum(shown for shown, _ in totals.values()))
-    title = f"{overall:.1%} of impressions are clicked"
+    title = f"Click-through rates: {overall:.1%} of all impressions are clicked"
     with drawing(path, title, f"the {len(items)} most shown items, each with two standard errors") as axes:
-        axes.errorbar(range(len(items)), rates, yerr=errors, fmt="o", color=COLORS[0], ecolor=COLORS[5], capsize=2)
-        axes.axhline(overall, color=COLORS[2], lw=1)
+        axes.errorbar(
+            range(len(items)),
+            rates,
+            yerr=errors,
+            fmt="o",
+            color=COLORS[0],
+            ecolor=COLORS[5],
+            capsize=2,
+            label="an item",
+        )
+        axes.axhline(overall, color=COLORS[2], lw=1, label="all items")
         axes.set_xticks(range(len(items)), [str(item) for item in items])
-        axes.set_xlabel("item")
+        axes.set_xlabel("item, the most shown first")
         axes.set_ylabel("clicks per impression")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.set_ylim(bottom=0)
+        legend_below(axes)

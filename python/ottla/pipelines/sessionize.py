@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla.errors import counted
 from ottla.pipelines.frame import streaming
 from ottla.pipelines.frame.config import Positive, Source
 from ottla.pipelines.frame.progress import Progress
@@ -33,7 +34,8 @@ table = "sessionize/visits"
 picture = "visits.png"          # may be left out
 
 {STREAM_EXAMPLE.format(name="sessionize")}"""
-MINUTES = (0, 1, 2, 5, 10, 20, 30, 60, 120, 240)
+# Where the bars of the picture are divided.
+LENGTHS_S = (1, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400)
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +57,7 @@ class Visits:
     events: int
 
     def __str__(self) -> str:
-        return f"{self.visits:,} visits with {self.events:,} events"
+        return f"{counted(self.visits, 'visit')} with {counted(self.events, 'event')}"
 
 
 def sessions(events: "DataFrame", gap_s: int) -> "DataFrame":
@@ -108,13 +110,29 @@ def draw(table: "Results", path: Path) -> None:
         return
     several = rows["events"].to_numpy() > 1
     seconds = (rows["end"].to_numpy() - rows["start"].to_numpy())[several].astype("timedelta64[s]").astype(int)
-    counts, _ = np.histogram(seconds / 60, bins=[*MINUTES, np.inf])
-    names = [f"{low}-{high}" for low, high in pairwise(MINUTES)] + [f"over {MINUTES[-1]}"]
-    title = f"{rows.num_rows:,} visits, {1 - several.mean():.0%} of them a single event"
-    with drawing(path, title, "visits of more than one event, by their length in minutes") as axes:
-        bars = axes.bar(names, counts, color=COLORS[0])
-        axes.bar_label(bars, labels=[grouped_number(count) for count in counts], padding=3)
+    counts, _ = np.histogram(seconds, bins=[0, *LENGTHS_S, np.inf])
+    names = [f"under {_length(LENGTHS_S[0])}", *map(_span, pairwise(LENGTHS_S)), f"over {_length(LENGTHS_S[-1])}"]
+    # From the first length that there is to the last one.
+    there = np.flatnonzero(counts)
+    shown = slice(there[0], there[-1] + 1) if len(there) else slice(0, 0)
+    title = f"{counted(rows.num_rows, 'visit')}, {1 - several.mean():.0%} of them a single event"
+    with drawing(path, title, "visits of more than one event, by their length") as axes:
+        bars = axes.bar(names[shown], counts[shown], color=COLORS[0])
+        axes.bar_label(bars, labels=[grouped_number(count) for count in counts[shown]], padding=3)
         axes.margins(y=0.1)
-        axes.set_xlabel("minutes")
+        axes.set_xlabel("length of the visit")
         axes.set_ylabel("visits")
         axes.yaxis.set_major_formatter(grouped_number)
+
+
+def _length(seconds: int) -> str:
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def _span(lengths: tuple[int, int]) -> str:
+    low, high = map(_length, lengths)
+    # A unit that both have is said once.
+    return f"{low.split()[0]}-{high}" if low.split()[1] == high.split()[1] else f"{low}-{high}"

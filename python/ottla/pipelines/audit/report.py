@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import dataset, parquet
 
+from ottla.errors import counted
 from ottla.pipelines.audit.counts import Key, shown
 from ottla.pipelines.frame.config import PipelineError
 from ottla.pipelines.tables.durable import sync
@@ -88,7 +89,8 @@ class Audited:
         )
         at_table = ", ".join(f"{totals[name]:,} {name.partition('_')[2]}" for name in WRONG[4:])
         return (
-            f"{totals['produced']:,} records produced in {self.windows:,} windows; {totals['broker']:,} at the broker "
+            f"{counted(totals['produced'], 'record')} produced in {counted(self.windows, 'window')}; "
+            f"{totals['broker']:,} at the broker "
             f"({at_broker}{swapped}); {totals['warehouse']:,} at the warehouse ({at_table})"
         )
 
@@ -152,31 +154,51 @@ class Report:
 
 def draw(report: Report, path: Path) -> None:
     """A PNG: by window, what is missing downwards and what is double or foreign upwards, at each tier."""
-    from ottla.pipelines.frame.picture import COLORS, drawing, grouped_number, legend_below
+    from ottla.pipelines.frame.picture import COLORS, grouped_number, legend_below, panels, time_axis
 
     sums: dict[datetime, dict[str, int]] = {}
+    has_table = False
     for row in report.rows():
         entry = sums.setdefault(row["start"].astimezone(UTC), dict.fromkeys(COUNTS, 0))
+        has_table |= row["warehouse"] is not None
         for name in COUNTS:
             entry[name] += row[name] or 0
     if not sums:
         return
     starts = sorted(sums)
-    width = min((later - start for start, later in pairwise(starts)), default=None)
-    days = width.total_seconds() / 86_400 if width is not None else 1 / 144
-    missing = sum(entry["broker_missing"] + entry["warehouse_missing"] for entry in sums.values())
-    produced = sum(entry["produced"] for entry in sums.values())
-    title = f"{missing:,} of {produced:,} records are missing" if missing else f"all {produced:,} records are there"
-    with drawing(path, title, "by window of their time (UTC): missing below the line, double or foreign above") as axes:
-        tiers = (("broker", COLORS[0], COLORS[2]), ("warehouse", COLORS[1], COLORS[3]))
-        for place, (tier, shade, lost) in enumerate(tiers):
-            at = [start + (place - 0.5) * 0.4 * width if width is not None else start for start in starts]
+    width = min((later - start for start, later in pairwise(starts)), default=timedelta(minutes=10))
+    tiers = ("broker", "warehouse") if has_table else ("broker",)
+
+    def total(*names: str) -> int:
+        return sum(entry[f"{tier}_{name}"] for entry in sums.values() for tier in tiers for name in names)
+
+    missing, more = total("missing"), total("double", "foreign")
+    produced = counted(sum(entry["produced"] for entry in sums.values()), "record")
+    wrong = [f"{count:,} {what}" for count, what in ((missing, "missing"), (more, "too many")) if count]
+    title = f"Audit of {produced}: {' and '.join(wrong) or 'all are there, each once'}"
+    with panels(
+        path,
+        title,
+        "records that are missing, and that are too many, by window of their time",
+        count=len(tiers),
+        height=1.8 + 2.2 * len(tiers),
+    ) as axes:
+        for tier, panel in zip(tiers, axes, strict=True):
             above = [sums[start][f"{tier}_double"] + sums[start][f"{tier}_foreign"] for start in starts]
             below = [-sums[start][f"{tier}_missing"] for start in starts]
-            axes.bar(at, above, width=0.4 * days, color=shade, label=f"too many at the {tier}")
-            axes.bar(at, below, width=0.4 * days, color=lost, label=f"missing at the {tier}")
-        axes.axhline(0, color=COLORS[5], lw=1)
-        axes.set_yscale("symlog", linthresh=10)
-        axes.set_ylabel("records (logarithmic beyond 10)")
-        axes.yaxis.set_major_formatter(lambda value, _: grouped_number(abs(value)))
-        legend_below(axes)
+            panel.bar(starts, above, width=0.9 * width, align="edge", color=COLORS[0], label="double or foreign")
+            panel.bar(starts, below, width=0.9 * width, align="edge", color=COLORS[2], label="missing")
+            if not any(above + below):
+                panel.text(0.5, 0.75, "each record once", transform=panel.transAxes, ha="center", va="center")
+            panel.axhline(0, color=COLORS[5], lw=1)
+            panel.set_yscale("symlog", linthresh=10)
+            # Room for a mark at least, where nothing is wrong.
+            low, high = panel.get_ylim()
+            panel.set_ylim(min(low, -10), max(high, 10))
+            panel.set_ylabel(f"at the {tier}")
+            panel.yaxis.set_major_formatter(lambda value, _: grouped_number(abs(value)))
+            panel.sharex(axes[-1])
+        for panel in axes[:-1]:
+            panel.tick_params(labelbottom=False)
+        time_axis(axes[-1], "start of the window")
+        legend_below(*axes)

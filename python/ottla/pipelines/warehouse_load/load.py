@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from ottla.client import TopicPartition
+from ottla.errors import counted
 from ottla.pipelines.frame.config import PipelineError, Positive, Source
 from ottla.pipelines.frame.progress import Progress
 from ottla.pipelines.tables import Position, Table, only_loader, open_table
@@ -82,7 +83,10 @@ class Loaded:
     hours: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.records:,} records in {self.batches} batches, {self.files:,} files, {self.size_bytes:,} bytes"
+        return (
+            f"{counted(self.records, 'record')} in {counted(self.batches, 'batch', 'batches')}, "
+            f"{counted(self.files, 'file')}, {counted(self.size_bytes, 'byte')}"
+        )
 
 
 def run(spark: "SparkSession", config: Config, progress: Progress | None = None) -> Loaded:
@@ -98,7 +102,7 @@ def run(spark: "SparkSession", config: Config, progress: Progress | None = None)
     with only_loader(location):
         table = open_table(config.table.format, location)
         if removed := table.recover():
-            progress.note(f"removed {removed} files of a batch that was not committed")
+            progress.note(f"removed {counted(removed, 'file')} of a batch that was not committed")
         while True:
             while _batch(spark, config, table, loaded, progress):
                 pass
@@ -143,7 +147,7 @@ def _batch(spark: "SparkSession", config: Config, table: Table, loaded: Loaded, 
     for file in files:
         hour = (file.topic, file.date, file.hour)
         loaded.hours[hour] = loaded.hours.get(hour, 0) + file.rows
-    progress.done(epoch, rows, f"{len(files)} files")
+    progress.done(epoch, rows, counted(len(files), "file"))
     return True
 
 
