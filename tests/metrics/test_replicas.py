@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from ottla._core import Fetcher
+from ottla._core import Fetcher, LargeAnswers
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller.model import Partition as Known
@@ -176,6 +176,7 @@ async def test_thousands_of_partitions_are_told_in_steps(tmp_path: Path) -> None
                 socket_timeout_ms=1000,
                 receive_buffer_bytes=-1,
                 quota=broker.throttles.follower,
+                large=LargeAnswers(1),
                 completions=broker.server.hub.completions,
                 token=token,
             )
