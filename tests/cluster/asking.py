@@ -25,6 +25,7 @@ from ottla.wire.k45_alter_partition_reassignments import (
 )
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 from tests.cluster.stand import OTTLA, Cluster, Member
+from tests.faults.broker.load import CLIENT
 from tests.peers.apache import SCRIPT, environment
 from tests.support.client import Client, batch
 from tests.support.operations import EARLIEST, delete, list_offset
@@ -63,6 +64,36 @@ def coordinator(cluster: Cluster, name: str, kind: int) -> Member:
         return 0 if answer.error_code else answer.node_id
 
     return cluster.broker(eventually(f"{name} has a coordinator", found))
+
+
+def comes_to(cluster: Cluster, name: str, kind: int, wanted: Member) -> None:
+    """Waits until the others say that this broker coordinates: they hear of it after it leads."""
+    eventually(f"{wanted.name} coordinates {name}", lambda: coordinator(cluster, name, kind) is wanted)
+
+
+def created(cluster: Cluster, topic: str, name: str, kind: int) -> None:
+    """Makes the internal topic by asking for a coordinator."""
+    coordinator(cluster, name, kind)
+    cluster.all_in_sync(topic)
+
+
+def make_controller(cluster: Cluster, wanted: Member) -> None:
+    """By an administrator's hand; the other brokers stand still meanwhile, and so come second."""
+    if cluster.observer.controller()[0] != wanted.id:
+        others = [member for member in cluster.brokers if member is not wanted and member.running]
+        for member in others:
+            member.pause()
+        try:
+            cluster.observer.tree.delete("/controller")
+            eventually(f"{wanted.name} controls", lambda: cluster.observer.controller()[0] == wanted.id)
+        finally:
+            for member in others:
+                member.resume()
+    for member in [member for member in cluster.brokers if member.running]:
+        eventually(
+            f"{member.name} knows the controller",
+            lambda: cluster.observer.controller_known_to(member.id) == wanted.id,  # noqa: B023
+        )
 
 
 def elect_first_of(cluster: Cluster, topics: Sequence[str], replicas: list[int]) -> None:
@@ -119,6 +150,48 @@ def log_range(cluster: Cluster, leader: Member, topic: str) -> tuple[int, int | 
         return list_offset(connection, topic, EARLIEST).offset, last_offset(connection, topic)
 
 
+def wrote(connection: Client, topic: str, name: str, producer: Any, value: bytes, sequence: int = 0) -> int:
+    """Sends a record of a transaction to the partition's leader; the error."""
+    records = batch(
+        value,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    ((row,),) = [one.partitions for one in connection.produce(topic, records, transactional_id=name).responses]
+    return row.error_code
+
+
+def committed(cluster: Cluster, topic: str) -> list[bytes]:
+    """What readers of committed records see in the topic's only partition, up to the last stable offset."""
+    with cluster.clients.inside():
+        consumer = ck.Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                **CLIENT,
+                "group.id": "reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+            }
+        )
+    consumer.assign([ck.TopicPartition(topic, 0, 0)])
+    found: list[bytes] = []
+
+    def at_the_end() -> bool:
+        (message,) = consumer.consume(1, 1.0) or (None,)
+        if message is None:
+            return False
+        if message.error() is None:
+            found.append(message.value())
+        return bool(message.error() and message.error().code() == ck.KafkaError._PARTITION_EOF)
+
+    eventually(f"{topic} is read", at_the_end)
+    consumer.close()
+    return found
+
+
 def open_transactions(cluster: Cluster, *topics: str) -> list[str]:
     """What is left open in the partitions of these topics and by the coordinators; nothing if all has ended."""
     found: list[str] = []
@@ -147,12 +220,12 @@ def open_transactions(cluster: Cluster, *topics: str) -> list[str]:
 
 class Refusals(threading.Thread):
     """Writes to one partition on one broker, acks=all, one record after the other, until it is told to stop; what the
-    broker answered. A write without an answer counts as LOST.
+    broker answered. A write without an answer counts as LOST. `timeout_ms` is what the broker has for each.
     """
 
-    def __init__(self, cluster: Cluster, member: Member, topic: str) -> None:
+    def __init__(self, cluster: Cluster, member: Member, topic: str, timeout_ms: int = 60_000) -> None:
         super().__init__(name=f"refusals of {member.name}", daemon=True)
-        self.cluster, self.member, self.topic = cluster, member, topic
+        self.cluster, self.member, self.topic, self.timeout_ms = cluster, member, topic, timeout_ms
         self.next_value = 1
         self.answers: list[tuple[float, str]] = []
         self.stopping = threading.Event()
@@ -161,7 +234,7 @@ class Refusals(threading.Thread):
         with client(self.cluster, self.member) as connection:
             while not self.stopping.is_set():
                 try:
-                    answer = connection.produce(self.topic, batch(b"%d" % self.next_value))
+                    answer = connection.produce(self.topic, batch(b"%d" % self.next_value), timeout_ms=self.timeout_ms)
                 except OSError:
                     self.answers.append((time.monotonic(), "LOST"))
                     return

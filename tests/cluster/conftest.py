@@ -15,7 +15,10 @@ KINDS = tuple(kinds.split(",")) if (kinds := os.environ.get("OTTLA_CLUSTER_KINDS
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers, with the settings that the module names in `CLUSTER`."""
-    options = getattr(request.module, "CLUSTER", {})
+    """Three brokers, with the options that the module names in `CLUSTER`, and the settings that the test adds, if it
+    has any as the parameter `cluster`.
+    """
+    options = {**getattr(request.module, "CLUSTER", {})}
+    options["settings"] = {**options.get("settings", {}), **getattr(request, "param", {})}
     with Cluster(tmp_path_factory.mktemp("cluster"), KINDS, **options) as made:
         yield made

@@ -115,6 +115,11 @@ class Observer:
     def registered(self) -> set[int]:
         return {int(name) for name in self.tree.retry(self.tree.get_children, "/brokers/ids")}
 
+    def registration(self, broker: int) -> tuple[int, int]:
+        """The session that the broker is registered by, and its broker epoch; (0, -1) if it is not."""
+        stat = self.tree.retry(self.tree.exists, f"/brokers/ids/{broker}")
+        return (0, -1) if stat is None else (stat.ephemeralOwner, stat.czxid)
+
     # From the brokers.
 
     def connect(self, broker: int, timeout_ms: int = CALL_MS) -> Client:
@@ -271,6 +276,16 @@ class Chronicle(threading.Thread):
             if after.state.version == before.state.version + 1
             and after.state.leader not in (-1, before.state.leader)
             and after.state.leader not in before.state.isr
+        ]
+
+    def written_twice(self) -> list[tuple[Partition, At]]:
+        """The states that were written although they stood there already."""
+        return [
+            (partition, after)
+            for partition in self.partitions
+            for before, after in itertools.pairwise(self.states[partition])
+            if after.state.version == before.state.version + 1
+            and replace(after.state, version=before.state.version) == before.state
         ]
 
     def check(self) -> None:

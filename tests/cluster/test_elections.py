@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 
 from tests.cluster import asking
+from tests.cluster.kinds import rounds
 from tests.cluster.replicas import high_watermarks, logs_equal
 from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster, Member
@@ -17,20 +18,31 @@ from tests.support.client import batch, values
 from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
-pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 CLUSTER = {"settings": {"metrics.listener": "127.0.0.1:0"}}
-ELECTIONS = 20
 ELECTIONS_S = 30.0
 
 
+@pytest.mark.judge
+def test_five_elections(cluster: Cluster) -> None:
+    elected_again_and_again(cluster, 5)
+
+
+@pytest.mark.soak
 def test_twenty_elections(cluster: Cluster) -> None:
-    """Each of all partitions, under load: in the end all replicas hold the same batches (KIP-279)."""
+    assert elected_again_and_again(cluster, 20) <= ELECTIONS_S
+
+
+def elected_again_and_again(cluster: Cluster, times: int) -> float:
+    """Each time all partitions, under load: in the end all replicas hold the same batches (KIP-279). Returns the
+    seconds that the elections took together.
+    """
     with (
         Round(cluster, settings.seed(), led_by=1) as load,
         cluster.observer.follow(*load.topics) as chronicle,
     ):
         began = time.monotonic()
-        for number in range(1, ELECTIONS + 1):
+        for number in range(1, times + 1):
             first = number % 3
             asking.elect_first_of(cluster, load.topics, [(first + place) % 3 + 1 for place in range(3)])
             load.writes(20)
@@ -38,19 +50,25 @@ def test_twenty_elections(cluster: Cluster) -> None:
         cluster.all_in_sync(*load.topics)
         load.flows()
         load.finish()
-    print(f"figures: {ELECTIONS} elections of {2 * PARTITIONS} partitions in {took_s:.1f} s")
-    assert chronicle.moved() >= ELECTIONS * 2 * PARTITIONS
+    print(f"figures: {times} elections of {2 * PARTITIONS} partitions in {took_s:.1f} s")
+    assert chronicle.moved() >= times * 2 * PARTITIONS
     assert chronicle.unclean() == []
     chronicle.check()
-    load.judge(at_least=ELECTIONS * 40)
+    load.judge(at_least=times * 40)
     logs_equal(cluster.directories, *load.topics)
-    assert took_s <= ELECTIONS_S
+    return took_s
 
 
-def test_an_unclean_election_on_purpose(cluster: Cluster) -> None:
+@rounds(3)
+def test_an_unclean_election_on_purpose(cluster: Cluster, times: int) -> None:
     """A leader is alone with what it acknowledges, and dies. Who allows it gets a leader that does not have that: what
     is lost is exactly that, and a consumer that has read it is told.
     """
+    for _ in range(times):
+        is_elected_uncleanly(cluster)
+
+
+def is_elected_uncleanly(cluster: Cluster) -> None:
     with Round(cluster, settings.seed(), copies=False) as load:
         topic = load.another_topic("asked", [1, 2, 3])
         with asking.client(cluster, cluster.broker(1)) as client:

@@ -6,6 +6,7 @@ Others that return before it wait for it, with what they have; nobody writes unt
 import pytest
 
 from tests.cluster import asking
+from tests.cluster.kinds import rounds
 from tests.cluster.replicas import logs_equal, partitions, rows
 from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster, Member
@@ -15,17 +16,21 @@ from tests.support.client import batch, values
 from tests.support.waiting import eventually, still
 
 module("clients", "confluent_kafka")
-pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 EACH = 10
 """Records that are acknowledged by all, and then by the last one alone."""
 
 
-def test_the_last_in_sync_returns_last(cluster: Cluster) -> None:
-    dies_and_returns(cluster, first=False)
+@rounds(3)
+def test_the_last_in_sync_returns_last(cluster: Cluster, times: int) -> None:
+    for _ in range(times):
+        dies_and_returns(cluster, first=False)
 
 
-def test_the_last_in_sync_returns_first(cluster: Cluster) -> None:
-    dies_and_returns(cluster, first=True)
+@rounds(3)
+def test_the_last_in_sync_returns_first(cluster: Cluster, times: int) -> None:
+    for _ in range(times):
+        dies_and_returns(cluster, first=True)
 
 
 def dies_and_returns(cluster: Cluster, *, first: bool) -> None:
@@ -74,7 +79,13 @@ def dies_and_returns(cluster: Cluster, *, first: bool) -> None:
     logs_equal(cluster.directories, *load.topics, topic)
 
 
-def test_all_in_sync_die_at_once(cluster: Cluster) -> None:
+@rounds(3)
+def test_all_in_sync_die_at_once(cluster: Cluster, times: int) -> None:
+    for _ in range(times):
+        die_at_once(cluster)
+
+
+def die_at_once(cluster: Cluster) -> None:
     """Each of them has what was acknowledged, so the first that returns leads: what there is can be read. Writes want
     two, or that min.insync.replicas is lowered.
     """

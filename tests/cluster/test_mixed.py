@@ -62,30 +62,11 @@ def members(cluster: Cluster, roles: Sequence[str]) -> list[Member]:
     return found + left
 
 
-def make_controller(cluster: Cluster, wanted: Member) -> None:
-    """By an administrator's hand; the other brokers stand still meanwhile, and so come second."""
-    if cluster.observer.controller()[0] != wanted.id:
-        others = [member for member in cluster.brokers if member is not wanted and member.running]
-        for member in others:
-            member.pause()
-        try:
-            cluster.observer.tree.delete("/controller")
-            eventually(f"{wanted.name} controls", lambda: cluster.observer.controller()[0] == wanted.id)
-        finally:
-            for member in others:
-                member.resume()
-    for member in [member for member in cluster.brokers if member.running]:
-        eventually(
-            f"{member.name} knows the controller",
-            lambda: cluster.observer.controller_known_to(member.id) == wanted.id,  # noqa: B023
-        )
-
-
 @pytest.mark.parametrize(("cluster", "roles"), cases(ROLES, ALWAYS), indirect=["cluster"])
 def test_a_leader_is_killed(cluster: Cluster, roles: tuple[str, str, str]) -> None:
     """Its follower leads, by the controller's word, and it comes back to follow."""
     controller, leader, follower = members(cluster, roles)
-    make_controller(cluster, controller)
+    asking.make_controller(cluster, controller)
     replicas = [leader.id, follower.id, controller.id]
     with (
         Round(cluster, settings.seed(), copies=False, led_by=replicas) as load,
@@ -116,26 +97,15 @@ def test_a_leader_is_killed(cluster: Cluster, roles: tuple[str, str, str]) -> No
     logs_equal(cluster.directories, load.plain, purged)
 
 
-def comes_to(cluster: Cluster, name: str, kind: int, wanted: Member) -> None:
-    """Waits until the others say that this broker coordinates: they hear of it after it leads."""
-    eventually(f"{wanted.name} coordinates {name}", lambda: asking.coordinator(cluster, name, kind) is wanted)
-
-
-def created(cluster: Cluster, topic: str, name: str, kind: int) -> None:
-    """Makes the internal topic by asking for a coordinator."""
-    asking.coordinator(cluster, name, kind)
-    cluster.all_in_sync(topic)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize(("cluster", "roles"), cases(PAIRS, set()), indirect=["cluster"])
 def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None:
     """Its members go on with the generation's owners and offsets that they know, and back again."""
     old, new, third = members(cluster, roles)
     group = f"taken-over-{old.id}-{new.id}-{time.monotonic_ns()}"
-    created(cluster, OFFSETS, group, asking.GROUP)
+    asking.created(cluster, OFFSETS, group, asking.GROUP)
     asking.elect_first_of(cluster, [OFFSETS], [old.id, new.id, third.id])
-    comes_to(cluster, group, asking.GROUP, old)
+    asking.comes_to(cluster, group, asking.GROUP, old)
     seed, book = settings.seed(), Book()
     with Round(cluster, seed, writers=1, copies=False) as load:
         topic = f"{load.prefix}committed"
@@ -153,7 +123,7 @@ def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None
         old.kill()
         killed = time.monotonic()
         eventually("the group is whole again", lambda: whole(workers, killed), facts=lambda: facts(workers))
-        comes_to(cluster, group, asking.GROUP, new)
+        asking.comes_to(cluster, group, asking.GROUP, new)
         commits()
         load.writes(20)
         assert not old.running
@@ -178,12 +148,12 @@ def test_a_group_is_taken_over(cluster: Cluster, roles: tuple[str, str]) -> None
 def test_money_under_a_coordinator_and_a_leader(cluster: Cluster, roles: tuple[str, str]) -> None:
     """Transactions of one kind's coordinator over partitions that the other kind leads: each of the two is killed."""
     coordinator, leader, third = members(cluster, roles)
-    created(cluster, STATE, "any", asking.TRANSACTIONAL_ID)
+    asking.created(cluster, STATE, "any", asking.TRANSACTIONAL_ID)
     asking.elect_first_of(cluster, [STATE], [coordinator.id, leader.id, third.id])
 
     def first(tellers: Sequence[Teller]) -> Member:
         for teller in tellers:
-            comes_to(cluster, teller.name, asking.TRANSACTIONAL_ID, coordinator)
+            asking.comes_to(cluster, teller.name, asking.TRANSACTIONAL_ID, coordinator)
         return coordinator
 
     names = [f"teller-{coordinator.id}-{leader.id}-{number}" for number in range(TELLERS)]

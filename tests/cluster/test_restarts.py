@@ -6,6 +6,7 @@ acknowledged, if it then became the leader.
 
 import pytest
 
+from tests.cluster.kinds import rounds
 from tests.cluster.network import need_namespaces
 from tests.cluster.replicas import high_watermarks, logs_equal
 from tests.cluster.rounds import Round
@@ -16,13 +17,13 @@ from tests.peers.skips import module
 from tests.support.waiting import still
 
 module("clients", "confluent_kafka")
-pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
-ROUNDS = 3
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 
 
-def test_followers_are_behind_the_high_watermark(cluster: Cluster) -> None:
+@rounds(3)
+def test_followers_are_behind_the_high_watermark(cluster: Cluster, times: int) -> None:
     need_namespaces()
-    for _ in range(ROUNDS):
+    for _ in range(times):
         controller, _ = cluster.observer.controller()
         leader = next(member for member in cluster.brokers if member.id != controller)
         followers = [member for member in cluster.brokers if member is not leader]

@@ -4,7 +4,6 @@ too late changes nothing.
 
 from typing import Any
 
-import confluent_kafka as ck
 import pytest
 
 from ottla.errors import InvalidProducerEpoch, ProducerFenced
@@ -15,10 +14,9 @@ from tests.cluster.replicas import logs_equal, partitions, rows
 from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster, Member
 from tests.faults.broker import settings
-from tests.faults.broker.load import CLIENT
 from tests.peers.skips import module
 from tests.support import transactions
-from tests.support.client import Client, batch
+from tests.support.client import Client
 from tests.support.waiting import eventually, still
 
 module("clients", "confluent_kafka")
@@ -26,48 +24,6 @@ pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 STATE = "__transaction_state"
 #: One record, then its marker.
 FIRST = 2
-
-
-def wrote(client: Client, topic: str, name: str, producer: Any, value: bytes, sequence: int = 0) -> int:
-    """Sends a record of a transaction to the partition's leader; the error."""
-    records = batch(
-        value,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=sequence,
-        transactional=True,
-    )
-    ((row,),) = [one.partitions for one in client.produce(topic, records, transactional_id=name).responses]
-    return row.error_code
-
-
-def committed(cluster: Cluster, topic: str) -> list[bytes]:
-    """What readers of committed records see in the topic's only partition, up to the last stable offset."""
-    with cluster.clients.inside():
-        consumer = ck.Consumer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                **CLIENT,
-                "group.id": "reader",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,
-            }
-        )
-    consumer.assign([ck.TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-
-    def at_the_end() -> bool:
-        (message,) = consumer.consume(1, 1.0) or (None,)
-        if message is None:
-            return False
-        if message.error() is None:
-            found.append(message.value())
-        return bool(message.error() and message.error().code() == ck.KafkaError._PARTITION_EOF)
-
-    eventually(f"{topic} is read", at_the_end)
-    consumer.close()
-    return found
 
 
 def coordinators(cluster: Cluster, name: str) -> tuple[Member, Member, Member]:
@@ -105,11 +61,11 @@ def test_a_marker_is_lost_with_its_leader(cluster: Cluster) -> None:
         with asking.client(cluster, coordinator) as client:
             producer = begun(client, name, topic)
             with asking.client(cluster, leader) as there:
-                assert wrote(there, topic, name, producer, b"first") == 0
+                assert asking.wrote(there, topic, name, producer, b"first") == 0
                 assert transactions.end(client, name, producer) == 0
                 eventually("it is committed", lambda: asking.last_offset(there, topic, level=1) == FIRST)
                 assert transactions.add(client, name, producer, 0, topic=topic) == [0]
-                assert wrote(there, topic, name, producer, b"second", 1) == 0
+                assert asking.wrote(there, topic, name, producer, b"second", 1) == 0
                 with cluster.network.cut_one_way(leader.name, follower.name):
                     assert transactions.end(client, name, producer) == 0
                     eventually(
@@ -128,7 +84,7 @@ def test_a_marker_is_lost_with_its_leader(cluster: Cluster) -> None:
                     assert not leader.running
             with asking.client(cluster, follower) as there:
                 assert asking.last_offset(there, topic, level=1) == FIRST + 2
-            assert committed(cluster, topic) == [b"first", b"second"]
+            assert asking.committed(cluster, topic) == [b"first", b"second"]
             leader.start()
             cluster.all_in_sync(*load.topics, topic, STATE)
             load.writes()
@@ -154,7 +110,7 @@ def test_the_next_coordinator_sends_markers(cluster: Cluster) -> None:
         with asking.client(cluster, coordinator) as client:
             producer = begun(client, name, topic)
             with asking.client(cluster, leader) as there:
-                assert wrote(there, topic, name, producer, b"decided") == 0
+                assert asking.wrote(there, topic, name, producer, b"decided") == 0
             leader.kill()
             cluster.leaves(leader)
             assert transactions.end(client, name, producer) == 0
@@ -165,7 +121,7 @@ def test_the_next_coordinator_sends_markers(cluster: Cluster) -> None:
         with asking.client(cluster, coordinators(cluster, name)[0]) as client:
             eventually("the transaction is complete", lambda: state_of(client, name) == "CompleteCommit")
         assert not coordinator.running
-        assert committed(cluster, topic) == [b"decided"]
+        assert asking.committed(cluster, topic) == [b"decided"]
         coordinator.start()
         cluster.all_in_sync(*load.topics, topic, STATE)
         load.writes()
@@ -188,7 +144,7 @@ def test_an_end_comes_late(cluster: Cluster) -> None:
         topic = load.another_topic("late", [leader.id, follower.id])
         with asking.client(cluster, coordinator) as waiting, asking.client(cluster, leader) as there:
             old = begun(waiting, name, topic)
-            assert wrote(there, topic, name, old, b"old") == 0
+            assert asking.wrote(there, topic, name, old, b"old") == 0
             commit = EndTxnRequest(
                 transactional_id=name,
                 producer_id=old.producer_id,
@@ -210,7 +166,7 @@ def test_an_end_comes_late(cluster: Cluster) -> None:
                 with asking.client(cluster, later) as client:
                     new = begun(client, name, topic)
                     assert (new.producer_id, new.producer_epoch > old.producer_epoch) == (old.producer_id, True)
-                    assert wrote(there, topic, name, new, b"new") == 0
+                    assert asking.wrote(there, topic, name, new, b"new") == 0
             try:
                 error = asking.name_of(waiting.receive().error_code)
             except OSError:
@@ -220,12 +176,12 @@ def test_an_end_comes_late(cluster: Cluster) -> None:
             with asking.client(cluster, later) as client:
                 assert client.call(END_TXN, commit, 2).error_code == ProducerFenced.code
                 assert client.call(END_TXN, commit, 1).error_code == InvalidProducerEpoch.code
-                assert wrote(there, topic, name, old, b"older", 1) == InvalidProducerEpoch.code
+                assert asking.wrote(there, topic, name, old, b"older", 1) == InvalidProducerEpoch.code
                 assert still("the state of the transaction", lambda: state_of(client, name)) == "Ongoing"
-                assert committed(cluster, topic) == []
+                assert asking.committed(cluster, topic) == []
                 assert transactions.end(client, name, new) == 0
                 eventually("the transaction is complete", lambda: state_of(client, name) == "CompleteCommit")
-            assert committed(cluster, topic) == [b"new"]
+            assert asking.committed(cluster, topic) == [b"new"]
         cluster.returns(coordinator)
         cluster.all_in_sync(*load.topics, topic, STATE)
         load.writes()

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
 
 
-@pytest.mark.soak
+@pytest.mark.judge
 def test_the_coordinator_goes_and_comes(cluster: Cluster) -> None:
     """Killed once, and stopped once."""
     bounced(cluster, 1)

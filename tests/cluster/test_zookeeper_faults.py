@@ -1,24 +1,29 @@
 """Brokers whose way to ZooKeeper is lost, slow or forgetful, one alone or all of them."""
 
+import re
 import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.cluster import asking
+from tests.cluster.kinds import OLD_PROTOCOL, in_both_protocols, in_the_newer_protocol, rounds
+from tests.cluster.observer import PartitionState
+from tests.cluster.outages import OUTAGE_S, RECOVERY_S, SHORT_OUTAGE_S, without
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
-from tests.cluster.stand import LAG_MS, Cluster, Member
+from tests.cluster.stand import OTTLA, Cluster, Member
+from tests.coordination.proxy import LossyProxy
 from tests.faults.broker import settings
 from tests.peers.skips import module
 from tests.support.waiting import eventually
 
 module("clients", "confluent_kafka")
-pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper, pytest.mark.soak]
-CLUSTER = {"proxied": True}
+pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
+#: A follower that stands still is out before its session ends, and before anybody notices a connection that is silent.
+LAG_S = 2.5
+CLUSTER = {"proxied": True, "settings": {"replica.lag.time.max.ms": int(LAG_S * 1000)}}
 DELAY_MS = 150
-OUTAGE_S = 20.0
-RECOVERY_S = 10.0
 
 
 def not_the_controller(cluster: Cluster) -> Member:
@@ -26,69 +31,86 @@ def not_the_controller(cluster: Cluster) -> Member:
     return next(member for member in cluster.brokers if member.id != controller)
 
 
-def owner(cluster: Cluster, member: Member) -> tuple[int, int]:
-    """The session that a broker is registered by, and its broker epoch."""
-    stat = cluster.observer.tree.exists(f"/brokers/ids/{member.id}")
-    return (0, -1) if stat is None else (stat.ephemeralOwner, stat.czxid)
+@in_the_newer_protocol
+def test_the_session_of_a_leader_ends_and_it_lives(cluster: Cluster) -> None:
+    ends_its_session(cluster, leads=True)
 
 
-def test_a_session_ends_and_its_broker_lives(cluster: Cluster) -> None:
-    """A follower and a leader, one after the other: each registers anew, under another broker epoch."""
-    for leads in (False, True):
-        member = not_the_controller(cluster)
-        others = next(one for one in cluster.brokers if one is not member)
-        with (
-            Round(cluster, settings.seed(), copies=False, led_by=member.id if leads else others.id) as load,
-            cluster.observer.follow(*load.topics) as chronicle,
-        ):
-            before = owner(cluster, member)
-            pid = member.server.pid
-            for way in member.ways:
-                way.deaf = True
-            cluster.leaves(member)
-            for way in member.ways:
-                way.cut()
-            cluster.returns(member)
-            after = owner(cluster, member)
-            assert after[0] != before[0]
-            assert after[1] > before[1]
-            assert member.server.pid == pid
-            cluster.all_in_sync(*load.topics)
-            load.writes()
-            load.finish()
-            assert owner(cluster, member) == after
-        print(f"figures: broker {member.id}, leader: {leads}, went from session and epoch {before} to {after}")
-        assert member.id in {broker for gone in chronicle.shrank().values() for broker in gone}
-        assert (chronicle.moved() > 0) == leads
-        assert chronicle.unclean() == []
-        chronicle.check()
-        load.judge(at_least=300)
-        logs_equal(cluster.directories, *load.topics)
+@in_the_newer_protocol
+@rounds(3)
+def test_sessions_end_and_their_brokers_live(cluster: Cluster, times: int) -> None:
+    for _ in range(times):
+        for leads in (False, True):
+            ends_its_session(cluster, leads=leads)
 
 
-def test_a_leader_without_zookeeper_is_replaced(cluster: Cluster) -> None:
+def ends_its_session(cluster: Cluster, *, leads: bool) -> None:
+    """It registers anew, by another session and under another broker epoch."""
+    member = not_the_controller(cluster)
+    others = next(one for one in cluster.brokers if one is not member)
+    with (
+        Round(cluster, settings.seed(), copies=False, led_by=member.id if leads else others.id) as load,
+        cluster.observer.follow(*load.topics) as chronicle,
+    ):
+        before = cluster.observer.registration(member.id)
+        pid = member.server.pid
+        for way in member.ways:
+            way.refuse = True
+            way.cut()
+        cluster.leaves(member)
+        for way in member.ways:
+            way.refuse = False
+        cluster.returns(member)
+        after = cluster.observer.registration(member.id)
+        assert after[0] != before[0]
+        assert after[1] > before[1]
+        assert member.server.pid == pid
+        cluster.all_in_sync(*load.topics)
+        load.writes()
+        load.finish()
+        assert cluster.observer.registration(member.id) == after
+    print(f"figures: broker {member.id}, leader: {leads}, went from session and epoch {before} to {after}")
+    assert member.id in {broker for gone in chronicle.shrank().values() for broker in gone}
+    assert (chronicle.moved() > 0) == leads
+    assert chronicle.unclean() == []
+    chronicle.check()
+    load.judge(at_least=300)
+    logs_equal(cluster.directories, *load.topics)
+
+
+@in_both_protocols
+@rounds(3)
+def test_a_leader_without_zookeeper_is_replaced(cluster: Cluster, times: int) -> None:
     """It hears its clients and its followers, and not that another one leads: none of what it is given after that is
     acknowledged, and it takes the new leader's log when it hears again.
     """
+    for _ in range(times):
+        is_replaced(cluster)
+
+
+def is_replaced(cluster: Cluster) -> None:
     leader = not_the_controller(cluster)
     with Round(cluster, settings.seed(), copies=False, led_by=leader.id) as load:
         topic = load.another_topic("asked")
         with cluster.observer.follow(*load.topics, topic) as chronicle:
+            # It takes itself for connected for a while. A new connection would prolong its session.
             for way in leader.ways:
-                way.deaf = True
-            with asking.Refusals(cluster, leader, topic) as refusals:
+                way.deaf = way.refuse = True
+            with asking.Refusals(cluster, leader, topic, timeout_ms=int(LAG_S * 1000)) as refusals:
                 state = cluster.led_by_another(topic, 0, than=leader.id)
                 moved = time.monotonic()
-                version = cluster.observer.state(topic).version
                 load.writes()
                 eventually(
                     "the old leader was asked for longer than followers may lag",
-                    lambda: time.monotonic() - moved > 2 * LAG_MS / 1000,
+                    lambda: time.monotonic() - moved > 2 * LAG_S,
                 )
-                assert cluster.observer.state(topic).isr <= {one.id for one in cluster.brokers} - {leader.id}
-                assert cluster.observer.state(topic).leader == state.leader
-                assert cluster.observer.state(topic).version == version
+            # The old leader has written none of these states.
+            seen = [at.state for at in chronicle.states[topic, 0] if at.state.leader_epoch >= state.leader_epoch]
+            assert seen
+            assert {each.leader for each in seen} == {state.leader}
+            assert not [each for each in seen if leader.id in each.isr]
             for way in leader.ways:
+                way.refuse = False
                 way.cut()
             cluster.returns(leader)
             cluster.all_in_sync(*load.topics, topic)
@@ -106,64 +128,47 @@ def test_a_leader_without_zookeeper_is_replaced(cluster: Cluster) -> None:
     logs_equal(cluster.directories, *load.topics, topic)
 
 
+@in_the_newer_protocol
+@pytest.mark.judge
 def test_zookeeper_is_away(cluster: Cluster) -> None:
-    """What the brokers decided before holds: writes and reads go on. Nothing new is decided until it is back."""
-    (zookeeper,) = cluster.zookeepers
-    pids = [member.server.pid for member in cluster.brokers]
-    with Round(cluster, settings.seed(), copies=False) as load:
-        zookeeper.kill()
-        until = time.monotonic() + OUTAGE_S
-        before = load.acknowledged
-        (late,) = load.admin.create_topics([load.new(load.prefix + "late")], request_timeout=OUTAGE_S / 2).values()
-        while time.monotonic() < until:
-            writes_without_looking(load)
-        during = load.acknowledged - before
-        assert late.exception() is not None
-        zookeeper.start()
-        back = time.monotonic()
-        (made,) = load.admin.create_topics([load.new(load.prefix + "after")]).values()
-        made.result(2 * RECOVERY_S)
-        took_s = time.monotonic() - back
-        for member in cluster.brokers:
-            cluster.returns(member)
-        cluster.all_in_sync(*load.topics, load.prefix + "after")
-        load.writes()
-        load.finish()
-    print(
-        f"figures: {during} records acknowledged without ZooKeeper, a topic was made {took_s:.1f} s after it was back"
-    )
-    assert during > 100
-    assert [member.server.pid for member in cluster.brokers] == pids
-    load.judge(at_least=300)
-    logs_equal(cluster.directories, *load.topics)
-    assert took_s <= RECOVERY_S
+    without(cluster, cluster.zookeepers, SHORT_OUTAGE_S)
 
 
-def writes_without_looking(load: Round) -> None:
-    """Each writer is told of more; what the tree says cannot be asked."""
-    wanted = [writer.acknowledged + 20 for writer in load.writers]
-    eventually(
-        "writes go on without ZooKeeper",
-        lambda: all(writer.acknowledged >= least for writer, least in zip(load.writers, wanted, strict=True)),
-        facts=lambda: [writer.acknowledged for writer in load.writers],
-    )
+@in_the_newer_protocol
+@pytest.mark.soak
+def test_zookeeper_is_away_for_long(cluster: Cluster) -> None:
+    assert without(cluster, cluster.zookeepers, OUTAGE_S) <= RECOVERY_S
 
 
-def test_zookeeper_is_slow(cluster: Cluster) -> None:
+@in_both_protocols
+@rounds(3)
+def test_zookeeper_is_slow(cluster: Cluster, times: int) -> None:
     """A replica leaves the in-sync replicas and comes back; each change is written once."""
-    hurt(cluster, lambda way: setattr(way, "delay_ms", DELAY_MS), lambda way: setattr(way, "delay_ms", 0.0))
+    hurt(cluster, times, lambda way: setattr(way, "delay_ms", DELAY_MS), lambda way: setattr(way, "delay_ms", 0.0))
 
 
-def test_answers_of_zookeeper_are_lost(cluster: Cluster) -> None:
+@in_both_protocols
+@rounds(3)
+def test_answers_of_zookeeper_are_lost(cluster: Cluster, times: int) -> None:
     """Again and again, of the controller and of all others: what was written is recognised."""
-    before = [way.times_lost for member in cluster.brokers for way in member.ways]
-    hurt(cluster, lambda way: way.lose_after(iter(lambda: 12, 0)), lambda way: way.stop_losing())
-    after = [way.times_lost for member in cluster.brokers for way in member.ways]
-    print(f"figures: answers lost {[now - then for now, then in zip(after, before, strict=True)]}")
-    assert all(now > then for now, then in zip(after, before, strict=True))
+    ways = [way for member in cluster.brokers for way in member.ways]
+    before = [way.times_lost for way in ways]
+
+    def all_lost_some() -> bool:
+        return all(way.times_lost > lost for way, lost in zip(ways, before, strict=True))
+
+    hurt(cluster, times, lambda way: way.lose_after(iter(lambda: 8, 0)), lambda way: way.stop_losing(), all_lost_some)
+    print(f"figures: answers lost {[way.times_lost - lost for way, lost in zip(ways, before, strict=True)]}")
 
 
-def hurt(cluster: Cluster, begin: Callable[..., None], end: Callable[..., None]) -> None:
+def hurt(
+    cluster: Cluster,
+    times: int,
+    begin: Callable[[LossyProxy], None],
+    end: Callable[[LossyProxy], None],
+    has_hurt: Callable[[], bool] = lambda: True,
+) -> None:
+    """A follower dies and comes back while all ways to ZooKeeper are hurt, and until they have been."""
     controller, _ = cluster.observer.controller()
     follower = not_the_controller(cluster)
     ways = [way for member in cluster.brokers for way in member.ways]
@@ -174,7 +179,7 @@ def hurt(cluster: Cluster, begin: Callable[..., None], end: Callable[..., None])
         for way in ways:
             begin(way)
         try:
-            for _ in range(3):
+            for _ in range(times):
                 follower.kill()
                 eventually(
                     "the follower leaves",
@@ -184,6 +189,7 @@ def hurt(cluster: Cluster, begin: Callable[..., None], end: Callable[..., None])
                 load.writes(20)
                 follower.start()
                 cluster.all_in_sync(*load.topics)
+            eventually("all ways are hurt", has_hurt)
         finally:
             for way in ways:
                 end(way)
@@ -195,6 +201,65 @@ def hurt(cluster: Cluster, begin: Callable[..., None], end: Callable[..., None])
     print(f"figures: in-sync replicas of {load.plain}-0 over time: {changes[load.plain, 0]}")
     for partition, isrs in changes.items():
         assert len([one for one in isrs if follower.id not in one]) >= 1, partition
+    assert chronicle.written_twice() == []
     chronicle.check()
     load.judge(at_least=100)
     logs_equal(cluster.directories, *load.topics)
+
+
+@in_both_protocols
+@rounds(5)
+def test_the_answer_to_a_change_of_those_in_sync_is_lost(cluster: Cluster, times: int) -> None:
+    """The change was made. Whoever asked for it, the leader or the controller, finds that out, goes on with it, and
+    does not write it again.
+    """
+    for _ in range(times):
+        loses_the_answer(cluster)
+
+
+def loses_the_answer(cluster: Cluster) -> None:
+    controller, _ = cluster.observer.controller()
+    # The leader is the controller too, so that its way to ZooKeeper is the one that counts in either protocol.
+    leader = cluster.broker(controller)
+    follower = not_the_controller(cluster)
+    with (
+        Round(cluster, settings.seed(), copies=False, led_by=leader.id) as load,
+        cluster.observer.follow(*load.topics) as chronicle,
+    ):
+
+        def without_it() -> dict[int, PartitionState]:
+            """The states of all partitions that are written to, once the follower is out of all of them."""
+            states = {index: state for index, state in cluster.observer.states(load.plain).items() if state}
+            return {} if any(follower.id in state.isr for state in states.values()) else states
+
+        with follower.paused():
+            for way in leader.ways:
+                way.lost.clear()
+                way.deaf = True
+            made = eventually("the follower is out", without_it, facts=load.facts)
+            eventually("an answer is lost", lambda: all(way.lost.is_set() for way in leader.ways))
+            for way in leader.ways:
+                way.cut()
+            # Before the leader knows that it was made it waits for all three.
+            load.writes(20)
+        cluster.all_in_sync(*load.topics)
+        load.writes()
+        load.finish()
+    print(f"figures: answers to {made} were lost")
+    assert chronicle.moved() == 0
+    assert chronicle.written_twice() == []
+    chronicle.check()
+    load.judge(at_least=100)
+    logs_equal(cluster.directories, *load.topics)
+    if leader.kind == OTTLA:
+        recognised(leader, load.plain, made)
+
+
+def recognised(leader: Member, topic: str, made: dict[int, PartitionState]) -> None:
+    """The leader says of each change that it is made, once, and under the old protocol that it tried again before."""
+    lines = leader.server.output().splitlines()
+    for index, state in made.items():
+        of_it = [line for line in lines if f" {topic}-{index}: " in line]
+        assert len([line for line in of_it if re.search(rf"in sync are .* now, version {state.version}\b", line)]) == 1
+        is_writer = leader.settings.get("inter.broker.protocol.version") == OLD_PROTOCOL
+        assert any("nobody knows whether its ISR was written" in line for line in of_it) == is_writer
