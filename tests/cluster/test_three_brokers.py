@@ -7,20 +7,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import admin
 
-from tests.cluster.kinds import THREE
+from tests.cluster import asking
+from tests.cluster.kinds import OTTLA, THREE
 from tests.cluster.network import need_namespaces
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
 from tests.cluster.stand import Cluster
+from tests.cluster.workers import PARTITIONS, Book, Worker, facts, whole
 from tests.faults.broker import settings
 from tests.peers.processes import ask
 from tests.peers.segments import cleaned_offset
 from tests.peers.skips import module
+from tests.support import transactions
 from tests.support.waiting import PATIENCE_S, eventually
 
 module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
+OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
+#: Where all brokers are Ottla's, other tests have them in each role.
+MIXED = [*THREE[:2], pytest.param(OTTLA, id="ottla", marks=pytest.mark.soak)]
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
@@ -61,6 +68,54 @@ def everybody_says_the_same(cluster: Cluster, topic: str) -> None:
                 lambda: observer.states_known_to(member.id, topic)[index] == replace(state, version=-1),  # noqa: B023
             )
             assert observer.log_end(member.id, topic, index) == end
+
+
+@pytest.mark.parametrize("cluster", MIXED, indirect=True)
+def test_the_first_broker_has_every_role(cluster: Cluster) -> None:
+    """It is the controller, leads and follows, and coordinates a group and transactions, all at once."""
+    first, second, third = cluster.brokers
+    group, name = "of-the-first", "of-the-first"
+    asking.created(cluster, OFFSETS, group, asking.GROUP)
+    asking.created(cluster, STATE, name, asking.TRANSACTIONAL_ID)
+    asking.make_controller(cluster, first)
+    asking.elect_first_of(cluster, [OFFSETS, STATE], [first.id, second.id, third.id])
+    asking.comes_to(cluster, group, asking.GROUP, first)
+    asking.comes_to(cluster, name, asking.TRANSACTIONAL_ID, first)
+    seed, book = settings.seed(), Book()
+    with Round(cluster, seed, copies=False, led_by=first.id) as load:
+        led = load.another_topic("led", [first.id, second.id, third.id])
+        followed = load.another_topic("followed", [second.id, first.id, third.id])
+        shared = f"{load.prefix}shared"
+        load.admin.create_topics([admin.NewTopic(shared, PARTITIONS, 3)])[shared].result(PATIENCE_S)
+        workers = [Worker(f"worker-{number}", cluster, book, seed, group, shared) for number in range(2)]
+        for worker in workers:
+            worker.start()
+        with asking.client(cluster, first) as client, asking.client(cluster, second) as other:
+            producer = transactions.init(client, name)
+            for number in range(10):
+                for topic, connection in ((led, client), (followed, other)):
+                    assert transactions.add(client, name, producer, 0, topic=topic) == [0]
+                    assert asking.wrote(connection, topic, name, producer, b"%d" % number, number) == 0
+                assert transactions.end(client, name, producer, commit=number % 2 == 0) == 0
+        eventually("the group is whole", lambda: whole(workers, 0.0), facts=lambda: facts(workers))
+        eventually("offsets are committed", lambda: book.commits > 20, facts=lambda: facts(workers))
+        for worker in workers:
+            worker.ending.set()
+        for worker in workers:
+            worker.join(PATIENCE_S)
+        load.writes()
+        load.finish()
+    for topic in (led, followed):
+        assert asking.committed(cluster, topic) == [b"%d" % number for number in range(0, 10, 2)]
+    assert book.wrong == []
+    load.judge(at_least=300)
+    # It has had all of its roles to the end.
+    assert cluster.observer.controller()[0] == first.id
+    states = {topic: cluster.observer.states(topic).values() for topic in (*load.topics, led, OFFSETS, STATE)}
+    assert {state.leader for each in states.values() for state in each if state} == {first.id}
+    assert cluster.observer.state(followed).leader == second.id
+    assert asking.open_transactions(cluster, led, followed) == []
+    logs_equal(cluster.directories, *load.topics, led, followed, OFFSETS, STATE)
 
 
 def test_the_leader_is_killed_again_and_again(cluster: Cluster) -> None:
