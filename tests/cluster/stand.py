@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from tests.cluster import clocks
 from tests.cluster.forgetful import ForgetfulDisk, Lost
 from tests.cluster.network import Node, network
 from tests.cluster.observer import Observer, PartitionState
@@ -229,6 +230,8 @@ class OttlaMember(Member):
         self._brokers = brokers
         #: Where the long steps of its loop are written, if they are (`tests.support.watched_broker`).
         self.steps: Path | None = None
+        #: How far its clock is ahead, at its next start.
+        self.ahead_s = 0
 
     def _launch(self) -> Server:
         return self._brokers(
@@ -238,7 +241,10 @@ class OttlaMember(Member):
             port=self.port,
             zookeeper=self.zookeeper,
             settings=self.settings,
-            environment={"OTTLA_BOOT_ID": f"{self.name} after {self.boots}"},
+            environment={
+                "OTTLA_BOOT_ID": f"{self.name} after {self.boots}",
+                **(clocks.environment(self.ahead_s) if self.ahead_s else {}),
+            },
             program=("ottla",) if self.steps is None else ("tests.support.watched_broker", str(self.steps)),
             arguments=() if self.more_data is None else ("--data-dir", f"{self.data},{self.more_data}"),
             wait=False,
@@ -257,6 +263,7 @@ class Cluster:
     (`Member.ways`). With `forgetful`, each broker's data are on a disk that forgets in a power loss what was not synced
     (`Member.lose_power`). Kafka's has a journal, as Kafka 2.7 relies on; Ottla's keeps names only in folders that were
     synced. With `watched`, the long steps of the loops of Ottla's brokers are written down (`OttlaMember.steps`).
+    `ahead_s` says of brokers of Ottla by their ids how far their clocks are ahead (`clocks.need_clocks`).
     Without `namespaces`, as where there are none, all nodes are 127.0.0.1: everything works but the cuts, which skip
     the test.
     """
@@ -272,6 +279,7 @@ class Cluster:
         proxied: bool = False,
         forgetful: bool = False,
         watched: bool = False,
+        ahead_s: Mapping[int, int] | None = None,
         namespaces: bool = True,
     ) -> None:
         self.kinds = tuple(kinds)
@@ -297,8 +305,9 @@ class Cluster:
                 if forgetful:
                     disk = ForgetfulDisk(member.data, journal=member.kind != OTTLA)
                     member.disk = self._stack.enter_context(disk)
-                if watched and isinstance(member, OttlaMember):
-                    member.steps = directory / f"{member.name}.steps"
+                if isinstance(member, OttlaMember):
+                    member.steps = directory / f"{member.name}.steps" if watched else None
+                    member.ahead_s = (ahead_s or {}).get(member.id, 0)
             # It runs first of all at the end, since the factories would ask an Ottla broker to stop, and a process that
             # stands still cannot; and disks are unmounted when nobody uses them.
             self._stack.callback(self._kill_all)
