@@ -123,6 +123,14 @@ $(STAMPS)/kcat:
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y kcat >/dev/null; fi
 	@if command -v kcat >/dev/null; then touch $@; else echo "kcat is absent, its tests are skipped: apt-get install kcat"; fi
 
+# For clusters whose clocks differ.
+$(STAMPS)/faketime:
+	@mkdir -p $(STAMPS)
+	@if ! ls /usr/lib/*/faketime >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y libfaketime >/dev/null || true; fi
+	@if ls /usr/lib/*/faketime >/dev/null 2>&1; then touch $@; \
+	    else echo "libfaketime is absent, tests of wrong clocks are skipped: apt-get install libfaketime"; fi
+
 # Only the tool, without the server that its package starts.
 $(STAMPS)/promtool:
 	@mkdir -p $(STAMPS) .venvs/promtool
@@ -137,7 +145,7 @@ $(STAMPS)/jars: tests/peers/pom.xml
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then tests/peers/kafka fetch $(KAFKAS) && touch $@; \
 	    else echo "Java or Maven is absent, their tests are skipped: apt-get install openjdk-17-jdk-headless maven"; fi
 
-clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/promtool $(STAMPS)/jars
+clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/faketime $(STAMPS)/promtool $(STAMPS)/jars
 
 # CI's has a second chance (tests/second_chance.py), and says what took longest.
 PYTEST ?= $(BIN)/pytest
