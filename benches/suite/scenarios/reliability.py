@@ -1,5 +1,5 @@
-"""The six scenarios of the article on Kafka's reliability (four brokers, 1 KiB records, a producer that waits for each
-answer), with as many replicas as there are brokers: one.
+"""The six scenarios of an article on Kafka's reliability (Zhu Xiaosi, 2017): four brokers, 1 KiB records, a producer that
+waits for each answer. Here with as many replicas as there are brokers: one.
 
 The article shows its measurements as pictures; what its text finds stands beside ours.
 """
@@ -99,7 +99,7 @@ def _held(run: Run, topic: str, partitions: int) -> int:
 SCENARIOS = [
     Scenario(
         "reliability",
-        "The reliability article's scenarios with one replica, 1 KiB records",
+        "The scenarios of an article on reliability, with one replica, 1 KiB records",
         "load drive, one in flight; load end_to_end",
         throughput,
         is_long=True,
@@ -107,7 +107,7 @@ SCENARIOS = [
     ),
     Scenario(
         "reliability-killed",
-        "The reliability article's broker that is killed",
+        "A broker that is killed, as in an article on reliability",
         "librdkafka by its C interface",
         killed,
         owns_life=True,

@@ -1,6 +1,6 @@
-"""The six scenarios of the article on Kafka's reliability as it has them, on four brokers: replicas 1, 2 and 4 (in its
-second scenario 2, 3 and 4), min.insync.replicas 1, 2 and 4, acks 0, 1 and -1, one to twelve partitions; one to three
-brokers that are killed, without retries and with; a producer's latency, and from end to end.
+"""The six scenarios of an article on Kafka's reliability (Zhu Xiaosi, 2017), on four brokers as it has them: replicas 1, 2
+and 4 (in its second scenario 2, 3 and 4), min.insync.replicas 1, 2 and 4, acks 0, 1 and -1, one to twelve partitions;
+one to three brokers that are killed, without retries and with; a producer's latency, and from end to end.
 
 The producer sends 1 KiB and waits for the answer before it sends more. The article shows its measurements as pictures;
 what its text finds stands beside ours. Its brokers had 24 processors each, ours have two together.
@@ -300,7 +300,7 @@ def _read(server: Running, topic: str, index: int, end: int) -> Iterator[int]:
 SCENARIOS = [
     Scenario(
         "reliability-cluster",
-        "The reliability article's scenarios on four brokers, 1 KiB records",
+        "The scenarios of an article on reliability, on four brokers, 1 KiB records",
         "load in_turn, one in flight; load end_to_end",
         throughput,
         owns_life=True,
@@ -310,7 +310,7 @@ SCENARIOS = [
     ),
     Scenario(
         "reliability-cluster-killed",
-        "The reliability article's brokers that are killed: four replicas, min.insync.replicas=2, acks=-1",
+        "Brokers that are killed, as in an article on reliability: four replicas, min.insync.replicas=2, acks=-1",
         "librdkafka, one in flight",
         killed,
         owns_life=True,
