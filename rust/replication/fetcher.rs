@@ -6,7 +6,7 @@
 //!
 //! **Memory.** A fetcher holds one answer: at most `response_bytes_max` plus `batch_bytes_max` (a leader answers with one whole batch even if
 //! that is larger than what was asked for) plus [`ROW_BYTES_MAX`] for each partition. It takes the memory as the bytes come in, and a frame that
-//! announces more ends the connection. What is larger than was asked for takes a place first, of which all fetchers of a broker share a few
+//! announces more ends the connection. A larger answer than was asked for takes a place first: all fetchers of a broker share a few
 //! ([`LargeAnswers`]). Records are appended from there, without a copy.
 //!
 //! **What is late.** A partition may be removed, or added in another epoch, while its answer is on the way. Each entry has a number of its own

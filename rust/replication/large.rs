@@ -1,7 +1,7 @@
 //! Memory for answers that are larger than what a fetcher asks for.
 //!
 //! A leader answers with one whole batch even if that is larger than `response_bytes_max`. Each fetcher has memory of its own for what it asks for.
-//! What is larger takes a place first, of which the fetchers of a broker share a few. So all fetchers together hold what each may ask for and a few
+//! A larger answer takes a place first: the fetchers of a broker share a few. So all fetchers together hold what each may ask for and a few
 //! of the largest batches, not one such batch each.
 
 use std::io;

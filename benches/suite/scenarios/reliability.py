@@ -1,5 +1,5 @@
-"""The six scenarios of an article on Kafka's reliability (Zhu Xiaosi, 2017): four brokers, 1 KiB records, a producer that
-waits for each answer. Here with as many replicas as there are brokers: one.
+"""The six scenarios of an article on Kafka's reliability (Zhu Xiaosi, 2017): four brokers, 1 KiB records, a producer
+that waits for each answer. Here with as many replicas as there are brokers: one.
 
 The article shows its measurements as pictures; what its text finds stands beside ours.
 """

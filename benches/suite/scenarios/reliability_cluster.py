@@ -1,6 +1,6 @@
-"""The six scenarios of an article on Kafka's reliability (Zhu Xiaosi, 2017), on four brokers as it has them: replicas 1, 2
-and 4 (in its second scenario 2, 3 and 4), min.insync.replicas 1, 2 and 4, acks 0, 1 and -1, one to twelve partitions;
-one to three brokers that are killed, without retries and with; a producer's latency, and from end to end.
+"""The six scenarios of an article on Kafka's reliability (Zhu Xiaosi, 2017), on four brokers as it has them: replicas
+1, 2 and 4 (in its second scenario 2, 3 and 4), min.insync.replicas 1, 2 and 4, acks 0, 1 and -1, one to twelve
+partitions; one to three brokers that are killed, without retries and with; a producer's latency, and from end to end.
 
 The producer sends 1 KiB and waits for the answer before it sends more. The article shows its measurements as pictures;
 what its text finds stands beside ours. Its brokers had 24 processors each, ours have two together.

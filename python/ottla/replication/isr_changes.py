@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 VERSION = 0
 
-#: The leader is in error about its partition. Another leader epoch, which says what is true, should be on its way.
+#: The leader is in error about its partition. A request for another leader epoch should be on its way.
 _IN_ERROR = frozenset({FencedLeaderEpoch.code, UnknownTopicOrPartition.code, InvalidRequest.code})
 #: Kafka's INELIGIBLE_REPLICA, which 2.7 does not have.
 _INELIGIBLE_REPLICA = 107
@@ -160,7 +160,7 @@ class IsrChanges(IsrProposals):
         return again
 
     async def _corrected(self, proposed: Proposed, reason: str) -> bool:
-        """The controller says that the proposal is wrong. Either the tree has what is true, or the change was not made
+        """The controller says that the proposal is wrong. Either the tree has a newer state, or the change was not made
         and the partition may propose anew after a while: it would wait for ever for a leader epoch that nobody begins.
         False if nobody can say now.
         """

@@ -143,7 +143,7 @@ class IsrProposals(abc.ABC):
         in_sync.is_refused = False
 
     async def _look(self, proposed: Proposed) -> Found:
-        """Reads in the tree whether the state is newer than the proposal took it to be, and takes what is true."""
+        """Reads the state in the tree, and takes it if it is newer than the one that the proposal is based on."""
         partition, proposal = proposed
         path = znodes.state_path(partition.topic, partition.index)
         try:
