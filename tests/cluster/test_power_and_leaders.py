@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import admin
 
 from tests.cluster import asking
+from tests.cluster.asking import make_controller
 from tests.cluster.kinds import OTTLA
 from tests.cluster.replicas import logs_equal
 from tests.cluster.stand import VERSIONS, Cluster, Member
-from tests.cluster.test_mixed import make_controller
 from tests.peers.skips import module
 from tests.support.client import batch, values
 from tests.support.waiting import PATIENCE_S, eventually, still

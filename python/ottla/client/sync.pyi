@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from ottla import _core
 from ottla.client.admin import Features, Quota, Setting
-from ottla.client.batches import Delivered
+from ottla.client.batches import Batch, Delivered
 from ottla.client.cluster import Address
 from ottla.client.cluster_admin import LogDirectory, Move, Overview, ReplicaPlace
 from ottla.client.commits import Offsets
@@ -86,6 +86,8 @@ class Producer:
     def delivery_timeout_ms(self) -> float: ...
     @property
     def acknowledged(self) -> int: ...
+    @property
+    def newest(self) -> Batch | None: ...
     def __init__(
         self,
         cluster: Cluster,
