@@ -147,10 +147,16 @@ class Worker:
         """The commands of all processes that have an end of its input."""
         pipe = os.readlink(f"/proc/{self.process.pid}/fd/0")
         found = []
+        # Descriptors and processes go while they are looked at.
         for process in Path("/proc").glob("[0-9]*"):
+            descriptors: list[Path] = []
             with contextlib.suppress(OSError):
-                if any(os.readlink(one) == pipe for one in (process / "fd").iterdir()):
-                    found.append(f"{process.name}: {(process / 'cmdline').read_text().replace(chr(0), ' ')}")
+                descriptors += (process / "fd").iterdir()
+            for descriptor in descriptors:
+                with contextlib.suppress(OSError):
+                    if os.readlink(descriptor) == pipe:
+                        found.append(f"{process.name}: {(process / 'cmdline').read_text().replace(chr(0), ' ')}")
+                        break
         return found
 
 

@@ -4,6 +4,7 @@ sees how it asks.
 
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -139,8 +140,9 @@ def received_into(port: int) -> list[int]:
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
-            descriptor = os.dup(int(name))
-            with socket.socket(fileno=descriptor) as one:
+            if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as one:
                 if one.family == socket.AF_INET and one.getpeername()[1] == port:
                     found.append(one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
     return found
