@@ -16,6 +16,10 @@ ifneq ($(wildcard ../shared/data),)
 export OTTLA_TEST_DATA ?= $(abspath ../shared/data)
 endif
 
+# The crate as `cargo test` compiles it, with its assertions and without optimisation, among the dependencies that
+# PROFILE=quick has: those are compiled once.
+CHECKED := CARGO_PROFILE_QUICK_OPT_LEVEL=0 CARGO_PROFILE_QUICK_DEBUG_ASSERTIONS=true
+
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
@@ -81,13 +85,13 @@ cluster: $(STAMPS)/build ## three brokers: one is killed, and every acknowledged
 
 lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directions
 	cargo fmt --check
-	cargo clippy --quiet --locked --all-targets --all-features -- -D warnings
 	$(BIN)/ruff check python tests benches
 	$(BIN)/ruff format --check python tests benches
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest ottla._core
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.test_imports
+	$(CHECKED) cargo clippy --quiet --locked --profile quick --all-targets --all-features -- -D warnings
 
 fmt: $(STAMPS)/lint-tools ## format everything
 	cargo fmt
@@ -97,7 +101,7 @@ fmt: $(STAMPS)/lint-tools ## format everything
 test: test-rust test-python ## every test, with one judge of each kind
 
 test-rust:
-	cargo test --quiet --locked --no-default-features
+	$(CHECKED) cargo test --quiet --locked --profile quick --no-default-features
 
 # Other people's clients and Apache Kafka, as judges: old releases of confluent-kafka in environments of their own, kcat
 # from Debian, Kafka's jars from Maven Central. What cannot be had here is skipped by the tests, which say so.

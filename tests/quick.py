@@ -87,7 +87,7 @@ def commands(files: list[str]) -> list[list[str]]:
     if any(name.startswith("python/") for name in files):
         found += [[f"{BIN}/mypy"], [f"{BIN}/lint-imports"]]
     if any(name.endswith(".rs") for name in files):
-        found += [["cargo", "fmt", "--check"], ["cargo", "test", "--quiet", "--locked", "--no-default-features"]]
+        found += [["cargo", "fmt", "--check"], ["make", "test-rust"]]
     tests = tests_for(files)
     return [*found, [f"{BIN}/pytest", "-q", "-m", "not soak and not judge", "-n", "2", *tests]]
 

@@ -15,11 +15,13 @@ from benches.suite.proof import NotEqual, check_frames, check_values
 from benches.suite.servers import create_topic
 from tests.peers.ottla import Broker
 
+#: As `make test-rust` compiles the crate, so that all it depends on is there.
+CHECKED = {"CARGO_PROFILE_QUICK_OPT_LEVEL": "0", "CARGO_PROFILE_QUICK_DEBUG_ASSERTIONS": "true"}
+
 
 @pytest.fixture(scope="module")
 def load() -> Load:
-    """Compiled as `cargo test` compiles, so that most of it is there."""
-    return Load(build_load("dev"))
+    return Load(build_load(CHECKED))
 
 
 def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: Path) -> None:
