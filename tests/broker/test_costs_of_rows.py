@@ -52,7 +52,7 @@ from tests.support.loop_steps import Steps, counted
 from tests.support.tree_costs import TreeCosts, counted_tree
 from tests.support.waiting import PATIENCE_S
 
-SMALL, LARGE = 100, 400
+SMALL, LARGE = 100, 300
 TIMEOUT_MS = int(PATIENCE_S * 1000)
 NEVER_MS = 10**8
 #: What is asked of them here changes nothing.

@@ -42,7 +42,7 @@ LEFT_OPEN, BEHIND_IT = 300, 500
 SETTINGS = {
     "group.max.session.timeout.ms": SESSION_TIMEOUT_MS,
     "zookeeper.session.timeout.ms": 4000,
-    "log.segment.bytes": 8 << 20,
+    "log.segment.bytes": 2 << 20,
     "log.cleaner.backoff.ms": 100,
     "log.retention.ms": -1,
     "group.initial.rebalance.delay.ms": 0,
@@ -264,6 +264,8 @@ class Life:
             self._client(
                 {
                     "group.id": "reader",
+                    # The end is told by an answer without records.
+                    "fetch.wait.max.ms": 10,
                     "isolation.level": isolation,
                     "enable.partition.eof": True,
                     "enable.auto.commit": False,

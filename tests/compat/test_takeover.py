@@ -67,7 +67,7 @@ def place(kafka: Apache, brokers: Brokers, zookeeper: str, tmp_path: Path) -> Pl
 
 @pytest.fixture
 def life(place: Place) -> Iterator[Life]:
-    bulk_mb = int(os.environ.get("OTTLA_TAKEOVER_MB", "100"))
+    bulk_mb = int(os.environ.get("OTTLA_TAKEOVER_MB", "25"))
     life = Life(f"127.0.0.1:{place.port}", seed=27, bulk_bytes=bulk_mb << 20)
     yield life
     life.close()

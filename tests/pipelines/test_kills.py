@@ -26,11 +26,12 @@ from tests.pipelines.killing import Drivers
 
 pytestmark = pytest.mark.spark
 SETTINGS = Settings(events=100_000, seed=11)
-#: Records of a batch. A batch takes as long with ten times as many: the gate has fewer of them.
-LARGE, SMALL = 20_000, 10_000
+FEWER = Settings(events=60_000, seed=11)
+#: The gate has fewer events, and batches: a batch takes as long with ten times as many records.
+LARGE, SMALL = 30_000, 10_000
 #: A driver is killed in these batches, one driver after the other.
-GATE = pytest.param(LARGE, [2], id="2")
-JUDGES = pytest.param(SMALL, [3, 7], id="3-7", marks=pytest.mark.judge)
+GATE = pytest.param(FEWER, LARGE, [1], id="1")
+JUDGES = pytest.param(SETTINGS, SMALL, [3, 7], id="3-7", marks=pytest.mark.judge)
 
 WAREHOUSE = """
 [source]
@@ -99,14 +100,14 @@ def _packages() -> None:
             require("spark", f"{name} is not installed")
 
 
-@pytest.mark.parametrize(("batch", "kills"), [GATE, JUDGES])
-def test_loads_killed(batch: int, kills: list[int], tmp_path: Path) -> None:
-    run(tmp_path, TABLES, SETTINGS, batch, kills=kills)
+@pytest.mark.parametrize(("settings", "batch", "kills"), [GATE, JUDGES])
+def test_loads_killed(settings: Settings, batch: int, kills: list[int], tmp_path: Path) -> None:
+    run(tmp_path, TABLES, settings, batch, kills=kills)
 
 
-@pytest.mark.parametrize(("batch", "kills"), [GATE, JUDGES])
-def test_streams_killed(batch: int, kills: list[int], tmp_path: Path) -> None:
-    run(tmp_path, STREAMS, SETTINGS, batch, kills=kills)
+@pytest.mark.parametrize(("settings", "batch", "kills"), [GATE, JUDGES])
+def test_streams_killed(settings: Settings, batch: int, kills: list[int], tmp_path: Path) -> None:
+    run(tmp_path, STREAMS, settings, batch, kills=kills)
 
 
 @pytest.mark.soak

@@ -219,12 +219,15 @@ class Abandoner(Client):
     coordinator can end it, when its time is over.
     """
 
+    abandoned = 0
+
     def live(self) -> None:
-        number = value = 0
+        value = 0
         while not self.stop.wait(1.5):
+            number = self.abandoned
             options = {"transactional.id": f"{self.name}-{number}", "transaction.timeout.ms": 1000}
             producer = self.producer(**options, **{"message.timeout.ms": 1000, "socket.timeout.ms": 1000})
-            number += 1
+            self.abandoned = number = number + 1
             with contextlib.suppress(ck.KafkaException):
                 persist(producer.init_transactions, CALL_S)
                 producer.begin_transaction()
@@ -235,4 +238,3 @@ class Abandoner(Client):
                     value += 1
                 self.history.append(Operation(f"{self.name}-{number}", Outcome.FAIL, tuple(sends), transaction=True))
                 producer.flush(2)
-        self.abandoned = number
