@@ -159,10 +159,20 @@ MUTANTS = (
     ),
     Mutant(
         "replication.left-alone-moves-before-the-disk",
-        "python/ottla/replication/partition.py",
-        "        if not self.flush_on_acks_all or alone_from <= self.log.flushed_offset:\n",
-        "        if True:\n",
-        pytest=(f"{_PARTITION}::test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log",),
+        "python/ottla/replication/in_sync.py",
+        "    return DISK_HAS_IT if end <= flushed_offset else end\n",
+        "    return DISK_HAS_IT\n",
+        pytest=(
+            f"{_PARTITION}::test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log",
+            "tests/replication/test_cluster_model.py::test_what_nobody_in_sync_has_lost_survives_power_losses",
+        ),
+    ),
+    Mutant(
+        "replication.left-alone-waits-for-what-comes-later",
+        "python/ottla/replication/in_sync.py",
+        "    end = end_offset if alone_from is None else alone_from\n",
+        "    end = end_offset\n",
+        pytest=(f"{_PARTITION}::test_who_is_left_alone_waits_for_what_the_log_held_then",),
     ),
     Mutant(
         "replication.left-alone-and-nobody-asks-the-disk",

@@ -1,11 +1,12 @@
 """Three replicas of one partition, a controller, and a network that loses, delays and reorders what they say.
 
-The decisions are the real ones: `roles.role`, `in_sync.InSync`, `truncation.cut`, `unclean_start`, and the controller's
-after brokers left or came. Logs are lists of (leader epoch, value), and every step is chosen by a random number
-generator. After each step `check` looks for what must never be:
+The decisions are the real ones: `roles.role`, `in_sync.InSync` and `left_alone`, `truncation.cut`, `unclean_start`, and
+the controller's after brokers left or came. Logs are lists of (leader epoch, value), and every step is chosen by a
+random number generator. After each step `check` looks for what must never be:
 
 * a record is gone that was below a leader's high watermark, unless each replica that was in sync lost it with the power
   of its machine,
+* what others had, or were to have, was committed on the word of a leader alone, and is lost with its power (`Replica`),
 * two logs differ below the high watermarks of both,
 * a leader epoch goes back, in a log or in what a replica knows.
 
@@ -25,7 +26,7 @@ from ottla.controller import decisions
 from ottla.controller.model import Partition
 from ottla.coordination import znodes
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
-from ottla.replication.in_sync import InSync, Proposal
+from ottla.replication.in_sync import DISK_HAS_IT, InSync, Proposal, left_alone
 from ottla.replication.questions import EpochEnd
 from ottla.replication.roles import PartitionState, Role, role
 from ottla.replication.truncation import cut
@@ -59,6 +60,12 @@ class Replica:
     high_watermark: int = 0
     #: Where that part of the log ends that the disk has.
     flushed: int = 0
+    #: Whether a leader that is left alone in sync waits for the disk.
+    waits_for_disk: bool = True
+    #: It does: somebody has the log flushed.
+    flush_is_due: bool = False
+    #: Where the part of the log ends that was committed on this replica's word alone, of what others were to have too.
+    vouched: int = 0
     is_alive: bool = True
     #: How often it has started: its broker epoch.
     lives: int = 0
@@ -69,6 +76,9 @@ class Replica:
     leader: int = NO_LEADER
     is_leader: bool = False
     in_sync: InSync | None = None
+    #: Where the log ended when this replica was left alone in sync, and what `left_alone` makes of it. None: it is not.
+    alone_since: int | None = None
+    alone_from: int | None = None
 
     @property
     def end(self) -> int:
@@ -101,6 +111,13 @@ class Replica:
         self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
         self.high_watermark = min(self.high_watermark, self.end)
         self.flushed = min(self.flushed, self.end)
+        self.vouched = min(self.vouched, self.end)
+
+    def flush(self) -> None:
+        self.flushed = self.end
+        self.flush_is_due = False
+        if self.is_leader and self.is_alive:
+            self.advance()
 
     @property
     def is_suspected(self) -> bool:
@@ -113,24 +130,45 @@ class Replica:
 
     def lose_power(self) -> None:
         self.is_alive = False
+        assert self.flushed >= self.vouched, f"replica {self.id} alone vouched for {self.vouched - 1}, and lost it"
         self.truncate(self.flushed)
         self.start = UncleanStart(self.id, [T], cast("Any", Around(self)), cast("Any", None), wait_s=FOR_EVER)
 
     def advance(self) -> None:
-        if self.in_sync is not None:
-            self.high_watermark = max(self.high_watermark, self.in_sync.high_watermark(self.end))
+        if self.in_sync is None:
+            return
+        if len(self.in_sync.maximal_isr) > 1:
+            self.alone_since = self.alone_from = None
+        else:
+            if self.alone_since is None:
+                self.alone_since = self.end
+            if self.waits_for_disk and self._waits():
+                return
+        before = self.high_watermark
+        self.high_watermark = max(before, self.in_sync.high_watermark(self.end))
+        if self.alone_since is not None and self.high_watermark > before:
+            self.vouched = max(self.vouched, min(self.high_watermark, self.alone_since))
+
+    def _waits(self) -> bool:
+        is_news = self.alone_from is None
+        if self.alone_from != DISK_HAS_IT:
+            self.alone_from = left_alone(self.alone_from, self.end, self.flushed)
+        self.flush_is_due |= is_news and self.alone_from != DISK_HAS_IT
+        return self.alone_from != DISK_HAS_IT
 
     def restart(self, rng: random.Random) -> None:
         """The log stays; the high watermark is what was checkpointed some time ago."""
         self.high_watermark = rng.randint(0, self.high_watermark)
         self.epoch, self.leader, self.is_leader, self.in_sync = NO_EPOCH, NO_LEADER, False, None
+        self.alone_since = self.alone_from = None
+        self.flush_is_due = False
         self.is_alive = True
         self.lives += 1
 
 
 class Cluster:
-    """`forgets_followers`, `waits_for_epoch_start` and `suspects` are rules that tests switch off, to see that they
-    matter. Without `power`, no machine loses it.
+    """`forgets_followers`, `waits_for_epoch_start`, `suspects` and `waits_for_disk` are rules that tests switch off, to
+    see that they matter. Without `power`, no machine loses it.
     """
 
     def __init__(
@@ -140,10 +178,11 @@ class Cluster:
         forgets_followers: bool = True,
         waits_for_epoch_start: bool = True,
         suspects: bool = True,
+        waits_for_disk: bool = True,
         power: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
-        self.replicas = {each: Replica(each) for each in REPLICAS}
+        self.replicas = {each: Replica(each, waits_for_disk=waits_for_disk) for each in REPLICAS}
         self.messages: list[Callable[[], None]] = []
         self.value = 0
         self.now = 0
@@ -351,6 +390,8 @@ class Cluster:
         replica.epoch, replica.leader = state.leader_epoch, state.leader
         replica.is_leader = applied is not Role.FOLLOWS
         replica.in_sync = None
+        if applied is not Role.LEADS_ON:
+            replica.alone_since = replica.alone_from = None
         if not replica.is_leader:
             return
         replica.begin(state.leader_epoch)
@@ -447,6 +488,8 @@ class Cluster:
         self.now += 1
         rng = self.rng
         replica = self.replicas[rng.choice(REPLICAS)]
+        if replica.flush_is_due and replica.is_alive and rng.random() < 0.5:
+            replica.flush()
         if self._power:
             self._step_of_power(replica)
         chance = rng.random()
@@ -491,7 +534,7 @@ class Cluster:
     def _step_of_power(self, replica: Replica) -> None:
         chance = self.rng.random()
         if chance < 0.05:
-            replica.flushed = replica.end
+            replica.flush()
         elif chance < 0.051:
             self._lose_power([replica])
         elif chance < 0.053:
@@ -505,7 +548,7 @@ class Cluster:
                 self._tell_again(replica)
         elif chance < 0.11:
             self.offer(replica)
-        elif chance < 0.1105:
+        elif chance < 0.111:
             self.order()
 
     def _lose_power(self, replicas: list[Replica]) -> None:

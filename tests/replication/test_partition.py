@@ -9,7 +9,7 @@ import pytest
 
 from ottla import _core
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
-from ottla.replication.in_sync import NEAR_MS, Proposal
+from ottla.replication.in_sync import DISK_HAS_IT, NEAR_MS, Proposal, left_alone
 from ottla.replication.lease import Lease
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState, Role
@@ -283,6 +283,13 @@ def flushes(led: Partition) -> list[Partition]:
     asked: list[Partition] = []
     led._flush = asked.append
     return asked
+
+
+def test_who_is_left_alone_waits_for_what_the_log_held_then() -> None:
+    assert left_alone(None, end_offset=5, flushed_offset=3) == 5
+    assert left_alone(5, end_offset=9, flushed_offset=4) == 5
+    assert left_alone(5, end_offset=9, flushed_offset=5) == DISK_HAS_IT
+    assert left_alone(None, end_offset=5, flushed_offset=5) == DISK_HAS_IT
 
 
 def test_a_leader_that_is_left_alone_goes_on_when_the_disk_has_its_log(

@@ -12,6 +12,9 @@ No I/O and no clock: values and times come in, values go out. The rules are thos
   is always ahead of it, and the follower never joins. It waits for `NEAR_MS` at most after the follower has caught up.
   (Kafka waits for `replica.lag.time.max.ms`: writes would stand still for so long when a broker that has just been
   taken out of the ISR fetches once more and stops.)
+
+One rule is not Kafka's: the high watermark does not move on this replica's word alone before the disk has what others
+had, or were to have (`left_alone`).
 """
 
 from __future__ import annotations
@@ -28,11 +31,24 @@ if TYPE_CHECKING:
 UNKNOWN_OFFSET = -1
 #: How long the high watermark waits for a follower that has caught up and is not in the ISR.
 NEAR_MS = 500
+#: In place of an offset: the disk has what the log held when this replica was left alone in sync.
+DISK_HAS_IT = -1
 
 
 def now_ms() -> int:
     """The clock of everything about followers: it never goes back."""
     return time.monotonic_ns() // 1_000_000
+
+
+def left_alone(alone_from: int | None, end_offset: int, flushed_offset: int) -> int:
+    """Where the log of a replica ended when it was left alone in sync, for whatever reason; `DISK_HAS_IT` once it is
+    flushed up to there. The high watermark stays until then.
+
+    Until that offset others had the records, or were to have them. What comes afterwards is as safe as that of a
+    partition with one replica. `alone_from` is what this returned the last time, None if others were in sync since.
+    """
+    end = end_offset if alone_from is None else alone_from
+    return DISK_HAS_IT if end <= flushed_offset else end
 
 
 class Proposal(msgspec.Struct, frozen=True, gc=False):

@@ -32,7 +32,7 @@ from ottla.errors import (
 )
 from ottla.kafka import INTERNAL_TOPICS, NO_EPOCH
 from ottla.net.guard import failed
-from ottla.replication.in_sync import UNKNOWN_OFFSET, InSync, Proposal
+from ottla.replication.in_sync import DISK_HAS_IT, UNKNOWN_OFFSET, InSync, Proposal, left_alone
 from ottla.replication.lease import Terms
 from ottla.replication.roles import PartitionState, Role, role
 
@@ -59,9 +59,6 @@ class _Durable:
     term: int
     done: Callable[[int], None]
 
-
-#: In place of an offset up to which the disk must have the log: what was waited for is there.
-DISK_HAS_IT = -1
 
 #: What `Partition.terms` depends on: only `Partition.change` assigns it.
 GUARDED = frozenset(
@@ -497,21 +494,16 @@ class Partition:
         return True
 
     def _waits_for_disk(self) -> bool:
-        """Whether the high watermark stays until the log is flushed up to where it ended when this replica was left
-        alone in sync, for whatever reason. Until then others had the records, or were to have them. What comes
-        afterwards is as safe as that of a partition with one replica.
-        """
+        """Whether the high watermark stays until the log is flushed (`left_alone`)."""
         if self.maximal_isr_size > 1:
             return False
-        is_news = self.alone_from is None
-        alone_from = self.log.end_offset if self.alone_from is None else self.alone_from
-        if not self.flush_on_acks_all or alone_from <= self.log.flushed_offset:
-            self.change(alone_from=DISK_HAS_IT)
-            return False
-        if is_news:
+        known, log = self.alone_from, self.log
+        alone_from = left_alone(known, log.end_offset, log.flushed_offset) if self.flush_on_acks_all else DISK_HAS_IT
+        if alone_from != known:
             self.change(alone_from=alone_from)
+        if known is None and alone_from != DISK_HAS_IT:
             self._flush(self)
-        return True
+        return alone_from != DISK_HAS_IT
 
     def _note_others(self) -> None:
         """Other replicas may have come to be in sync: if they leave, this one is left alone anew."""
