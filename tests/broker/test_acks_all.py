@@ -86,6 +86,23 @@ async def test_a_leader_that_is_left_alone_answers_and_shows_what_the_disk_has(
         assert partition.log.high_watermark == 1
 
 
+async def test_the_high_watermark_moves_once_for_all_appends_of_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(tmp_path, monkeypatch) as one:
+        partition = await one.create("t")
+        moves: list[Partition] = []
+        appended = Partition.appended
+
+        def noted(moved: Partition) -> None:
+            moves.append(moved)
+            appended(moved)
+
+        monkeypatch.setattr(Partition, "appended", noted)
+        assert await one.talk(lambda client: produce(client, "t", b"a", acks=-1)) == (0, 0)
+        assert moves == [partition]
+
+
 @SIZES
 async def test_a_produce_that_others_do_not_confirm_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

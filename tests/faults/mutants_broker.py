@@ -100,14 +100,28 @@ MUTANTS = (
     ),
     Mutant(
         "broker.marker-without-a-deadline",
-        "python/ottla/replication/safe_append.py",
+        "python/ottla/replication/appends.py",
         "            self._deadlines.add(timeout_ms, append)\n",
         "            pass\n",
         pytest=(f"{ACKS_ALL}::test_the_end_of_a_transaction_that_others_do_not_confirm_times_out",),
     ),
     Mutant(
+        "broker.commit-without-the-flush-that-is-due",
+        "python/ottla/replication/appends.py",
+        " or info.flush_due:\n",
+        ":\n",
+        pytest=(f"{INTERNAL}::test_what_is_safe_at_once_is_flushed_as_often_as_settings_say",),
+    ),
+    Mutant(
+        "broker.watermark-moved-again-for-each-answer",
+        "python/ottla/broker/api/k00_produce.py",
+        "        return when_safe(self._broker.replicas, partition, info, self._safe(index, info))\n",
+        "        return appended(self._broker.replicas, partition, info, self._safe(index, info))\n",
+        pytest=(f"{ACKS_ALL}::test_the_high_watermark_moves_once_for_all_appends_of_a_turn",),
+    ),
+    Mutant(
         "broker.commit-answered-at-local-append",
-        "python/ottla/replication/safe_append.py",
+        "python/ottla/replication/appends.py",
         "        if self._is_safe_at_once:\n",
         "        if True:\n",
         pytest=(

@@ -103,6 +103,15 @@ async def test_an_append_waits_for_the_other_replicas(tmp_path: Path, acks: int,
 
 
 @pytest.mark.trio
+async def test_what_is_safe_at_once_is_flushed_as_often_as_settings_say(tmp_path: Path) -> None:
+    async with opened(tmp_path, required_acks=1, **{"log.flush.interval.messages": "1"}) as here:
+        await here.apply(0, 0)
+        assert await here.topic.append(0, 0, [(b"k", b"v")]) == 0
+        log = here.replicas.partitions[NAME, 0].log
+        await comes_true("the flush", lambda: log.flushed_offset == 1)
+
+
+@pytest.mark.trio
 async def test_appends_of_another_epoch_are_refused(tmp_path: Path) -> None:
     async with opened(tmp_path) as here:
         with pytest.raises(UnknownTopicOrPartition):

@@ -43,6 +43,7 @@ from ottla.coordination.tree import SessionExpired, SessionState, Tree, get_or_n
 from ottla.kafka import TopicPartition
 from ottla.net import Server
 from ottla.peers import Dialer, Peers
+from ottla.replication.appends import SafeAppends
 from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
 from ottla.replication.following import Following
@@ -51,7 +52,6 @@ from ottla.replication.isr_writes import IsrWrites
 from ottla.replication.leases import Leases
 from ottla.replication.log_manager import LogManager
 from ottla.replication.replicas import Replicas
-from ottla.replication.safe_append import SafeAppends
 from ottla.replication.throttles import Throttles
 from ottla.replication.turn import Turn
 from ottla.replication.unclean_start import UncleanStart

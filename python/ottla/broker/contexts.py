@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ottla.coordination.tree import Tree
     from ottla.group.coordinator import GroupCoordinator
     from ottla.net import Server
+    from ottla.replication.appends import SafeAppends
     from ottla.replication.delayed import Deadlines
     from ottla.replication.leases import Leases
     from ottla.replication.log_manager import LogManager
     from ottla.replication.replicas import Replicas
-    from ottla.replication.safe_append import SafeAppends
     from ottla.replication.throttles import Throttles
     from ottla.replication.turn import Turn
     from ottla.transaction.service import Transactions

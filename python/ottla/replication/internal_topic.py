@@ -26,8 +26,8 @@ from ottla.errors import (
 from ottla.errors import error as kafka_error
 from ottla.kafka import ACKS_ALL, NO_EPOCH
 from ottla.net.guard import failed
+from ottla.replication.appends import SafeAppends
 from ottla.replication.partition import Partition
-from ottla.replication.safe_append import SafeAppends
 
 if TYPE_CHECKING:
     from ottla._core import BatchInfo, Log

@@ -33,9 +33,9 @@ from ottla.errors import (
     UnsupportedCompressionType,
 )
 from ottla.kafka import ACKS_ALL, NO_EPOCH
+from ottla.replication.appends import appended, when_safe
 from ottla.replication.delayed import ProduceResult, WaitingProduce
 from ottla.replication.partition import Partition
-from ottla.replication.safe_append import when_safe
 from ottla.wire.k00_produce import BATCHES_SINCE
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class _Waiting(WaitingProduce):
         self.wait_for(index)
         self.appends += 1
 
-        def appended(info: AppendInfo | None, error: BaseException | None) -> None:
+        def reported(info: AppendInfo | None, error: BaseException | None) -> None:
             self.appends -= 1
             if self.appends == 0 and not self.done:
                 # Only now may the next Produce of this connection start (it would overtake this one otherwise).
@@ -227,7 +227,7 @@ class _Waiting(WaitingProduce):
                 assert isinstance(error, KafkaError), error
                 self.settled(index, _refused(self._broker, partition, error))
 
-        self._broker.server.expect(token, appended)
+        self._broker.server.expect(token, reported)
 
     def appended_in_turn(self, index: int, partition: Partition) -> None:
         """Partition `index` has its offsets, and is written when the turn ends."""
@@ -242,24 +242,30 @@ class _Waiting(WaitingProduce):
             if isinstance(result, ProduceRow):
                 self.settled(index, result)
             else:
-                self._appended(index, partition, result)
+                self._written(index, partition, result)
         self.registered()
         if not self.done:
             self._broker.deadlines.add(self._timeout_ms, self)
 
+    def _written(self, index: int, partition: Partition, info: AppendInfo) -> None:
+        """Partition `index` was appended to in the turn that ends: what is left is the high watermark and the disk."""
+        if self._acks != ACKS_ALL:
+            return self.settled(index, info)
+        return when_safe(self._broker.replicas, partition, info, self._safe(index, info))
+
     def _appended(self, index: int, partition: Partition, info: AppendInfo) -> None:
-        """Partition `index` is appended: what is left to wait for is the high watermark and the disk."""
+        """The same after an append on an I/O thread."""
         replicas = self._broker.replicas
         if self._acks != ACKS_ALL:
-            partition.appended()
-            if info.flush_due:
-                replicas.flush(partition)
+            appended(replicas, partition, info)
             return self.settled(index, info)
+        return appended(replicas, partition, info, self._safe(index, info))
 
+    def _safe(self, index: int, info: AppendInfo) -> Callable[[int], None]:
         def safe(error: int) -> None:
             self.settled(index, ProduceRow(error) if error else info)
 
-        return when_safe(replicas, partition, info, safe)
+        return safe
 
 
 def _turn_ended(answer: Answer, asked: Asked, results: list[ProduceResult], lost: Lost) -> None:

@@ -1,7 +1,8 @@
-"""Appends that are answered when they are safe: below the high watermark and, where there is one replica, on disk.
+"""What follows an append on a leader: the high watermark, a flush that is due, and an answer once the records are safe:
+below the high watermark and, where there is one replica, on disk.
 
-Produces with acks=all, the records of coordinators and the markers of transactions all promise this, so the rules stand
-here once. A Produce has several appends, which share its deadline and the write of its turn: it uses `when_safe` for
+Produces, the records of coordinators and the markers of transactions all promise this, so the rules stand here once. A
+Produce has several appends, which share its deadline and the write of its turn (`turn.py`): it uses the functions for
 each. Every other append is one alone: `SafeAppends`.
 """
 
@@ -21,12 +22,22 @@ if TYPE_CHECKING:
     from ottla.replication.replicas import Replicas
 
 
-def when_safe(replicas: Replicas, partition: Partition, info: AppendInfo, done: Callable[[int], None]) -> None:
-    """Calls `done(error code)` once what was appended is safe, or will not be under this leader; perhaps before this
-    returns. See `Partition.wait_durable`.
+def appended(
+    replicas: Replicas, partition: Partition, info: AppendInfo, done: Callable[[int], None] | None = None
+) -> None:
+    """An append alone is written: moves the high watermark, and has the log flushed if that is due. `done` is called as
+    by `when_safe`. (`Turn` does the rest once for all appends of a turn.)
     """
     partition.appended()
-    if partition.wait_durable(info.last_offset, done) or info.flush_due:
+    if (done is not None and partition.wait_durable(info.last_offset, done)) or info.flush_due:
+        replicas.flush(partition)
+
+
+def when_safe(replicas: Replicas, partition: Partition, info: AppendInfo, done: Callable[[int], None]) -> None:
+    """Calls `done(error code)` once what was appended in a turn that has ended is safe, or will not be under this
+    leader; perhaps before this returns. See `Partition.wait_durable`.
+    """
+    if partition.wait_durable(info.last_offset, done):
         replicas.flush(partition)
 
 
@@ -106,14 +117,12 @@ class _SafeAppend:
         self._settle(error.code, -1)
 
     def appended(self, info: AppendInfo) -> None:
-        if self._is_safe_at_once:
-            self._partition.appended()
-            return self._settle(0, info.last_offset)
-
         def safe(error: int) -> None:
             self._settle(error, info.last_offset)
 
-        return when_safe(self._replicas, self._partition, info, safe)
+        appended(self._replicas, self._partition, info, None if self._is_safe_at_once else safe)
+        if self._is_safe_at_once:
+            self._settle(0, info.last_offset)
 
     def expire(self) -> None:
         self._settle(RequestTimedOut.code, -1)
