@@ -109,6 +109,11 @@ def _check_listeners(config: Layers) -> None:
         )
     protocol = config.get_str("security.inter.broker.protocol")
     _need(protocol in PROTOCOLS, "security.inter.broker.protocol", f"it must be one of {', '.join(PROTOCOLS)}")
+    _need(
+        protocol in SERVED_PROTOCOLS,
+        "security.inter.broker.protocol",
+        f"Ottla does not serve {protocol} yet; only PLAINTEXT is possible between brokers",
+    )
     check_advertised(config.advertised_listeners, config.listeners, config.inter_broker_listener)
     if control := config.get_str("control.plane.listener.name"):
         names = [endpoint.name for endpoint in config.advertised_listeners]
