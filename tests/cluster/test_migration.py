@@ -49,7 +49,8 @@ def test_all_brokers_are_replaced_and_come_back(cluster: Cluster) -> None:
 def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[float]:
     """Each step is a broker and what it becomes. Returns the longest time without an acknowledgement in each."""
     gaps = []
-    with Round(cluster, settings.seed(), copies=True) as load:
+    # Whatever else moves: the first one that is stopped leads something.
+    with Round(cluster, settings.seed(), copies=True, led_by=steps[0][0]) as load:
         group = load.prefix + "static"
         pulsed = load.another_topic("pulsed")
         with cluster.clients.inside():
