@@ -596,7 +596,7 @@ async def test_fetchers_become_more_and_fewer(
 
         def owned() -> dict[str, set[int]]:
             running = (one for one in stand.fetchers if not one.is_closed)
-            return {one.settings["client_id"]: {index for _, index in one.has} for one in running}
+            return {one.settings["client_id"]: {index for _, index in list(one.has)} for one in running}
 
         await stand.until(
             lambda: (
