@@ -18,7 +18,8 @@ endif
 
 # The crate as `cargo test` compiles it, with its assertions and without optimisation, among the dependencies that
 # PROFILE=quick has: those are compiled once.
-CHECKED := CARGO_PROFILE_QUICK_OPT_LEVEL=0 CARGO_PROFILE_QUICK_DEBUG_ASSERTIONS=true
+CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
+	--config profile.quick.package.ottla-core.debug-assertions=true
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
@@ -91,7 +92,7 @@ lint: $(STAMPS)/lint-tools ## rustfmt, clippy, ruff, mypy, stubs, import directi
 	$(BIN)/python -m mypy.stubtest ottla._core
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.test_imports
-	$(CHECKED) cargo clippy --quiet --locked --profile quick --all-targets --all-features -- -D warnings
+	$(CHECKED) clippy --quiet --locked --profile quick --all-targets --all-features -- -D warnings
 
 fmt: $(STAMPS)/lint-tools ## format everything
 	cargo fmt
@@ -101,7 +102,7 @@ fmt: $(STAMPS)/lint-tools ## format everything
 test: test-rust test-python ## every test, with one judge of each kind
 
 test-rust:
-	$(CHECKED) cargo test --quiet --locked --profile quick --no-default-features
+	$(CHECKED) test --quiet --locked --profile quick --no-default-features
 
 # Other people's clients and Apache Kafka, as judges: old releases of confluent-kafka in environments of their own, kcat
 # from Debian, Kafka's jars from Maven Central. What cannot be had here is skipped by the tests, which say so.
@@ -144,9 +145,10 @@ $(STAMPS)/promtool:
 	@if [ -x .venvs/promtool/usr/bin/promtool ] || command -v promtool >/dev/null; then touch $@; \
 	    else echo "promtool is absent, tests of the alerts are skipped: apt-get install prometheus"; fi
 
-$(STAMPS)/jars: tests/peers/pom.xml
+$(STAMPS)/jars: tests/peers/pom.xml tests/peers/kafka
 	@mkdir -p $(STAMPS)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then tests/peers/kafka fetch $(KAFKAS) && touch $@; \
+	    tests/peers/kafka archive $(KAFKAS) || echo "there are no archives of Kafka's classes: it starts more slowly"; \
 	    else echo "Java or Maven is absent, their tests are skipped: apt-get install openjdk-17-jdk-headless maven"; fi
 
 clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/faketime $(STAMPS)/promtool $(STAMPS)/jars

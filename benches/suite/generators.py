@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,18 @@ COMMANDS: list[str] = []
 """What was run, for the report; the same command only once, with the changing parts taken out."""
 
 
-def build_bench(
-    name: str, profile: str = "quick", features: str = "", environment: Mapping[str, str] | None = None
-) -> Path:
-    """A program of benches/ in Rust, compiled; its path. `environment` is added to cargo's."""
-    command = ["cargo", "build", "--quiet", "--locked", "--profile", profile, "--no-default-features", "--bench", name]
-    command += ["--features", features, "--message-format=json"]
-    variables = {**os.environ, **(environment or {})}
-    done = subprocess.run(command, cwd=ROOT, env=variables, check=True, stdout=subprocess.PIPE, text=True)
+def build_bench(name: str, profile: str = "quick", features: str = "", options: Sequence[str] = ()) -> Path:
+    """A program of benches/ in Rust, compiled; its path. `options` are cargo's own."""
+    command = ["cargo", *options, "build", "--quiet", "--locked", "--profile", profile, "--no-default-features"]
+    command += ["--bench", name, "--features", features, "--message-format=json"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     paths = [json.loads(line).get("executable") for line in done.stdout.splitlines()]
     return Path(next(path for path in paths if path))
 
 
-def build_load(environment: Mapping[str, str] | None = None) -> Path:
+def build_load(options: Sequence[str] = ()) -> Path:
     """The Rust generator, compiled; its path."""
-    return build_bench("load", environment=environment)
+    return build_bench("load", options=options)
 
 
 class Load:

@@ -16,7 +16,8 @@ from benches.suite.servers import create_topic
 from tests.peers.ottla import Broker
 
 #: As `make test-rust` compiles the crate, so that all it depends on is there.
-CHECKED = {"CARGO_PROFILE_QUICK_OPT_LEVEL": "0", "CARGO_PROFILE_QUICK_DEBUG_ASSERTIONS": "true"}
+CRATE = "profile.quick.package.ottla-core"
+CHECKED = ["--config", f"{CRATE}.opt-level=0", "--config", f"{CRATE}.debug-assertions=true"]
 
 
 @pytest.fixture(scope="module")
