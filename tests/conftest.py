@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["require"]
 
+#: Of Spark's JVMs in tests, which live for a minute: with its second compiler a JVM spends more on compiling than on
+#: all else.
+SPARK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+
 
 def pytest_configure(config: pytest.Config) -> None:
     required()
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_JVM)
     # A shell without job control starts what it puts into the background with SIGINT ignored; children inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

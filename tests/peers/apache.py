@@ -31,6 +31,7 @@ def environment(heap_mb: int) -> dict[str, str]:
     return {
         "KAFKA_HEAP_OPTS": f"-Xms32m -Xmx{heap_mb}m",
         "KAFKA_JVM_PERFORMANCE_OPTS": os.environ.get("KAFKA_JVM_PERFORMANCE_OPTS", SHORT_LIVED),
+        "KAFKA_ARCHIVES": "yes",
     }
 
 

@@ -20,11 +20,8 @@ from ottla.pipelines.frame.progress import Progress
 from ottla.spark import session
 
 SETTINGS = {"spark.scheduler.mode": "FAIR"}
-# Many batches of them: a state store less for each operator, and a compiler that is done sooner.
-FEW_ROWS = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
-}
+# Many batches of them: a state store less for each operator.
+FEW_ROWS = {"spark.sql.shuffle.partitions": "1"}
 
 
 class Gate:

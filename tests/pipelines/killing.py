@@ -35,11 +35,16 @@ class Drivers:
         if held:
             arguments = ["--hold", str(kill_in), *arguments]
         size = ["--few"] if self.heap is None else ["--heap", self.heap]
+        environment = dict(os.environ)
+        if self.heap is not None:
+            # Long enough for both of Java's compilers.
+            environment.pop("SPARK_SUBMIT_OPTS", None)
         command = [sys.executable, str(Path(__file__).with_name("driver.py")), *size, *arguments]
         with self.log.open("ab") as errors:
             process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=Path.cwd()
-            )
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=Path.cwd(),
+                env=environment,
+            )  # fmt: skip
         assert process.stdout is not None
         self.killed_in = {}
         begun: set[str] = set()

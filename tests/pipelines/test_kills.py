@@ -26,9 +26,9 @@ from tests.pipelines.killing import Drivers
 
 pytestmark = pytest.mark.spark
 SETTINGS = Settings(events=100_000, seed=11)
-FEWER = Settings(events=60_000, seed=11)
+FEWER = Settings(events=30_000, seed=11)
 #: The gate has fewer events, and batches: a batch takes as long with ten times as many records.
-LARGE, SMALL = 30_000, 10_000
+LARGE, SMALL = 15_000, 10_000
 #: A driver is killed in these batches, one driver after the other.
 GATE = pytest.param(FEWER, LARGE, [1], id="1")
 JUDGES = pytest.param(SETTINGS, SMALL, [3, 7], id="3-7", marks=pytest.mark.judge)
