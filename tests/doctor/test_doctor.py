@@ -336,6 +336,19 @@ def test_an_advertised_loopback_is_every_clients_own_machine(well: Broker) -> No
     assert "another cluster" in only(report, "broker 1", Level.PROBLEM).found
 
 
+@pytest.mark.parametrize(
+    ("loopback", "ending"), [(True, "clients to come, from this machine only"), (False, "clients to come")]
+)
+def test_an_advertised_loopback_is_reached_from_this_machine_only(
+    loopback: bool, ending: str, well: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever address doctor was given: what counts is the address that clients are told."""
+    monkeypatch.setattr(doctor_brokers.reach, "is_loopback", lambda known: loopback)
+    (found,) = of(look(well.port), f"broker {well.id}")
+    assert found.level is Level.OK
+    assert found.found.endswith(ending)
+
+
 @pytest.mark.zookeeper
 def test_a_second_broker_that_lies(zookeeper: str, brokers: Brokers) -> None:
     alone = {"offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1}

@@ -51,6 +51,13 @@ MUTANTS = (
         cargo=("replication::tests::fetching::what_was_fetched_is_counted_and_apart_for_replicas_that_are_added",),
     ),
     Mutant(
+        "watching.the-doctor-praises-a-loopback",
+        "python/ottla/doctor/brokers.py",
+        'if reach.is_loopback(known) else ""',
+        'if False else ""',
+        pytest=(f"{DOCTOR}::test_an_advertised_loopback_is_reached_from_this_machine_only",),
+    ),
+    Mutant(
         "watching.the-doctor-wants-all-leaders",
         "python/ottla/doctor/partitions.py",
         "most < led.total() * (1 + 1 / brokers) / 2",
