@@ -84,7 +84,7 @@ async def test_it_stops_as_well_if_nobody_else_can_lead(tmp_path: Path, caplog: 
         change = {T: IsrChange(0, (ME,), 0)}
         await pair.ours.controller.alter_isr(ME, pair.ours.registration.epoch, change)
     assert pair.other.metadata("t")[0].leader == ME
-    assert caplog.text.count("nobody else can lead 1 partitions, among them t-0") == 3
+    assert caplog.text.count("nobody else can lead 1 partition, among them t-0") == 3
     assert "stopping without having handed over" in caplog.text
 
 

@@ -60,7 +60,7 @@ def test_two_clusters(tmp_path: Path, process: Callable[[str], subprocess.Popen[
             mirror.send_signal(signal.SIGTERM)
             _, errors = mirror.communicate(timeout=PATIENCE_S)
             assert mirror.returncode == 0, errors
-            assert "A->B: A.orders is made, with 1 partitions" in errors
+            assert "A->B: A.orders is made, with 1 partition" in errors
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def nobody_is_told_otherwise(cluster: Cluster, member: Member, other: Member, lo
             assert offline == [member.id]
     said = [line for line in member.server.log.read_text().splitlines() if "offline until a restart" in line]
     assert len(said) == 1
-    assert f"the log directory {member.more_data} failed, its " in said[0]
+    assert f"the log directory {member.more_data} failed, with it " in said[0]
 
 
 def undisturbed(chronicle: Chronicle, kept: set[Partition]) -> None:

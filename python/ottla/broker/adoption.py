@@ -27,7 +27,7 @@ from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
 from ottla.coordination.tree import Create, Operation, Set, in_batches
 from ottla.coordination.znodes import PartitionState, ProducerIdBlock, TopicAssignment
-from ottla.errors import InvalidTopic, KafkaError
+from ottla.errors import InvalidTopic, KafkaError, counted
 from ottla.log import Log
 from ottla.log.verify import partitions
 from ottla.replication.data_directories import DataDirectories
@@ -192,16 +192,16 @@ def _tell(topics: Mapping[str, Collection[int]], config: BrokerConfig) -> None:
         count = _count(topic, held, config)
         if missing := [number for number in range(count) if number not in held]:
             logger.warning(
-                "topic %s: %d of %d partitions have no folder here, among them %d; they are made empty",
+                "topic %s: %d of %s have no folder here, among them %d; they are made empty",
                 topic,
                 len(missing),
-                count,
+                counted(count, "partition"),
                 missing[0],
             )
     logger.warning(
-        "adopted %d topics with %d partitions from their folders. Not known, and to be set again: the settings of "
+        "adopted %s with %s from their folders. Not known, and to be set again: the settings of "
         "topics (nothing is deleted or compacted, but in internal topics: ottla topic alter), partitions after the "
         "last one here, users, quotas, and settings that were changed while brokers ran",
-        len(topics),
-        sum(map(len, topics.values())),
+        counted(len(topics), "topic"),
+        counted(sum(map(len, topics.values())), "partition"),
     )

@@ -40,6 +40,7 @@ from ottla.controller.producer_ids import ProducerIds
 from ottla.controller.registration import Registration
 from ottla.coordination import znodes
 from ottla.coordination.tree import SessionExpired, SessionState, Tree, get_or_none
+from ottla.errors import counted
 from ottla.kafka import TopicPartition
 from ottla.net import Server
 from ottla.peers import Dialer, Peers
@@ -330,7 +331,10 @@ class Broker:
             await cache.wait_until(lambda: not late())
         if missing := late():
             self.log.warning(
-                "serving without %d of %d partitions, among them %s", len(missing), len(expected), min(missing)
+                "serving without %d of %s, among them %s",
+                len(missing),
+                counted(len(expected), "partition"),
+                min(missing),
             )
         cache.become_known()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from ottla.coordination.tree import SessionState
-from ottla.errors import KafkaError, ProtocolError, check
+from ottla.errors import KafkaError, ProtocolError, check, counted
 from ottla.peers import Dialer
 from ottla.wire.k07_controlled_shutdown import (
     CONTROLLED_SHUTDOWN,
@@ -78,7 +78,8 @@ async def hand_over(broker: Leaving) -> None:
             broker.log.warning("the controller was asked for another leader in vain: %s", error or type(error).__name__)
             continue
         if remaining:
-            broker.log.warning("nobody else can lead %d partitions, among them %s-%d", len(remaining), *min(remaining))
+            left = counted(len(remaining), "partition")
+            broker.log.warning("nobody else can lead %s, among them %s-%d", left, *min(remaining))
             continue
         with trio.move_on_after(HEAR_SECONDS):
             await broker.metadata.wait_until(lambda: not _leads_with_others(broker))

@@ -51,7 +51,7 @@ from ottla.coordination.tree import (
 )
 from ottla.coordination.znodes import MalformedNode, TopicAssignment
 from ottla.coordination.zookeeper import ZooKeeperTree
-from ottla.errors import KafkaError, ProtocolError
+from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -326,7 +326,7 @@ class Member:
         won = {place: name for place, name in mine.items() if place not in self.owned}
         claimed = [place for place, name in won.items() if await self._claim(place, name)]
         await self._start({place: won[place] for place in claimed})
-        logger.info("%s owns %d partitions, of %d that are its own", self.id, len(self.owned), len(mine))
+        logger.info("%s owns %s, of %d that are its own", self.id, counted(len(self.owned), "partition"), len(mine))
         return len(claimed) == len(won)
 
     async def _look(self) -> _View:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ottla.config import BrokerConfig
 from ottla.controller import orders
 from ottla.controller.turns import in_turns
+from ottla.errors import counted
 from ottla.kafka import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ async def give_back(term: orders.Term, tolerated_percentage: int) -> None:
         if 100 * len(names) > tolerated_percentage * expected[broker]:
             wanted += [name async for name in in_turns(names) if _can_lead(term, name, broker)]
     if wanted:
-        logger.info("giving the leadership of %d partitions back to their first replicas", len(wanted))
+        logger.info("giving first replicas the leadership of %s back", counted(len(wanted), "partition"))
         await orders.elect_leaders(term, wanted, unclean=False)
 
 

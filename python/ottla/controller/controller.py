@@ -66,6 +66,7 @@ from ottla.errors import (
     NotController,
     StaleControllerEpoch,
     UnknownTopicOrPartition,
+    counted,
 )
 from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.logging_setup import Repeated
@@ -809,9 +810,10 @@ class _Term:
             return []
         names = self.cluster.assign(topic, assignment)
         if is_new:
-            logger.info("topic %s is new, with %d partitions", topic, len(names), extra={"topic": topic})
+            logger.info("topic %s is new, with %s", topic, counted(len(names), "partition"), extra={"topic": topic})
         elif names:
-            logger.info("topic %s has %d more partitions", topic, len(names), extra={"topic": topic})
+            more = counted(len(names), "more partition")
+            logger.info("topic %s has %s", topic, more, extra={"topic": topic})
         return names
 
     def _forget(self, topic: str) -> None:
@@ -967,14 +969,15 @@ class _Term:
         restored, failed = sorted(before - after), sorted(after - before)
         heard.difference_update(restored, failed)
         if restored:
-            logger.info("broker %d has %d replicas that it had not before", broker, len(restored))
+            logger.info("broker %d has %s that it had not before", broker, counted(len(restored), "replica"))
             if wait_s := self._relapses.restored(broker, trio.current_time()):
                 self.nursery.start_soon(self._use_later, restored, wait_s)
             else:
                 await self._availability_changed(restored)
         if failed:
             self._relapses.failed(broker, trio.current_time())
-            logger.warning("broker %d has no working log directory for %d replicas", broker, len(failed))
+            of = counted(len(failed), "replica")
+            logger.warning("broker %d has no working log directory for %s", broker, of)
             for deletion in self._deletions.values():
                 deletion.failed(broker, [name.partition for name in failed if name.topic == deletion.topic])
             await self._availability_changed(failed)
@@ -1157,7 +1160,8 @@ class _Term:
             self._set_state(name, wanted[name], version)
         if unclean:
             self._controller.unclean_elections_total += unclean
-            logger.warning("%d partitions are led by replicas now that were not in sync", unclean)
+            are = counted(unclean, "partition is", "partitions are")
+            logger.warning("%s now led by a replica that was not in sync", are)
         for name, (state, version) in written.found.items():
             self._set_state(name, state, version)
         return list(written.found)

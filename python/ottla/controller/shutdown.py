@@ -20,7 +20,7 @@ from typing import Protocol
 from ottla.controller.model import Cluster
 from ottla.controller.requests import RequestBatch
 from ottla.controller.turns import in_turns
-from ottla.errors import BrokerNotAvailable, StaleBrokerEpoch
+from ottla.errors import BrokerNotAvailable, StaleBrokerEpoch, counted
 from ottla.kafka import NO_EPOCH, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -93,5 +93,5 @@ async def shut_down(term: Term, broker: int, broker_epoch: int) -> list[TopicPar
             batch.stop(name, [broker], NO_EPOCH)
     batch.metadata_to(cluster.brokers)
     await term.send(batch)
-    logger.info("broker %d led %d partitions and still leads %d", broker, len(led), len(remaining))
+    logger.info("broker %d led %s and still leads %d", broker, counted(len(led), "partition"), len(remaining))
     return remaining

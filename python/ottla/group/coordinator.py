@@ -31,6 +31,7 @@ from ottla.errors import (
     RebalanceInProgress,
     UnknownMemberId,
     UnknownServerError,
+    counted,
 )
 from ottla.group import records
 from ottla.group.append_errors import commit_error, store_error
@@ -192,7 +193,7 @@ class GroupCoordinator:
             if await self._take_over(index, leader_epoch, replay.groups):
                 took_ms = (time.monotonic() - started) * 1000
                 log = logger.info if replay.groups else logger.debug
-                log("read %d groups of %s in %.0f ms", len(replay.groups), where, took_ms)
+                log("read %s of %s in %.0f ms", counted(len(replay.groups), "group"), where, took_ms)
 
     async def _take_over(self, index: int, leader_epoch: int, groups: Mapping[str, LoadedGroup]) -> bool:
         """Hosts the groups of a partition, all at once, and in pieces what can be done before and after. False if

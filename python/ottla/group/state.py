@@ -41,6 +41,7 @@ from ottla.errors import (
     RebalanceInProgress,
     UnknownMemberId,
     UnknownServerError,
+    counted,
 )
 from ottla.group.effects import Answer, Effect, Replacement, Store
 from ottla.group.members import JoinedMember, JoinRequest, JoinResult, Member, Protocols, SyncResult, Token, named
@@ -416,7 +417,7 @@ class Group:
             return None
         self.protocol = self._roster.select_protocol()
         self._become(COMPLETING)
-        logger.info("group %s has %d members in generation %d", self, len(self.members), self.generation)
+        logger.info("group %s has %s in generation %d", self, counted(len(self.members), "member"), self.generation)
         for member in self.members.values():
             self._answer_join(member, self._joined(member))
             self._give_until(member, now + member.session_timeout_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ottla.client.admin import Admin, Setting
-from ottla.errors import KafkaError, TopicAlreadyExists
+from ottla.errors import KafkaError, TopicAlreadyExists, counted
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.naming import is_internal
 
@@ -51,13 +51,13 @@ class Topics:
                     await self._create(topic, remote, partitions)
                 elif there[remote] < partitions:
                     await self._target.create_partitions(remote, partitions)
-                    logger.info("%s: %s has %d partitions now", self._flow, remote, partitions)
+                    logger.info("%s: %s has %s now", self._flow, remote, counted(partitions, "partition"))
             except KafkaError as error:
                 logger.warning("%s: %s is not mirrored: %s", self._flow, topic, error)
                 continue
             mirrored[topic] = partitions
         if mirrored.keys() != self.mirrored.keys():
-            logger.info("%s: %d topics are mirrored", self._flow, len(mirrored))
+            logger.info("%s: %s mirrored", self._flow, counted(len(mirrored), "topic is", "topics are"))
         self.mirrored = mirrored
 
     async def sync_settings(self) -> None:
@@ -90,7 +90,7 @@ class Topics:
             await self._target.create_topic(remote, partitions, self._flow.replication_factor, settings)
         except TopicAlreadyExists:  # another instance was quicker
             return
-        logger.info("%s: %s is made, with %d partitions", self._flow, remote, partitions)
+        logger.info("%s: %s is made, with %s", self._flow, remote, counted(partitions, "partition"))
 
     def _settings(self, settings: list[Setting]) -> dict[str, str]:
         return {

@@ -13,7 +13,7 @@ import trio
 
 from ottla._core import LogDirectory
 from ottla.config import BrokerConfig, TopicConfig
-from ottla.errors import KafkaError, StorageError
+from ottla.errors import KafkaError, StorageError, counted
 from ottla.kafka import PartitionKey
 from ottla.logging_setup import of_partition
 from ottla.replication import boots, upkeep
@@ -124,9 +124,9 @@ class LogManager:
             opened[directory] = await trio.to_thread.run_sync(load_all)
             count = len(opened[directory][0])
             logger.info(
-                "%s: %d logs %s in %d ms",
+                "%s: %s %s in %d ms",
                 directory,
-                count,
+                counted(count, "log"),
                 "opened" if native.was_clean or not count else "recovered after a stop that was not clean",
                 1000 * (time.monotonic() - began),
             )

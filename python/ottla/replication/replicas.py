@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ottla.config.topic import record_format
-from ottla.errors import MayHaveLost, ReplicaNotAvailable, StorageError
+from ottla.errors import MayHaveLost, ReplicaNotAvailable, StorageError, counted
 from ottla.kafka import PartitionKey
 from ottla.logging_setup import Repeated, of_partition
 from ottla.net import Server
@@ -498,9 +498,9 @@ class Replicas:
             for topic, index in keys:
                 self.mark_offline(topic, index)
             logger.error(
-                "the log directory %s failed, its %d partitions are offline until a restart: %s",
+                "the log directory %s failed, with it %s offline until a restart: %s",
                 directory,
-                len(keys),
+                counted(len(keys), "partition is", "partitions are"),
                 failure,
             )
             self._directory_failed(directory)

@@ -32,7 +32,7 @@ import trio
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree, TreeError
 from ottla.coordination.znodes import MalformedNode, TopicAssignment
-from ottla.errors import KafkaError, ProtocolError
+from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import of_partition
 from ottla.net.guard import failed
@@ -184,10 +184,10 @@ class UncleanStart:
                 self.suspects[key].in_sync = frozenset(state.isr)
         if self.suspects:
             logger.warning(
-                "the machine started anew since this broker ran, which was not stopped: %d replicas may have lost "
-                "records and are in the ISR still, so that they do not lead before it is known that nobody in sync has "
-                "more, among them %s-%d",
-                len(self.suspects),
+                "the machine started anew since this broker ran, which was not stopped: %s in the ISR "
+                "may have lost records, and may not lead before it is known that nobody in sync has more, among them "
+                "%s-%d",
+                counted(len(self.suspects), "replica"),
                 *min(self.suspects),
             )
 

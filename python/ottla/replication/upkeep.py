@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.errors import counted
+
 if TYPE_CHECKING:
     from ottla._core import LogDirectory
     from ottla.config import BrokerConfig
@@ -48,10 +50,10 @@ def delete_old_segments(directories: DataDirectories) -> None:
     finally:
         for topic, count in segments.items():
             logger.info(
-                "retention deletes %d segments of topic %s, in %d partitions",
-                count,
+                "retention deletes %s of topic %s, in %s",
+                counted(count, "segment"),
                 topic,
-                partitions[topic],
+                counted(partitions[topic], "partition"),
                 extra={"topic": topic},
             )
 

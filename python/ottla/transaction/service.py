@@ -13,7 +13,7 @@ import trio
 
 from ottla.config import BrokerConfig
 from ottla.coordination.tree import TreeError
-from ottla.errors import CoordinatorLoadInProgress, CorruptMessage, KafkaError, NotLeaderOrFollower
+from ottla.errors import CoordinatorLoadInProgress, CorruptMessage, KafkaError, NotLeaderOrFollower, counted
 from ottla.kafka import NO_EPOCH, TopicPartition
 from ottla.net.guard import failed
 from ottla.peers import Dialer
@@ -99,8 +99,9 @@ class Transactions:
             self.coordinator.loaded(shard)
             if records:
                 logger.info(
-                    "coordinating %d transactional ids of %s-%d under epoch %d, read from %d records in %d ms",
-                    *(len(shard.transactions), self.topic.name, shard.index, shard.epoch, records),
+                    "coordinating %s of %s-%d under epoch %d, read from %s in %d ms",
+                    counted(len(shard.transactions), "transactional id"),
+                    *(self.topic.name, shard.index, shard.epoch, counted(records, "record")),
                     (trio.current_time() - started) * 1000,
                 )
             return
