@@ -13,6 +13,13 @@ ONCE = "tests/spark/test_exactly_once.py"
 
 MUTANTS = (
     Mutant(
+        "spark.the-end-of-a-connection-is-a-task",
+        "python/ottla/spark/early/daemon.py",
+        " if begins else 1\n",
+        "\n",
+        pytest=("tests/spark/test_local.py::test_an_idle_worker_whose_connection_ends_says_nothing",),
+    ),
+    Mutant(
         "spark.a-stream-begins-twice",
         STREAM,
         "        if self._beginning is None:\n            self._beginning = place",

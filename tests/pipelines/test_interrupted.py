@@ -28,12 +28,6 @@ every_s = 1
 """
 
 
-@pytest.fixture(autouse=True)
-def _as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shown depends on which of Spark's processes ends first: these run with the Java that users have."""
-    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
-
-
 def test_ctrl_c_on_a_terminal(brokers: Brokers, tmp_path: Path) -> None:
     """The terminal sends the signal to the JVM and to Spark's Python processes as well."""
     broker = brokers()

@@ -1,4 +1,4 @@
-"""Spark's Python processes connect before they do anything that takes long."""
+"""Spark's Python processes connect before they do anything that takes long, and end without a word."""
 
 import os
 import socket
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.spark.local import EARLY
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
 SECONDS_MAX = 120
@@ -60,3 +61,36 @@ def test_another_sitecustomize_is_not_lost(tmp_path: Path) -> None:
     ).stdout
     assert said.startswith(f"True {tmp_path}")
     assert str(EARLY) not in said
+
+
+@pytest.mark.parametrize("kind", ["pyspark.worker", "pyspark.sql.worker.lookup_data_sources"])
+def test_an_idle_worker_whose_connection_ends_says_nothing(kind: str, tmp_path: Path) -> None:
+    """The JVM closes it at the end of a session, before the daemon's input ends."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(EARLY), os.environ.get("PYTHONPATH", ""))),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "SPARK_REUSE_WORKER": "1",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    command = [sys.executable, "-m", "pyspark.daemon", kind]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            length = int.from_bytes(process.stdout.read(4), "big")
+            address = process.stdout.read(length).decode()
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(SECONDS_MAX)
+                connection.connect(address)
+                worker = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            eventually("the worker ends", lambda: not Path(f"/proc/{worker}").exists())
+            process.stdin.close()
+            assert process.stderr.read() == b""
+            process.wait(SECONDS_MAX)
+        finally:
+            process.kill()

@@ -31,7 +31,7 @@ def session(
     `cores` is all unless given, `memory` the driver's heap in Java's form, `settings` any Spark settings, which win.
 
     Python processes of streams connect to Spark before they import anything (`early/sitecustomize.py`), since Spark
-    gives them ten seconds, too few on a busy machine.
+    gives them ten seconds, too few on a busy machine. Idle ones end without a word (`early/daemon.py`).
 
     Without PYSPARK_PYTHON Spark's workers run whatever `python3` is in the path, where neither pyarrow nor this
     package may be; it is set to the Python that runs now. Spark listens on 127.0.0.1 alone, and its web interface is

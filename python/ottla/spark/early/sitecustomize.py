@@ -6,6 +6,8 @@ second or three of a core, which on a machine that does other things as well is 
 the connection is made at once and handed to pyspark when it asks for one; after the connection Spark waits without a
 limit.
 
+A daemon of workers runs `daemon.py` beside this file, which says why.
+
 `ottla.spark.session` puts this folder in front of the workers' PYTHONPATH. Any other `sitecustomize` runs after it.
 """
 
@@ -13,6 +15,8 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ZIPPED = os.path.join("pyspark", "python", "lib", "")
@@ -23,9 +27,10 @@ def is_installed(path: str) -> bool:
     of archives are compiled anew by each process, which takes longer than all the rest of its start.
     """
     packages, found, archive = path.rpartition(ZIPPED)
-    return bool(found) and packages.rstrip(os.sep) in sys.path and archive.startswith(("pyspark.zip", "py4j-"))
+    return bool(found) and os.path.realpath(packages) in folders and archive.startswith(("pyspark.zip", "py4j-"))
 
 
+folders = {os.path.realpath(path) for path in sys.path}
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != FOLDER and not is_installed(path)]
 
 
@@ -47,6 +52,21 @@ def connect(path: str) -> None:
 
     util.local_connect_and_auth = local_connect_and_auth
 
+
+class OurDaemon:
+    """Finds `daemon.py` once, for the `-m` of the command line. That file imports pyspark's module of this name."""
+
+    NAME = "pyspark.daemon"
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != self.NAME:
+            return None
+        sys.meta_path.remove(self)
+        return spec_from_file_location(name, os.path.join(FOLDER, "daemon.py"))
+
+
+if OurDaemon.NAME in sys.orig_argv:
+    sys.meta_path.insert(0, OurDaemon())
 
 # Set only for processes that are to connect, and only where Spark uses Unix sockets, as `session` has it.
 if _path := os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH"):
