@@ -1,7 +1,11 @@
 """Where brokers are: the forms that Kafka's clients take."""
 
-import pytest
+import socket
 
+import pytest
+import trio
+
+from ottla.client import Cluster, ConnectionLost, UnknownHost
 from ottla.client.cluster import parse_bootstrap
 
 
@@ -33,3 +37,34 @@ def test_what_is_no_address(text: str) -> None:
 def test_nothing(text: str) -> None:
     with pytest.raises(ValueError, match="no server is named"):
         parse_bootstrap(text)
+
+
+def test_names_that_nobody_knows_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tried(monkeypatch, a=socket.EAI_NONAME, b=socket.EAI_NONAME) == (UnknownHost, ["a", "b"])
+
+
+@pytest.mark.parametrize("other", [None, socket.EAI_AGAIN])
+def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, other: int | None) -> None:
+    """One name is unknown, and the other's broker or resolver does not answer."""
+    kind, hosts = tried(monkeypatch, a=socket.EAI_NONAME, b=other)
+    assert kind is ConnectionLost
+    assert hosts[:4] == ["a", "b", "a", "b"]
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, **resolver: int | None) -> tuple[type[Exception], list[str]]:
+    """The error of a cluster at these names, for which the resolver has these errors, and the names it tried."""
+    hosts = []
+
+    async def connect(host: str, port: int) -> trio.SocketStream:
+        hosts.append(host)
+        error = resolver[host]
+        raise ConnectionRefusedError if error is None else socket.gaierror(error, "not here")
+
+    async def main() -> None:
+        async with Cluster(",".join(resolver), timeout_ms=300) as cluster:
+            await cluster.topic("t")
+
+    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    with pytest.raises(ConnectionLost, match="no broker answers at a:9092, b:9092: ") as caught:
+        trio.run(main)
+    return caught.type, hosts

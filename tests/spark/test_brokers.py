@@ -1,5 +1,6 @@
 """Tasks that fetch from brokers, without Spark: the reader as Spark calls it."""
 
+import socket
 import threading
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import trio
 
 from ottla import _core
-from ottla.client import Admin, Cluster, Producer, TopicPartition
+from ottla.client import Admin, Cluster, Producer, TopicPartition, UnknownHost
 from ottla.spark import fetching
 from ottla.spark.bounds import DataLoss
 from ottla.spark.brokers import latest
@@ -193,3 +194,16 @@ def test_records_that_are_deleted_while_they_are_read(tmp_path: Path) -> None:
             list(strict.read(tasks[0]))
         found = [offset for batch in lenient.read(tasks[0]) for offset in batch["offset"].to_pylist()]
         assert found == list(range(3210, RECORDS))
+
+
+def test_a_name_that_nobody_knows_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def connect(host: str, port: int) -> trio.SocketStream:
+        asked.append(host)
+        raise socket.gaierror(socket.EAI_NONAME, "not here")
+
+    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    with pytest.raises(UnknownHost, match="no broker answers at nowhere:9092"):
+        latest(parse({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "t"}), {})
+    assert asked == ["nowhere"]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster_admin import ClusterAdmin
     from ottla.client.connection import Connection
     from ottla.client.consumer import ArrowBatch, At, Consumer, RebalanceListener, Record
-    from ottla.client.errors import ConnectionLost, TlsFailed
+    from ottla.client.errors import ConnectionLost, TlsFailed, UnknownHost
     from ottla.client.groups import Committed
     from ottla.client.membership import GroupMetadata
     from ottla.client.producer import Producer
@@ -71,6 +71,7 @@ __all__ = [
     "TopicPartition",
     "TransactionAdmin",
     "TransactionalProducer",
+    "UnknownHost",
     "end_transaction",
 ]
 
@@ -101,6 +102,7 @@ _FILES = {
     "Topic": "admin",
     "TransactionAdmin": "transaction_admin",
     "TransactionalProducer": "transactional",
+    "UnknownHost": "errors",
     "end_transaction": "transactional",
 }
 

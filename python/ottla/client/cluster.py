@@ -8,6 +8,7 @@ calls that may be repeated are: a request is sent again after its connection bro
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 import trio
 
 from ottla.client.connection import TIMEOUT_MS, Connection
-from ottla.client.errors import ConnectionLost
+from ottla.client.errors import ConnectionLost, UnknownHost
 from ottla.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 RETRY_MS = 50
 RETRY_MS_MAX = 1000
 DEFAULT_PORT = 9092
+#: The resolver knows that there is no such name, or no address of it; other failures of its may pass.
+UNKNOWN_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 _SCHEME = re.compile(r"^[A-Za-z0-9._%-]*://")
 
@@ -137,19 +140,22 @@ class Cluster:
         """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.
 
         Raises:
-            ConnectionLost: none does.
+            ConnectionLost: none does. UnknownHost: no broker was ever reached, and no name in the list is known.
         """
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
         problem: Exception | None = None
+        unknown = not self.metadata.brokers
         for address in dict.fromkeys([*self.metadata.brokers.values(), *self.bootstrap]):
             try:
                 return await self.connection(address)
             except (OSError, RemoteProtocolError) as failure:
                 problem = failure
+                unknown = unknown and isinstance(failure, socket.gaierror) and failure.errno in UNKNOWN_NAME
         names = ", ".join(f"{host}:{port}" for host, port in self.bootstrap)
-        raise ConnectionLost(f"no broker answers at {names}: {problem}")
+        kind = UnknownHost if unknown else ConnectionLost
+        raise kind(f"no broker answers at {names}: {problem}")
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> MetadataResponse:
         """Asks for the metadata of these topics, or of all (None), and keeps them.
@@ -255,13 +261,16 @@ class Cluster:
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, final: tuple[type[KafkaError], ...] = ()) -> T:
         """Repeats an attempt while it fails with what may pass, waiting longer each time, for `timeout_ms` in all.
 
-        `final` are errors that are not to be repeated here although they may be elsewhere. Raises the last error.
+        `final` are errors that are not to be repeated here although they may be elsewhere. `UnknownHost` is repeated
+        nowhere. Raises the last error.
         """
         deadline = trio.current_time() + self.timeout_ms / 1000
         wait_ms = RETRY_MS
         while True:
             try:
                 return await attempt()
+            except UnknownHost:
+                raise
             except final:
                 raise
             except KafkaError as problem:

@@ -9,6 +9,12 @@ class ConnectionLost(ConnectionError):
     """The connection ended before the answer came. Whether the request was carried out is unknown."""
 
 
+class UnknownHost(ConnectionLost):
+    """No name in the bootstrap list is known to the resolver. Trying again does not help, as in Java's client."""
+
+    retriable = False
+
+
 class TlsFailed(SaslAuthenticationFailed, name="SSL_AUTHENTICATION_FAILED"):
     """The TLS handshake failed. No broker answers that, but to callers it is the same as its brother: trying again
     does not help.
