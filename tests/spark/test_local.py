@@ -64,13 +64,15 @@ def test_another_sitecustomize_is_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pyspark.worker", "pyspark.sql.worker.lookup_data_sources"])
-def test_an_idle_worker_whose_connection_ends_says_nothing(kind: str, tmp_path: Path) -> None:
+def test_an_idle_worker_whose_connection_ends_says_nothing(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The JVM closes it at the end of a session, before the daemon's input ends."""
+    # All of a socket's path may have 107 characters, of which its name, from pyspark, has 42.
+    folder = tmp_path_factory.mktemp("d")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(EARLY), os.environ.get("PYTHONPATH", ""))),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
         "SPARK_REUSE_WORKER": "1",
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
     }
