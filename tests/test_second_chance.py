@@ -38,8 +38,9 @@ def tried(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
     """Exit status, the lines about flaky tests, and all that was printed."""
     (folder / "flaky").touch()
     (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "tests.second_chance", "flaky", *arguments]
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    command = [sys.executable, "-m", "tests.second_chance", "flaky", "-p", "xdist.plugin", *arguments]
+    # Other plugins take a second to import, in each process.
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, sorted((folder / "flaky").read_text().splitlines()), done.stdout + done.stderr
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from heapq import nlargest
 from pathlib import Path
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
@@ -63,6 +63,25 @@ OF_ANY_ROWS = ("pace.py", "request_memory.py", "schema.py", "requests.py")
 OF_ANY_CALL = (".go_on", ".decode", ".encode")
 
 
+class Lines:
+    """How many lines of one code object a step had so far, by a trace function of its own.
+
+    Python computes the hash of a code object anew each time: tables of them would cost more than all else.
+    """
+
+    def __init__(self, code: CodeType, steps: Steps) -> None:
+        self.code = code
+        self.count = 0
+
+        def trace(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
+            if event == "line":
+                self.count += 1
+                steps.lines += 1
+            return trace
+
+        self.trace = trace
+
+
 class Steps(trio.abc.Instrument):
     """The longest steps: of a task, of the handler of one request or completion. For the thread of one loop."""
 
@@ -71,8 +90,9 @@ class Steps(trio.abc.Instrument):
         self.lines = 0
         self.rows = 0
         self._begin = 0
-        self._of_step: dict[CodeType, int] = {}
-        self._files: dict[CodeType, bool] = {}
+        # Both by `id` of a code object, which the value keeps; nothing for code that does not count.
+        self._known: dict[int, tuple[CodeType, Lines | None]] = {}
+        self._of_step: dict[int, Lines] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -85,18 +105,18 @@ class Steps(trio.abc.Instrument):
         return (self.lines + self.rows) * TICK_S
 
     def tracer(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        """Called when a frame begins, and when it goes on after a `yield` or an `await`."""
         code = frame.f_code
-        counts = self._files.get(code)
-        if counts is None:
-            counts = self._files[code] = not code.co_filename.startswith((TESTS, TRIO))
-        return self._line if counts else None
-
-    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
-        if event == "line":
-            self.lines += 1
-            code = frame.f_code
-            self._of_step[code] = self._of_step.get(code, 0) + 1
-        return self._line
+        key = id(code)
+        known = self._known.get(key)
+        if known is None:
+            counts = not code.co_filename.startswith((TESTS, TRIO))
+            known = self._known[key] = code, Lines(code, self) if counts else None
+        lines = known[1]
+        if lines is None:
+            return None
+        self._of_step[key] = lines
+        return lines.trace
 
     def rows_to_c(self, rows: int, call: str) -> None:
         """One call was given so many rows. Clients in other threads run code of `ottla` too."""
@@ -114,17 +134,21 @@ class Steps(trio.abc.Instrument):
 
     def begins(self) -> int:
         """A step begins now: what `note` is to be given."""
+        for lines in list(self._of_step.values()):
+            lines.count = 0
         self._of_step.clear()
         return self.lines
 
     def note(self, begin: int, what: Callable[[], str]) -> None:
         """A step ends."""
-        for code, lines in self._of_step.items():
-            if code.co_filename.startswith(OTTLA) and not code.co_filename.endswith(OF_ANY_ROWS):
-                self.looked_at += lines
+        for of_code in list(self._of_step.values()):
+            file = of_code.code.co_filename
+            if file.startswith(OTTLA) and not file.endswith(OF_ANY_ROWS):
+                self.looked_at += of_code.count
         if self.lines - begin > self.longest:
             self.longest = self.lines - begin
-            most = ", ".join(f"{lines} in {_name(code)}" for code, lines in Counter(self._of_step).most_common(3))
+            longest = nlargest(3, list(self._of_step.values()), key=lambda lines: lines.count)
+            most = ", ".join(f"{lines.count} in {_name(lines.code)}" for lines in longest)
             self.what = f"{what()}: {most}"
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import gc
 import operator
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
@@ -155,15 +158,24 @@ class _Calls(ast.NodeTransformer):
 
 
 def _codes(under: Path) -> dict[object, CodeType]:
-    """The code with noted calls of each function in these files, by the key of the code that it has."""
-    found: dict[object, CodeType] = {}
-    for file in under.rglob("*.py") if under.is_dir() else [under]:
-        tree = ast.parse(file.read_text())
-        plain = compile(tree, str(file), "exec", dont_inherit=True)
-        changed = compile(_Calls().visit(tree), str(file), "exec", dont_inherit=True)
-        for one, other in zip(_inside(plain), _inside(changed), strict=True):
-            found[_key(one)] = other
-    return found
+    """The code with noted calls of each function in these files, as far as they are imported, by the key of the code
+    that it has.
+    """
+    imported = {module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)}
+    files = [Path(file) for file in imported if file is not None]
+    return {
+        key: code
+        for file in files
+        if file.suffix == ".py" and file.is_relative_to(under)
+        for key, code in _codes_of(file).items()
+    }
+
+
+@functools.cache
+def _codes_of(file: Path) -> dict[object, CodeType]:
+    plain = SourceFileLoader("", str(file)).get_code("")
+    changed = compile(_Calls().visit(ast.parse(file.read_text())), str(file), "exec", dont_inherit=True)
+    return {_key(one): other for one, other in zip(_inside(plain), _inside(changed), strict=True)}
 
 
 def _inside(code: CodeType) -> Iterator[CodeType]:
