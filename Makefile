@@ -188,8 +188,8 @@ CASES ?= 3000
 soak: release $(STAMPS)/test-tools $(STAMPS)/connect clients-tools ## long runs: thousands of seeds (CASES=3000), whole matrices, mutants
 	OTTLA_CASES=$(CASES) cargo test --quiet --locked --profile quick --no-default-features --lib log::
 	$(BIN)/python -m tests.faults.mutants log.
-	$(BIN)/pytest -m soak
-	OTTLA_TAKEOVER_MB=1024 $(BIN)/pytest tests/compat/test_takeover.py
+	OTTLA_TEST_STARTS=own $(BIN)/pytest -m soak
+	OTTLA_TEST_STARTS=own OTTLA_TAKEOVER_MB=1024 $(BIN)/pytest tests/compat/test_takeover.py
 
 mutants: $(STAMPS)/test-tools clients-tools ## break the project on purpose, one promise at a time: the tests must notice (MUTANTS="log. broker.")
 	$(BIN)/python -m tests.faults.mutants $(MUTANTS)

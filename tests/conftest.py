@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.peers import processes
+from tests.peers import forks, processes
 from tests.peers.apache import Apache
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.skips import require, required
@@ -32,6 +32,7 @@ SPARK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 def pytest_configure(config: pytest.Config) -> None:
     required()
+    forks.is_on = os.environ.get("OTTLA_TEST_STARTS", "copies") != "own"
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_JVM)
     # A shell without job control starts what it puts into the background with SIGINT ignored; children inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -19,6 +19,7 @@ from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.faults.broker import settings
+from tests.peers import forks
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import connect
 from tests.support.message_sets import message_set
@@ -220,6 +221,7 @@ def compare(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, seconds: float) -
     """How many requests were answered alike."""
     chosen = settings.seed()
     found: list[Broker] = []
+    monkeypatch.setattr(forks, "is_on", False)  # a copy has the environment of its origin in /proc
     for value in ("on", "off"):
         monkeypatch.setenv(SWITCH, value)
         broker = brokers(broker_id=1, settings=SETTINGS)

@@ -1,14 +1,18 @@
 """This project's broker as users run it: `ottla serve` in a process of its own."""
 
+import os
 import re
 import select
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
+from tests.peers import forks
 from tests.peers.processes import Server, free_port, keeping
 
 READY = re.compile(r"ottla ready: broker (\d+) at (\S+):(\d+)\s*")
@@ -37,7 +41,8 @@ class Broker(Server):
         self.port = port
         self.host = host
         self.bootstrap = f"{host}:{port}"
-        command = [sys.executable, "-m", *program, "serve", "--data-dir", str(data)]
+        self._program = program
+        command = ["serve", "--data-dir", str(data)]
         if "listeners" not in settings:
             command += ["--listen", self.bootstrap]
         if broker_id is not None:
@@ -47,6 +52,13 @@ class Broker(Server):
         for name, value in settings.items():
             command += ["--set", f"{name}={value}"]
         super().__init__(f"ottla-{broker_id}", [*command, *arguments], log, pipe_stdout=True, environment=environment)
+
+    def _begin(
+        self, command: Sequence[str], environment: Mapping[str, str], output: int | IO[bytes], errors: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        if forks.is_possible(self._program, environment):
+            return forks.Fork(command, {**os.environ, **environment}, errors)
+        return super()._begin([sys.executable, "-m", *self._program, *command], environment, output, errors)
 
     def wait_ready(self, timeout_s: float = 60.0) -> "Broker":
         """Wait for the line `ottla ready: broker N at HOST:PORT` on stdout."""

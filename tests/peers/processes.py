@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 STARTED: list["Server"] = []  # in the order of their start; conftest shows their output when a test fails
 
@@ -91,15 +92,20 @@ class Server:
         self.log = log
         self._log_start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipe_stdout else output,
-                stderr=output,
-                env={**os.environ, **(environment or {})},
-                preexec_fn=die_with_parent(),
-            )
+            self.process = self._begin(command, environment or {}, subprocess.PIPE if pipe_stdout else output, output)
         STARTED.append(self)
+
+    def _begin(
+        self, command: Sequence[str], environment: Mapping[str, str], output: int | IO[bytes], errors: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env={**os.environ, **environment},
+            preexec_fn=die_with_parent(),
+        )
 
     @property
     def pid(self) -> int:

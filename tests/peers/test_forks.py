@@ -1,0 +1,54 @@
+"""A broker that is a copy of a process is as one that was started: its end, its surroundings, its own signals."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.peers import forks
+from tests.peers.ottla import Brokers
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(not forks.is_on, reason="the run has brokers of their own interpreters")
+
+
+def test_it_is_a_copy_and_ends_as_it_should(brokers: Brokers) -> None:
+    one, two = brokers(), brokers()
+    assert isinstance(one.process, forks.Fork)
+    parents = {psutil.Process(broker.pid).ppid() for broker in (one, two)}
+    assert len(parents) == 1
+    assert parents != {os.getpid()}
+    with pytest.raises(subprocess.TimeoutExpired):
+        one.process.wait(0)
+    assert one.running
+    assert one.kill() == -signal.SIGKILL
+    assert two.running
+    assert two.stop() == 0
+
+
+def test_a_refusal_has_its_exit_code_and_its_words(brokers: Brokers) -> None:
+    refused = brokers(settings={"num.partitions": "many"}, wait=False)
+    assert refused.process.wait(PATIENCE_S) == 1
+    assert "num.partitions" in refused.output()
+
+
+def test_its_surroundings_are_those_of_now(brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OTTLA_LEASES", "perhaps")
+    refused = brokers(wait=False)
+    assert refused.process.wait(PATIENCE_S) == 1
+    assert "OTTLA_LEASES is 'perhaps'" in refused.output()
+    monkeypatch.setenv("OTTLA_LEASES", "on")
+    broker = brokers(data=Path("here"))
+    assert Path(f"/proc/{broker.pid}/cwd").readlink() == tmp_path
+    assert (tmp_path / "here" / "meta.properties").exists()
+
+
+def test_other_programs_and_variables_of_the_interpreter_are_not_copied() -> None:
+    assert forks.is_possible(["ottla"], {"OTTLA_BOOT_ID": "1"})
+    assert not forks.is_possible(["ottla"], {"LD_PRELOAD": "clocks.so"})
+    assert not forks.is_possible(["tests.support.watched_broker", "file"], {})
