@@ -163,7 +163,7 @@ PROCESSES ?= 3
 test-python: $(STAMPS)/test-tools clients-tools
 	$(PYTEST) -m '$(GATE)' -n $(PROCESSES)
 
-# The same answers where Python decides about every Produce and Fetch. CI runs the parts that leases serve: PARTS.
+# The same answers where Python decides about every Produce and Fetch. The judges run the parts that leases serve.
 PARTS ?= tests/broker tests/compat tests/faults
 test-leases-off: $(STAMPS)/test-tools clients-tools ## tests of the broker without leases: PARTS="tests/broker/test_turns.py"
 	OTTLA_LEASES=off $(PYTEST) -m '$(GATE)' -n $(PROCESSES) $(PARTS)

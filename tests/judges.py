@@ -4,9 +4,10 @@
     make judges ARGS=--continue       the parts that are not green yet since the last beginning
     make judges ONLY="compat cluster" these
 
-A part is a folder of `tests`, or `files` for what lies beside them. `judged.json` says which parts are green since the
-last beginning, and at which commit all of them were green the last time; CI prints that (`--last`), and no test depends
-on it. A part is noted only if everything is committed.
+A part is a folder of `tests`, `files` for what lies beside them, or `leases-off`: what leases serve, once more without
+them (the rest of the tests meets the same code only where leases hand requests on). `judged.json` says which parts are
+green since the last beginning, and at which commit all of them were green the last time; CI prints that (`--last`), and
+no test depends on it. A part is noted only if everything is committed.
 """
 
 import argparse
@@ -21,6 +22,18 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).with_name("judged.json")
 LANE = "not soak"
+LEASES_OFF = "leases-off"
+LEASED = [
+    *(
+        f"tests/broker/test_{name}.py"
+        for name in (
+            *("acks_all", "cold_fetches", "delete_records", "fetch_sessions", "full_disk", "guard", "old_formats"),
+            *("panics", "produce_fetch", "quotas_of_plain_requests", "turns", "two_brokers", "waiting_fetches"),
+        )
+    ),
+    "tests/compat/test_same_answers.py",
+    *(f"tests/faults/broker/test_{name}.py" for name in ("delays", "leases", "producers")),
+]
 
 
 def parts() -> dict[str, list[str]]:
@@ -28,17 +41,19 @@ def parts() -> dict[str, list[str]]:
     tests = ROOT / "tests"
     folders = sorted(path.name for path in tests.iterdir() if any(path.rglob("test_*.py")))
     beside = sorted(str(path.relative_to(ROOT)) for path in tests.glob("test_*.py"))
-    return {**{name: [f"tests/{name}"] for name in folders if (tests / name).is_dir()}, "files": beside}
+    rooms = {name: [f"tests/{name}"] for name in folders if (tests / name).is_dir()}
+    return {**rooms, "files": beside, LEASES_OFF: LEASED}
 
 
 def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def is_green(paths: list[str]) -> bool:
+def is_green(name: str, paths: list[str]) -> bool:
     command = [sys.executable, "-m", "pytest", "-m", LANE, "-n", "2", *paths]
     # Brokers start as users' do, which takes longer than the copies that the gate has (`tests.peers.forks`).
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, "OTTLA_TEST_STARTS": "own"}).returncode == 0
+    variables = {"OTTLA_TEST_STARTS": "own", **({"OTTLA_LEASES": "off"} if name == LEASES_OFF else {})}
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}).returncode == 0
 
 
 def read() -> dict[str, Any]:
@@ -85,7 +100,7 @@ def main() -> int:
         if (arguments.only and name not in arguments.only) or (arguments.goes_on and name in state["green"]):
             continue
         print(f"--- {name}", flush=True)
-        if is_green(paths):
+        if is_green(name, paths):
             note(state, name)
         else:
             red.append(name)

@@ -34,6 +34,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield made
 
 
+@pytest.mark.judge
 def test_one_broker_is_replaced_and_comes_back(cluster: Cluster) -> None:
     """How long clients wait is for the long form to say: it has the machine for itself."""
     migrated(cluster, [(1, OTTLA), (1, cluster.broker(1).kind)])

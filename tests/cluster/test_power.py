@@ -17,7 +17,11 @@ module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 
 
-@pytest.fixture(params=THREE)
+KAFKA, MIXED, OTTLAS = THREE
+LESS_OFTEN = pytest.param(*MIXED.values, id=MIXED.id, marks=pytest.mark.judge)
+
+
+@pytest.fixture(params=[KAFKA, LESS_OFTEN, OTTLAS])
 def three(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path, request.param, forgetful=True) as made:
         yield made

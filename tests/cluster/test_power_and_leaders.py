@@ -141,6 +141,7 @@ def test_who_has_most_leads_where_all_lost_something(cluster: Cluster) -> None:
     logs_equal(cluster.directories, topic, replicas=2)
 
 
+@pytest.mark.judge
 def test_somebody_leads_where_the_other_does_not_return(cluster: Cluster) -> None:
     """What is lost then is lost for both; they do not hold different records."""
     one, two, third = cluster.brokers
@@ -207,6 +208,7 @@ def test_the_last_in_sync_waits_for_an_operator(cluster: Cluster) -> None:
     logs_equal(cluster.directories, topic, replicas=2)
 
 
+@pytest.mark.judge
 def test_the_last_in_sync_leads_where_unclean_elections_are_allowed(cluster: Cluster) -> None:
     topic = "allowed"
     one, two, _, sent = the_last_in_sync_loses_power(cluster, topic)

@@ -8,11 +8,12 @@ import pytest
 
 from tests.peers.apache import tool
 from tests.peers.ottla import Brokers
+from tests.support.lanes import judged_by
 
 pytestmark = pytest.mark.java
 
 
-@pytest.mark.parametrize("version", ["2.7.2", "3.9.2"])
+@pytest.mark.parametrize("version", judged_by(["2.7.2", "3.9.2"], ["3.9.2"]))
 def test_quotas_elections_and_reassignments(brokers: Brokers, tmp_path: Path, version: str) -> None:
     broker = brokers(settings={"num.partitions": 2})
     server = ("--bootstrap-server", broker.bootstrap)

@@ -161,7 +161,7 @@ def produced_until_something_comes(produce: Produce, poll: Poll, unwanted: set[s
     [
         pytest.param(confluent, id="confluent"),
         pytest.param(kafka_python, id="kafka-python"),
-        pytest.param(java("2.7.2"), id="java-2.7.2", marks=pytest.mark.java),
+        pytest.param(java("2.7.2"), id="java-2.7.2", marks=[pytest.mark.java, pytest.mark.judge]),
         pytest.param(java("3.9.2"), id="java-3.9.2", marks=pytest.mark.java),
     ],
 )

@@ -23,6 +23,7 @@ from ottla.wire.k19_create_topics import (
 from tests.peers.apache import Apache
 from tests.support.client import Client, batch
 from tests.support.kafka_on_our_disk import MIGRATION, ZOOKEEPER_MODE
+from tests.support.lanes import judged_by
 from tests.support.waiting import eventually
 
 FOLLOWER = 2
@@ -100,7 +101,7 @@ def content(log: Log) -> bytes:
 
 @pytest.mark.java
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("version", ZOOKEEPER_MODE)
+@pytest.mark.parametrize("version", judged_by(ZOOKEEPER_MODE, ZOOKEEPER_MODE[:1]))
 @pytest.mark.parametrize("fetch_version", [11, 12])
 def test_kafka_takes_us_for_a_follower_in_sync(kafka: Apache, tmp_path: Path, version: str, fetch_version: int) -> None:
     zookeeper = kafka.zookeeper()

@@ -14,7 +14,8 @@ import pytest
 from tests.peers.ottla import Brokers
 
 pytestmark = pytest.mark.spark
-TIMEOUT_S = 120
+#: For a JVM's start, and a query's first batch.
+TIMEOUT_S = 600
 
 CONFIG = """\
 table = "visits"

@@ -112,6 +112,7 @@ def test_real_snapshots_of_a_server(spark: "SparkSession", test_data: Path) -> N
     assert datetime.fromtimestamp(min(start for _, start in found), UTC).year == 2015
 
 
+@pytest.mark.judge
 def test_the_pipelines_of_the_demonstration(
     spark: "SparkSession", broker: Broker, test_data: Path, tmp_path: Path
 ) -> None:

@@ -17,12 +17,13 @@ def eventually(
     what: str, holds: Callable[[], T], timeout_s: float = PATIENCE_S, facts: Callable[[], object] = lambda: ""
 ) -> T:
     """Asks `holds` until its answer is true, and returns that answer. Fails with `what` and the `facts` of that moment
-    if it does not come true in time.
+    if it does not come true in time. What has taken long is asked less often: a question may keep a processor busy.
     """
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not (answer := holds()):
-        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s: {facts()}"
-        time.sleep(0.002)
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, f"{what} did not come true in {timeout_s} s: {facts()}"
+        time.sleep(min(max(waited_s / 20, 0.002), 0.05))
     return answer
 
 
