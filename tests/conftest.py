@@ -34,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     required()
     forks.is_on = os.environ.get("OTTLA_TEST_STARTS", "copies") != "own"
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_JVM)
+    # Nothing here multiplies matrices: the threads that numpy starts for it only spin, in each process.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A shell without job control starts what it puts into the background with SIGINT ignored; children inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
