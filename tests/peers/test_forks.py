@@ -12,7 +12,11 @@ from tests.peers import forks
 from tests.peers.ottla import Brokers
 from tests.support.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.skipif(not forks.is_on, reason="the run has brokers of their own interpreters")
+
+@pytest.fixture(autouse=True)
+def _copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each lane."""
+    monkeypatch.setattr(forks, "is_on", True)
 
 
 def test_it_is_a_copy_and_ends_as_it_should(brokers: Brokers) -> None:
