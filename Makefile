@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,15 +33,25 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; say which with PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	# The pip that comes with Python 3.11 computes twice as long.
+	$(BIN)/pip install --quiet --upgrade pip
 	@touch $@
 
 $(STAMPS)/maturin: $(STAMPS)/venv requirements.lock
 	$(BIN)/pip install --quiet maturin
 	@touch $@
 
+# What `pip install` is given for the package, if it comes with these extras.
+requirements = $$($(BIN)/python -c 'import sys, tomllib; \
+	project = tomllib.load(open("pyproject.toml", "rb"))["project"]; extras = project["optional-dependencies"]; \
+	print(*project["dependencies"], *(name for extra in sys.argv[1:] for name in extras[extra]))' $(1))
+EXTRAS := spark plot metrics passwords pipelines delta iceberg
+EMPTY :=
+COMMA := ,
+
 # The native module, and the package itself in editable form with what users need. The stamp says which profile it has.
 $(STAMPS)/build: $(STAMPS)/maturin pyproject.toml $(RUST_SOURCES)
-	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras spark,plot,metrics,passwords,pipelines,delta,iceberg
+	$(MATURIN) develop --quiet --profile $(PROFILE) --locked --extras $(subst $(EMPTY) $(EMPTY),$(COMMA),$(EXTRAS))
 	@echo $(PROFILE) > $@
 
 # Benchmarks and judges take the module that users get.
@@ -49,12 +59,16 @@ release: $(STAMPS)/build
 	@[ "$$(cat $<)" = release ] || { rm $< && $(MAKE) PROFILE=release $<; }
 
 $(STAMPS)/lint-tools: $(STAMPS)/build
-	$(BIN)/pip install --quiet ruff mypy import-linter
+	$(BIN)/pip install --quiet $(call requirements,lint)
 	@touch $@
 
 $(STAMPS)/test-tools: $(STAMPS)/build
-	$(BIN)/pip install --quiet $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"])' | sed 's/>=[0-9.]*//g')
+	$(BIN)/pip install --quiet $(call requirements,test)
 	@touch $@
+
+# Everything from elsewhere for the three targets above, which find it in place: CI fetches it while cargo compiles.
+packages: $(STAMPS)/maturin
+	$(BIN)/pip install --quiet $(call requirements,$(EXTRAS) lint test)
 
 # Somebody else's client, for the demonstration.
 $(STAMPS)/demo-tools: $(STAMPS)/build
