@@ -51,7 +51,7 @@ TOPICS = 60
 #: Fetch takes its rows in Rust and in pieces of its own (test_many_partitions.py).
 BY_OTHERS = frozenset({1})
 #: Array items of a request: what `make test` has time for, and all that an API takes.
-FEW, ALL = 5_000, None
+FEW, ALL = 2_000, None
 #: APIs whose rows cost a change of the coordination tree or a folder each, or many lines: fewer of them do.
 COSTLY = {
     **dict.fromkeys((4, 5, 20), 500),

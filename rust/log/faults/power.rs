@@ -140,14 +140,14 @@ fn followed() -> Vec<Step> {
 #[test]
 fn at_every_change_of_a_follower() {
     let mut changes = 0;
-    seeds::each(2, |seed| changes = sweep(&followed(), seed));
+    seeds::each(1, |seed| changes = sweep(&followed(), seed));
     assert!(changes > 100, "only {changes} changes");
 }
 
 #[test]
 fn at_every_change_of_a_log_that_does_everything() {
     let mut changes = 0;
-    seeds::each(2, |seed| changes = sweep(&script(), seed));
+    seeds::each(1, |seed| changes = sweep(&script(), seed));
     assert!(changes > 100, "only {changes} changes");
 }
 
