@@ -209,6 +209,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[Cost, Cos
 
 
 @pytest.mark.parametrize("key", [of.key for of, _ in REQUESTS], ids=lambda key: api(key).name)
+@pytest.mark.judge
 def test_a_row_costs_the_same_in_a_large_request(key: int, costs: dict[int, tuple[Cost, Cost]]) -> None:
     small, large = costs[key]
     if key not in WITHOUT_CHANGES:

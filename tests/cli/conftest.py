@@ -48,7 +48,11 @@ def ottla(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     return run
 
 
-@pytest.fixture(scope="module", params=[pytest.param("kafka-2.7.2", marks=pytest.mark.java), "ottla"])
+#: In the gate our client alone meets it (`tests/client`).
+KAFKA = pytest.param("kafka-2.7.2", marks=[pytest.mark.java, pytest.mark.judge])
+
+
+@pytest.fixture(scope="module", params=[KAFKA, "ottla"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of a broker for all tests of a file: once Apache's, to see that our commands are right, once ours."""
     folder = tmp_path_factory.mktemp("cluster")

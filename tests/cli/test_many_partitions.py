@@ -222,7 +222,7 @@ def test_status_for_programs(made_up: MadeUp) -> None:
     [
         pytest.param((), "nothing to be done", marks=pytest.mark.soak),
         pytest.param(("--leaders",), "partitions", marks=pytest.mark.soak),
-        (("--replicas",), "75,000 replicas to copy"),
+        pytest.param(("--replicas",), "75,000 replicas to copy", marks=pytest.mark.judge),
     ],
 )
 def test_balance(made_up: MadeUp, how: tuple[str, ...], last: str) -> None:

@@ -129,6 +129,7 @@ def counts(records: list[tuple[int, int, str]]) -> list[int]:
     return [count for count, _, _ in records]
 
 
+@pytest.mark.judge
 def test_the_steps_of_the_page(machine: Machine, life: Life, test_data: Path) -> None:
     kept, copied, back = steps()
     assert back.splitlines()[-1] == START

@@ -9,6 +9,8 @@ THREE = [
     pytest.param(("ottla", "kafka", "kafka"), id="one-ottla"),
     pytest.param(OTTLA, id="ottla"),
 ]
+#: For what the gate has with Ottla's brokers alone.
+JUDGED = [THREE[0], pytest.param(*THREE[1].values, id="one-ottla", marks=pytest.mark.judge), THREE[2]]
 OLD_PROTOCOL = "2.6"
 #: Settings that a test adds to its module's. In the older protocol leaders write the in-sync replicas into the tree
 #: themselves, in the newer one the controller does it for them.

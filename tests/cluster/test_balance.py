@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 CLUSTER = {"settings": {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "1"}}
 
 
+@pytest.mark.judge
 def test_leadership_comes_back(cluster: Cluster) -> None:
     with Round(cluster, settings.seed(), copies=False) as load, cluster.observer.follow(*load.topics) as chronicle:
         first = [cluster.observer.assignment(load.plain)[index][0] for index in range(PARTITIONS)]

@@ -44,11 +44,8 @@ def both(cluster: Cluster) -> list[Member]:
     return [the_controller(cluster), another(cluster)]
 
 
-#: The gate kills both, which is each of them.
-CHOICES = [*(pytest.param(each, marks=pytest.mark.judge) for each in (a_leader, controller)), both]
-
-
-@pytest.mark.parametrize("choose", CHOICES)
+@pytest.mark.judge
+@pytest.mark.parametrize("choose", [a_leader, controller, both])
 def test_the_end_of_sessions_is_not_waited_for(cluster: Cluster, choose: Callable[[Cluster], list[Member]]) -> None:
     killed_again_and_again(cluster, choose, 1)
 

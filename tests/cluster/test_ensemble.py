@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 CLUSTER = {"zookeepers": 3, "proxied": True}
 
 
+@pytest.mark.judge
 def test_the_server_of_the_controller_dies(cluster: Cluster) -> None:
     """The other brokers are with other servers, and notice nothing."""
     controller = cluster.broker(cluster.observer.controller()[0])

@@ -60,7 +60,7 @@ def member(disk: Path, cluster: Cluster) -> Member:
     return chosen
 
 
-@pytest.mark.parametrize("fault", [gone, full])
+@pytest.mark.parametrize("fault", [pytest.param(gone, marks=pytest.mark.judge), full])
 def test_a_directory_fails(
     cluster: Cluster, member: Member, disk: Path, fault: Callable[[Path, Path], AbstractContextManager[None]]
 ) -> None:

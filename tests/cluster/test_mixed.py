@@ -1,7 +1,8 @@
 """One cluster of Ottla, Apache Kafka 2.7.2 and 3.9.2: every kind of broker in every role beside every other, each under
 load and with a fault. What was acknowledged is there once, and the replicas are equal.
 
-Two of the combinations run always. All of them: `pytest -m soak tests/cluster/test_mixed.py`.
+The judges have two of the combinations, the soak all of them: `pytest -m soak tests/cluster/test_mixed.py`. The gate
+has `test_three_brokers`, with one broker of Ottla and two of Kafka 2.7.2.
 """
 
 import itertools
@@ -28,18 +29,18 @@ KINDS = (OTTLA, *VERSIONS)
 OFFSETS = "__consumer_offsets"
 #: Kinds of the controller, the leader and its follower. The third replica is the controller's broker.
 ROLES = [*itertools.product(KINDS, repeat=3)]
-#: In `make test`: each kind of Kafka is led by Ottla once, leads it once, and controls it once.
-ALWAYS = {(OTTLA, "kafka", "kafka-3.9.2"), ("kafka-3.9.2", OTTLA, "kafka")}
+#: In `make judges`: each kind of Kafka is led by Ottla once, leads it once, and controls it once.
+JUDGES = {(OTTLA, "kafka", "kafka-3.9.2"), ("kafka-3.9.2", OTTLA, "kafka")}
 #: Kinds of the coordinator that fails, and of the next one; of the coordinator and the partitions' leader.
 PAIRS = [*itertools.product(KINDS, repeat=2)]
 COMMITS = 20
 
 
-def cases(combinations: Sequence[tuple[str, ...]], always: set[tuple[str, ...]]) -> list[object]:
+def cases(combinations: Sequence[tuple[str, ...]], judges: set[tuple[str, ...]]) -> list[object]:
     """For `parametrize` of the cluster and the roles: those that share a cluster follow each other."""
     found = []
     for roles in sorted(combinations, key=sorted):
-        marks = [] if roles in always else [pytest.mark.soak]
+        marks = [pytest.mark.judge if roles in judges else pytest.mark.soak]
         kinds = (*sorted(roles), OTTLA)[:3]
         found.append(pytest.param(kinds, roles, id="-".join(roles), marks=marks))
     return found
@@ -62,7 +63,7 @@ def members(cluster: Cluster, roles: Sequence[str]) -> list[Member]:
     return found + left
 
 
-@pytest.mark.parametrize(("cluster", "roles"), cases(ROLES, ALWAYS), indirect=["cluster"])
+@pytest.mark.parametrize(("cluster", "roles"), cases(ROLES, JUDGES), indirect=["cluster"])
 def test_a_leader_is_killed(cluster: Cluster, roles: tuple[str, str, str]) -> None:
     """Its follower leads, by the controller's word, and it comes back to follow."""
     controller, leader, follower = members(cluster, roles)

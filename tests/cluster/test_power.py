@@ -62,6 +62,7 @@ def test_a_broker_that_does_not_sync_is_noticed(tmp_path: Path) -> None:
                 load.judge(at_least=1)
 
 
+@pytest.mark.judge
 def test_the_only_replica_loses_power_again_and_again(tmp_path: Path) -> None:
     """Of a broker of our own, which syncs before it acknowledges where nobody else has what it has."""
     with Cluster(tmp_path, ("ottla",), settings=SINGLE, forgetful=True) as single:

@@ -99,6 +99,7 @@ def all_die(cluster: Cluster) -> None:
         cluster.leaves(member)
 
 
+@pytest.mark.judge
 def test_another_in_sync_leads(cluster: Cluster) -> None:
     """Both are in sync and die; one of them with its machine, and that one is back first."""
     one, two, third = cluster.brokers
@@ -185,6 +186,7 @@ def the_last_in_sync_loses_power(cluster: Cluster, topic: str) -> tuple[Member, 
     return one, two, both, sent
 
 
+@pytest.mark.judge
 def test_the_last_in_sync_waits_for_an_operator(cluster: Cluster) -> None:
     """Who elects the one that has the most: it synced before it acknowledged, since it was alone."""
     topic = "operated"

@@ -261,7 +261,7 @@ def cut(topics: Topics) -> Iterator[None]:
         pytest.param(killed, id="killed"),
         pytest.param(power, id="power", marks=pytest.mark.soak),
         pytest.param(two, id="two", marks=pytest.mark.soak),
-        pytest.param(cut, id="cut"),
+        pytest.param(cut, id="cut", marks=pytest.mark.judge),
     ],
 )
 def test_what_is_promised(tmp_path: Path, fault: Callable[[Topics], contextlib.AbstractContextManager[None]]) -> None:

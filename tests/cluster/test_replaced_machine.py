@@ -18,6 +18,7 @@ module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 
 
+@pytest.mark.judge
 def test_the_new_one_copies_what_it_should_have_and_leads_again(cluster: Cluster) -> None:
     """Under load: nothing that was acknowledged is missing, also when the new machine's copy is all there is to read.
     It is elected by an operator's command.

@@ -62,6 +62,7 @@ class StaticMember(Client):
         self.revoked += not self.stop.is_set()
 
 
+@pytest.mark.judge
 def test_static_members_keep_their_partitions(cluster: Cluster) -> None:
     bounced(cluster, 1)
 

@@ -45,6 +45,7 @@ class Figures:
     slow: dict[str, tuple[str, Step]]
 
 
+@pytest.mark.judge
 def test_four_hundred_topics(tmp_path: Path) -> None:
     with whole(tmp_path, 400) as cluster:
         one_round(cluster, 400)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import admin
 
 from tests.cluster import asking
-from tests.cluster.kinds import OTTLA, THREE
+from tests.cluster.kinds import JUDGED, OTTLA, THREE
 from tests.cluster.network import need_namespaces
 from tests.cluster.replicas import logs_equal
 from tests.cluster.rounds import Round
@@ -37,6 +37,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield made
 
 
+@pytest.mark.parametrize("cluster", JUDGED, indirect=True)
 def test_without_a_fault(cluster: Cluster) -> None:
     with (
         Round(cluster, settings.seed(), churns=True) as load,
@@ -160,6 +161,7 @@ def test_a_client_does_not_reach_what_it_is_cut_from(cluster: Cluster) -> None:
     assert answered(PATIENCE_S)
 
 
+@pytest.mark.parametrize("cluster", JUDGED, indirect=True)
 def test_a_follower_is_cut_from_its_leader(cluster: Cluster) -> None:
     """It leaves the in-sync replicas, though it is alive for ZooKeeper; writes go on with the other; it comes back."""
     need_namespaces()

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.java
 
 
 @pytest.mark.parametrize("version", judged_by(["2.7.2", "3.9.2"], ["3.9.2"]))
+@pytest.mark.judge
 def test_quotas_elections_and_reassignments(brokers: Brokers, tmp_path: Path, version: str) -> None:
     broker = brokers(settings={"num.partitions": 2})
     server = ("--bootstrap-server", broker.bootstrap)
@@ -39,6 +40,7 @@ def test_quotas_elections_and_reassignments(brokers: Brokers, tmp_path: Path, ve
     assert len(re.findall(r"Reassignment of partition moved-\d is complete", printed)) == 2, printed
 
 
+@pytest.mark.judge
 def test_tools_of_2_7_that_write_to_zookeeper(brokers: Brokers, zookeeper: str, tmp_path: Path) -> None:
     broker = brokers(zookeeper=zookeeper, broker_id=3)
     tool("2.7.2", "topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "moved")

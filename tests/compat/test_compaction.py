@@ -215,6 +215,7 @@ def test_the_tool_for_deleting_records(brokers: Brokers, tmp_path: Path) -> None
 
 @pytest.mark.java
 @pytest.mark.zookeeper
+@pytest.mark.judge
 def test_kafka_cleans_what_we_cleaned_and_we_what_it_cleaned(brokers: Brokers, kafka: Apache, zookeeper: str) -> None:
     """There and back, with its tool's judgement on our files, and each killed while it cleans."""
     ours = brokers(broker_id=1, zookeeper=zookeeper, settings=OURS)

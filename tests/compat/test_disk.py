@@ -115,6 +115,7 @@ def test_kafka_starts_on_the_embedded_default_after_an_export(
 
 
 @pytest.mark.parametrize("version", judged_by(ZOOKEEPER_MODE, ZOOKEEPER_MODE[:1]))
+@pytest.mark.judge
 def test_we_adopt_the_logs_of_a_kafka_whose_tree_is_lost(
     brokers: Brokers, kafka: Apache, zookeeper: str, version: str
 ) -> None:
@@ -140,6 +141,7 @@ def test_we_adopt_the_logs_of_a_kafka_whose_tree_is_lost(
 
 
 @pytest.mark.parametrize("version", judged_by(ZOOKEEPER_MODE, ZOOKEEPER_MODE[:1]))
+@pytest.mark.judge
 def test_we_take_over_from_a_kafka_that_was_killed(
     brokers: Brokers, kafka: Apache, zookeeper: str, version: str
 ) -> None:
@@ -156,6 +158,7 @@ def test_we_take_over_from_a_kafka_that_was_killed(
     assert consume(theirs) == by_place(some(0, 4000) + some(4000, 1000))
 
 
+@pytest.mark.judge
 def test_tools_that_only_know_zookeeper(brokers: Brokers, zookeeper: str) -> None:
     """kafka-topics and kafka-configs of 2.7.2 with --zookeeper see and change the topics of a running broker."""
     broker = brokers(broker_id=1, zookeeper=zookeeper)
@@ -188,6 +191,7 @@ def test_producer_ids_are_never_given_twice(brokers: Brokers) -> None:
     assert len(set(given)) == len(given), given
 
 
+@pytest.mark.judge
 def test_producer_ids_are_never_given_twice_across_both_brokers(
     brokers: Brokers, kafka: Apache, zookeeper: str
 ) -> None:

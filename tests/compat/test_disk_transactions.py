@@ -128,6 +128,7 @@ def the_same(broker: Broker | Kafka, other: Broker | Kafka | None, known: Any, e
     return served
 
 
+@pytest.mark.judge
 def test_transactions_stay_what_they_were(brokers: Brokers, kafka: Apache, zookeeper: str) -> None:
     ours = brokers(broker_id=1, zookeeper=zookeeper, settings=SETTINGS)
     with connect(ours) as client:

@@ -84,6 +84,7 @@ def groups_tool(version: str, broker: Broker | Kafka, *arguments: str) -> str:
 
 @pytest.mark.java
 @pytest.mark.parametrize("version", judged_by(KAFKAS, KAFKAS[-1:]))
+@pytest.mark.judge
 def test_kafkas_tool_lists_describes_resets_and_deletes(shared: Broker, version: str) -> None:
     group = f"tool-{version}"
     assert len(read(shared, group, 30)) == 30

@@ -70,6 +70,7 @@ def test_log_dirs_and_reassign_partitions(
 
 
 @pytest.mark.parametrize("version", judged_by(TOOLS, TOOLS[:1]))
+@pytest.mark.judge
 def test_configs_of_brokers_and_log_levels(broker: Broker, version: str) -> None:
     server, own = ["--bootstrap-server", broker.bootstrap], str(broker.id)
 

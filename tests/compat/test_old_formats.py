@@ -132,6 +132,7 @@ def formats(folder: Path) -> list[int]:
 @pytest.mark.java
 @pytest.mark.zookeeper
 @pytest.mark.clients
+@pytest.mark.judge
 def test_a_directory_of_every_format_goes_from_kafka_to_ottla_and_back(tmp_path: Path) -> None:
     need_java()
     settings = {**SMALL, "log.segment.bytes": 20_000, "log.retention.ms": -1}

@@ -66,6 +66,7 @@ def alter(client: Client, **changes: str | None) -> int:
     return row.error_code
 
 
+@pytest.mark.judge
 def test_passwords_that_kafka_stored(kafka: Apache, zookeeper: str, brokers: Brokers) -> None:
     kafka_configs = ("2.7.2", "configs", "--zookeeper", zookeeper, "--entity-type", "brokers", "--entity-name", "1")
     tree = Stored(zookeeper)

@@ -102,7 +102,7 @@ def content(log: Log) -> bytes:
 @pytest.mark.java
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("version", judged_by(ZOOKEEPER_MODE, ZOOKEEPER_MODE[:1]))
-@pytest.mark.parametrize("fetch_version", [11, 12])
+@pytest.mark.parametrize("fetch_version", [pytest.param(11, marks=pytest.mark.judge), 12])
 def test_kafka_takes_us_for_a_follower_in_sync(kafka: Apache, tmp_path: Path, version: str, fetch_version: int) -> None:
     zookeeper = kafka.zookeeper()
     settings = {"min.insync.replicas": 2, **(MIGRATION if version.startswith("3.") else {})}

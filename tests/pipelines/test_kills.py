@@ -31,19 +31,8 @@ FEWER = Settings(events=30_000, seed=11)
 LARGE, SMALL = 15_000, 10_000
 TABLES = ("parquet", "delta", "iceberg")
 STREAMS = ("rates", "clients", "visits", "services")
-#: Of them in the gate: one with a topic and a table, and one with two tables and a topic.
-SOME = ("clients", "services")
-
-
-def kills(gate: Sequence[str], all_of_them: Sequence[str]) -> pytest.MarkDecorator:
-    """Drivers are killed in these batches, one after the other."""
-    return pytest.mark.parametrize(
-        ("names", "settings", "batch", "kills"),
-        [
-            pytest.param(gate, FEWER, LARGE, [1], id="1"),
-            pytest.param(all_of_them, SETTINGS, SMALL, [3, 7], id="3-7", marks=pytest.mark.judge),
-        ],
-    )
+#: Of them in the gate: one with two tables and a topic.
+SOME = ("services",)
 
 
 WAREHOUSE = """
@@ -109,13 +98,16 @@ def _packages() -> None:
             require("spark", f"{name} is not installed")
 
 
-@kills(TABLES, TABLES)
-def test_loads_killed(names: Sequence[str], settings: Settings, batch: int, kills: list[int], tmp_path: Path) -> None:
-    run(tmp_path, names, settings, batch, kills=kills)
-
-
-@kills(SOME, STREAMS)
-def test_streams_killed(names: Sequence[str], settings: Settings, batch: int, kills: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "settings", "batch", "kills"),
+    [
+        pytest.param(SOME, FEWER, LARGE, [1], id="some"),
+        pytest.param(TABLES, SETTINGS, SMALL, [3, 7], id="loads", marks=pytest.mark.judge),
+        pytest.param(STREAMS, SETTINGS, SMALL, [3, 7], id="streams", marks=pytest.mark.judge),
+    ],
+)
+def test_killed(names: Sequence[str], settings: Settings, batch: int, kills: list[int], tmp_path: Path) -> None:
+    """Drivers are killed in these batches, one after the other."""
     run(tmp_path, names, settings, batch, kills=kills)
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.judge
 def test_partitions_are_merged_by_time_and_a_late_event_keeps_its_place(spark: "SparkSession") -> None:
     from ottla.pipelines.newsfeed_fanout import audience, fanned_out
 

@@ -21,6 +21,7 @@ from ottla.pipelines.tables.table import Format
 from tests.peers.ottla import Broker
 from tests.pipelines.auditing import load
 from tests.spark.committed import messages
+from tests.support.lanes import judged_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ records_per_batch = 700
 """
 
 
-@pytest.mark.parametrize("form", ["delta", "iceberg"])
+@pytest.mark.parametrize("form", judged_by(["delta", "iceberg"], ["iceberg"]))
 def test_what_is_missing_from_a_table(spark: "SparkSession", broker: Broker, tmp_path: Path, form: Format) -> None:
     async def produce() -> None:
         tally = audit.Tally("web", window_s=HOUR_MS // 1000)
@@ -98,6 +99,7 @@ def test_what_is_missing_from_a_table(spark: "SparkSession", broker: Broker, tmp
     assert [row["start"].hour for row in rows if row["warehouse_missing"]] == [hour]
 
 
+@pytest.mark.judge
 def test_keys_keep_their_order_in_more_partitions(spark: "SparkSession", broker: Broker, tmp_path: Path) -> None:
     records = [(b"key-%d" % (number * 7 % 41), b"%d" % number) for number in range(2000)]
     theirs = ck.Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.topics import BASE_MS, Topics, collected
+from tests.support.lanes import judged_by
 from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SIDES = pytest.mark.parametrize("side", ["brokers", "path"])
+#: For what both sides have from the same code.
+JUDGED = pytest.mark.parametrize("side", judged_by(["brokers", "path"], ["brokers"]))
 COUNTS = [3000, 0, 1501]
 
 
@@ -49,7 +52,7 @@ def test_what_apache_kafka_holds(spark: "SparkSession", apache_topics: Topics, s
     assert collected(frame) == apache_topics.rows("theirs", headers=True)
 
 
-@SIDES
+@JUDGED
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_codecs(spark: "SparkSession", topics: Topics, side: str, codec: str) -> None:
     topics.make(codec, [2000], codec=codec)
@@ -105,7 +108,7 @@ def test_offsets_and_times_of_each_partition(spark: "SparkSession", topics: Topi
     assert part(**times) == between({0: 2990, 2: 1490}, {0: 2995})
 
 
-@SIDES
+@JUDGED
 def test_a_session_whose_timestamps_have_no_zone(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
     """The word `timestamp` means something else there; the column is what it is."""
     usual = topics.read(spark, side, subscribe=plain).orderBy("partition", "offset").first()
@@ -126,7 +129,7 @@ def test_a_session_whose_timestamps_have_no_zone(spark: "SparkSession", topics: 
         spark.conf.unset("spark.sql.timestampType")
 
 
-@SIDES
+@JUDGED
 def test_some_columns_in_another_order(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
     reader = spark.read.format("ottla").option("subscribe", plain).schema("offset bigint, partition int, value binary")
     here = ("kafka.bootstrap.servers", topics.bootstrap) if side == "brokers" else ("path", str(topics.data))
@@ -156,7 +159,7 @@ def test_schemas_that_are_refused(spark: "SparkSession", topics: Topics, schema:
         frame.count()
 
 
-@SIDES
+@JUDGED
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -212,7 +215,7 @@ def test_errors_are_sentences(spark: "SparkSession", topics: Topics, plain: str)
         topics.read(spark, "brokers", subscribe=plain).rdd.map(lambda row: row.nothing).collect()
 
 
-@SIDES
+@JUDGED
 def test_a_sql_view(spark: "SparkSession", topics: Topics, plain: str, side: str) -> None:
     here = f"`kafka.bootstrap.servers` '{topics.bootstrap}'" if side == "brokers" else f"path '{topics.data}'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW requests USING ottla OPTIONS ({here}, subscribe '{plain}')")
@@ -220,7 +223,7 @@ def test_a_sql_view(spark: "SparkSession", topics: Topics, plain: str, side: str
     assert [tuple(row) for row in found.collect()] == [(0, 3000, 2999), (2, 1501, 1500)]
 
 
-@SIDES
+@JUDGED
 def test_a_sql_table_looks_again_at_each_query(spark: "SparkSession", topics: Topics, side: str) -> None:
     topics.make(f"table-{side}", [10])
     here = f"'kafka.bootstrap.servers' '{topics.bootstrap}'" if side == "brokers" else f"'path' '{topics.data}'"
@@ -272,7 +275,7 @@ def test_a_table_takes_no_secrets(spark: "SparkSession") -> None:
         )
 
 
-@SIDES
+@JUDGED
 @pytest.mark.parametrize(
     ("condition", "exactly"),
     [

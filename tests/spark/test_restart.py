@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.judge
 def test_a_killed_driver_reads_exactly_the_same_batch_again(
     spark: "SparkSession", topics: Topics, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def committed(secured: Secured, group: str) -> int:
     return trio.run(ask)
 
 
+@pytest.mark.judge
 def test_through_sink_and_source(secured: Secured, spark: "SparkSession", tmp_path: Path) -> None:
     from ottla.spark import publish_offsets
 

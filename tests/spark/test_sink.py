@@ -162,7 +162,7 @@ def test_a_stream_goes_on_where_it_stopped(
     assert values(topics.bootstrap, topic) == wanted
 
 
-@pytest.mark.parametrize("files", [1, 2], ids="batches of {} files".format)
+@pytest.mark.parametrize("files", [pytest.param(1, marks=pytest.mark.judge), 2], ids="batches of {} files".format)
 def test_a_checkpoint_that_is_one_batch_old(
     spark: "SparkSession", topics: Topics, topic: str, tmp_path: Path, files: int
 ) -> None:

@@ -57,7 +57,12 @@ def open_count(bootstrap: str, prefix: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("point", "still_open"), [("before-decision", TASKS), ("between-ends", TASKS - 1), ("committed", 0)]
+    ("point", "still_open"),
+    [
+        pytest.param("before-decision", TASKS, marks=pytest.mark.judge),
+        ("between-ends", TASKS - 1),
+        pytest.param("committed", 0, marks=pytest.mark.judge),
+    ],
 )
 def test_a_commit_is_killed(
     spark: "SparkSession", topics: Topics, topic: str, stops: Stops, tmp_path: Path, point: str, still_open: int

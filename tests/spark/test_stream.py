@@ -17,6 +17,7 @@ from ottla.client.groups import Groups
 from ottla.spark import offsets_behind
 from tests.spark import restarted
 from tests.spark.topics import Topics, collected
+from tests.support.lanes import judged_by
 from tests.support.waiting import PATIENCE_S, eventually
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SIDES = pytest.mark.parametrize("side", ["brokers", "path"])
+SIDES = pytest.mark.parametrize("side", judged_by(["brokers", "path"], ["brokers"]))
 
 
 @dataclass
@@ -213,7 +214,9 @@ def written_to(bootstrap: str, topic: str) -> Iterator[None]:
             writer.kill()
 
 
-@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}], ids=str)
+@pytest.mark.parametrize(
+    "trigger", [{"availableNow": True}, pytest.param({"once": True}, marks=pytest.mark.judge)], ids=str
+)
 def test_a_stream_whose_first_batch_fails(
     topics: Topics, spark: "SparkSession", tmp_path: Path, trigger: dict[str, bool]
 ) -> None:
