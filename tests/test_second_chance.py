@@ -45,7 +45,9 @@ def tried(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
     return done.returncode, sorted((folder / "flaky").read_text().splitlines()), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "arguments", [pytest.param([], id="alone"), pytest.param(["-n", "2"], id="xdist", marks=pytest.mark.judge)]
+)
 def test_what_passes_alone_is_named(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "test_a.py").write_text(FAILS_ONCE.format(words=["one", "a b[c]"]))
     (tmp_path / "test_b.py").write_text(FAILS_ONCE.format(words=["two"]) + "\ndef test_good(): pass\n")

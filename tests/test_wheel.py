@@ -30,8 +30,9 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         subprocess.run(make, cwd=ROOT, check=True)
     (wheel,) = wheels.glob("ottla-*.whl")
     assert "-abi3-" in wheel.name
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([folder / "bin/pip", "install", "--quiet", wheel], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python"]
+    subprocess.run([*pip, "install", "--quiet", wheel], check=True)
     return folder
 
 

@@ -29,6 +29,7 @@ LAG_MS = 1500
 
 
 @pytest.mark.parametrize("version", judged_by(["2.7.2", "3.9.2"], ["2.7.2"]))
+@pytest.mark.judge
 async def test_kafka_leads_follows_and_stops(version: str, zookeeper: str, kafka: Apache, tmp_path: Path) -> None:
     settings = {
         "broker.id": "1",

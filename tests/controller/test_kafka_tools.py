@@ -64,6 +64,7 @@ async def served(zookeeper: str) -> AsyncIterator[Served]:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.judge
 async def test_topics_tool(served: Served) -> None:
     broker = served.broker
     await served.tool("topics", "--create", "--topic", "made", "--partitions", "3", "--replication-factor", "1",

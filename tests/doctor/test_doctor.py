@@ -651,6 +651,7 @@ def test_apache_kafka_and_its_listener_with_logins(kafka: Apache, zookeeper: str
 
 @pytest.mark.java
 @pytest.mark.zookeeper
+@pytest.mark.judge
 def test_apache_kafka_in_a_cluster_of_two(kafka: Apache, zookeeper: str, brokers: Brokers) -> None:
     port = free_port()
     kafka.broker("2.7.2", zookeeper=zookeeper, port=port, broker_id=1, settings=OF_TWO)

@@ -17,6 +17,7 @@ HOUR = Hour.parse("17/May/2015:10", 5, 1)
 
 
 @pytest.mark.spark
+@pytest.mark.judge
 def test_the_demonstration(tmp_path: Path) -> None:
     """Its own exit code says whether Spark and the direct count agree; the lines that are no requests must be there
     too.

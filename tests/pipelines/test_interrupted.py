@@ -29,6 +29,7 @@ every_s = 1
 """
 
 
+@pytest.mark.judge
 def test_ctrl_c_on_a_terminal(brokers: Brokers, tmp_path: Path) -> None:
     """The terminal sends the signal to the JVM and to Spark's Python processes as well."""
     broker = brokers()
@@ -64,6 +65,7 @@ def test_ctrl_c_on_a_terminal(brokers: Brokers, tmp_path: Path) -> None:
     assert not [word for word in ("Traceback", "KeyboardInterrupt", "ERROR", "Exception") if word in shown], shown
 
 
+@pytest.mark.judge
 def test_what_spark_refuses_is_one_line(brokers: Brokers, tmp_path: Path) -> None:
     broker = brokers()
     ottla = [sys.executable, "-m", "ottla"]

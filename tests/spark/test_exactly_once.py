@@ -36,7 +36,7 @@ TASKS = 4
 POINTS = {"before-decision": 4, "decided": 4, "between-ends": 3, "before-done": 0, "committed": 0}
 
 
-@pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.java)])
+@pytest.fixture(params=["ottla", pytest.param("apache", marks=[pytest.mark.java, pytest.mark.judge])])
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Our broker and Apache Kafka 3.9, one after the other."""
     found: Topics = request.getfixturevalue("topics" if request.param == "ottla" else "apache_topics")
