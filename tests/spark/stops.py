@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, eventually
 
 
 class Stops:
@@ -18,7 +18,9 @@ class Stops:
         """From now on processes stop at this point."""
         (self.folder / point).touch()
 
-    def wait(self, point: str, count: int = 1, running: Callable[[], bool] = lambda: True) -> list[int]:
+    def wait(
+        self, point: str, count: int = 1, running: Callable[[], bool] = lambda: True, timeout_s: float = PATIENCE_S
+    ) -> list[int]:
         """Waits until so many processes have stopped there, and gives their pids. `running` may say that it is over."""
 
         def stopped() -> list[Path]:
@@ -30,7 +32,7 @@ class Stops:
             assert running(), f"over before {count} processes stopped at {point}"
             return False
 
-        eventually(f"{count} processes stop at {point}", have_stopped, facts=stopped)
+        eventually(f"{count} processes stop at {point}", have_stopped, timeout_s, facts=stopped)
         return [int(each.name.rpartition("-")[2]) for each in stopped()]
 
     def kill(self, point: str, pid: int) -> None:

@@ -103,7 +103,8 @@ def test_a_driver_is_killed(spark: "SparkSession", topics: Topics, topic: str, t
     command = [sys.executable, "-m", "tests.spark.sink_driver", topics.bootstrap, topic, str(tmp_path), str(TASKS)]
     driver = Server("driver", command, tmp_path / "driver.log", environment={"OTTLA_SINK_STOPS": str(stops.folder)})
     try:
-        stops.wait("between-ends", running=lambda: driver.running)
+        # It starts a JVM, and Spark its first batch.
+        stops.wait("between-ends", running=lambda: driver.running, timeout_s=5 * PATIENCE_S)
     finally:
         for process in [*psutil.Process(driver.pid).children(recursive=True), psutil.Process(driver.pid)]:
             process.send_signal(signal.SIGKILL)
