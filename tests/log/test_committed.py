@@ -65,8 +65,12 @@ def test_files_show_what_the_broker_shows(broker: Broker) -> None:
     first, second, third = (Client(broker, name) for name in ("first", "second", "third"))
     plain = Producer({"bootstrap.servers": broker.bootstrap})
 
-    def check(stable: int, end: int) -> None:
+    def wait_for_markers(end: int) -> None:
+        # A client is told of the end of its transaction before the marker is written.
         eventually("the markers", lambda: Log.open(folder).end_offset == end)
+
+    def check(stable: int, end: int) -> None:
+        wait_for_markers(end)
         for level in LEVELS:
             wanted = served(broker, level)
             with Log.open(folder, isolation_level=level) as log:
@@ -90,6 +94,7 @@ def test_files_show_what_the_broker_shows(broker: Broker) -> None:
     third.begin(9)
     third.end(commit=False)
     first.end(commit=True)
+    wait_for_markers(23)
     third.begin()
     assert len([*folder.glob(f"*{SNAPSHOT}")]) > 1, "some segments were closed in the middle of it"
     check(23, 26)
