@@ -4,6 +4,7 @@ Servers of a failed test are shown with the end of their output; the whole is ke
 """
 
 import functools
+import gc
 import itertools
 import os
 import signal
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["require"]
 
 #: Of Spark's JVMs in tests, which live for a minute: with its second compiler a JVM spends more on compiling than on
-#: all else.
-SPARK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+#: all else. Checking Spark's classes is a tenth of its start.
+SPARK_JVM = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +55,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "LoadScop
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    # Tests that are collected stay to the end: without this each whole collection of garbage looks at all of them.
+    gc.freeze()
 
 
 #: What a soak test may take; any other has pyproject's `timeout`.

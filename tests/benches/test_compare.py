@@ -25,6 +25,7 @@ def load() -> Load:
     return Load(build_load(CHECKED))
 
 
+@pytest.mark.judge
 def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: Path) -> None:
     command = [sys.executable, "benches/compare.py", "--quick", "--against", "none", "--only", "small-requests"]
     options = ["--load", str(load.binary), "--out", str(tmp_path)]
@@ -44,6 +45,7 @@ def test_a_scenario_leaves_a_table_figures_and_a_picture(load: Load, tmp_path: P
     assert "10 (own)" in done.stdout
 
 
+@pytest.mark.judge
 def test_end_to_end_is_measured_with_each_kind_of_acknowledgement(load: Load, tmp_path: Path) -> None:
     command = [sys.executable, "benches/compare.py", "--quick", "--against", "none", "--only", "end-to-end"]
     done = subprocess.run([*command, "--load", str(load.binary), "--out", str(tmp_path)], cwd=ROOT, capture_output=True)
@@ -92,6 +94,7 @@ def test_faults_and_sizes_of_a_cluster_are_measured(load: Load, tmp_path: Path, 
     assert all(values["Ottla"][0] >= 0 for row in result["rows"].values() for values in row.values())
 
 
+@pytest.mark.judge
 def test_a_record_is_sent_when_the_one_before_was_answered(load: Load, broker: Broker, tmp_path: Path) -> None:
     create_topic(broker, "t", 3)
     frames = [produce_frame(tmp_path, "t", 10, partition=index) for index in range(3)]
@@ -120,6 +123,7 @@ def test_a_producer_that_waits_for_each_record_says_what_became_of_it(broker: Br
     assert out["failed"] == []
 
 
+@pytest.mark.judge
 @pytest.mark.parametrize(
     ("stopped", "rate", "record_bytes"), [("the broker", 2_000, 20_000), ("the generator", 200, 100)]
 )
@@ -147,6 +151,7 @@ def test_end_to_end_counts_what_the_broker_delays_and_not_what_the_machine_does(
     assert late > waited_us
 
 
+@pytest.mark.judge
 def test_a_run_that_does_not_compare_is_noticed(load: Load, broker: Broker, tmp_path: Path) -> None:
     create_topic(broker, "t", 2)
     frames = [produce_frame(tmp_path, "t", 10, 3, partition=index) for index in range(2)]

@@ -192,12 +192,15 @@ class Writer(Client):
     def live(self) -> None:
         producer = self.producer(**self.options)
         told: list[tuple[Outcome, Send]] = []
+        waiting = [0] * PARTITIONS
 
-        def send(value: int) -> None:
-            partition, place = self.chance.randrange(PARTITIONS), len(told)
+        def send(value: int, partition: int) -> None:
+            place = len(told)
             told.append((Outcome.UNKNOWN, Send((self.plain, partition), value)))
+            waiting[partition] += 1
 
             def delivered(error: Any, message: Any) -> None:
+                waiting[partition] -= 1
                 if error is None:
                     self.acknowledged += 1
                     told[place] = (Outcome.OK, Send((self.plain, partition), value, offset_of(message)))
@@ -208,8 +211,12 @@ class Writer(Client):
 
         while not self.stop.is_set():
             for _ in range(self.per_round):
-                send(self.next_value)
-                self.next_value += 1
+                partition = self.chance.randrange(PARTITIONS)
+                # With more than librdkafka may have on its way at once, a thread of its own spins for as long as a
+                # partition stands still.
+                if waiting[partition] < self.per_round:
+                    send(self.next_value, partition)
+                    self.next_value += 1
             producer.poll(0.02)
             self.stop.wait(0.02)
         left = producer.flush(90)
