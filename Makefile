@@ -171,8 +171,8 @@ clients-tools: $(CONFLUENT:%=$(STAMPS)/confluent-%) $(STAMPS)/kcat $(STAMPS)/fak
 PYTEST ?= $(BIN)/pytest
 GATE := not soak and not judge
 
-# Tests wait as long as they compute: three processes keep two processors busy.
-PROCESSES ?= 3
+# Tests wait as long as they compute: four processes keep two processors busy.
+PROCESSES ?= 4
 
 test-python: $(STAMPS)/test-tools clients-tools
 	$(PYTEST) -m '$(GATE)' -n $(PROCESSES)

@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "LoadScopeScheduling":
-    """Several processes run the tests (`-n 3`): what tests share stays in one of them, a file's servers and what
+    """Several processes run the tests (`-n 4`): what tests share stays in one of them, a file's servers and what
     `_shared` names.
     """
     from xdist.scheduler import LoadScopeScheduling
