@@ -47,8 +47,10 @@ def confluent(bootstrap: str) -> Iterator[tuple[Produce, Poll]]:
         message = consumer.poll(0.2)
         return [] if message is None or message.error() else [message.value().decode()]
 
-    yield produce, poll
-    consumer.close()
+    try:
+        yield produce, poll
+    finally:
+        consumer.close()
 
 
 @contextlib.contextmanager
@@ -63,11 +65,16 @@ def kafka_python(bootstrap: str) -> Iterator[tuple[Produce, Poll]]:
         producer.send(TOPIC, value.encode()).get(PATIENCE_S)
 
     def poll() -> list[str]:
-        return [row.value.decode() for rows in consumer.poll(200).values() for row in rows]
+        # Longer than it takes to join: a poll that ends meanwhile, after metadata of the client's own began it, forgets
+        # that it joins, and sends no heartbeats any more (kafka-python 3.0.12).
+        return [row.value.decode() for rows in consumer.poll(10_000).values() for row in rows]
 
-    yield produce, poll
-    producer.close()
-    consumer.close()
+    try:
+        yield produce, poll
+    finally:
+        # Their threads would try for ever to reach a broker that is gone, and leave sockets behind.
+        producer.close()
+        consumer.close()
 
 
 def java(version: str) -> Callable[[str], contextlib.AbstractContextManager[tuple[Produce, Poll]]]:
