@@ -11,6 +11,7 @@ from ottla.controller import Controller, NewTopic, create_topic
 from ottla.controller.configs import set_topic_config
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
+from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
@@ -134,6 +135,22 @@ async def test_another_controller_is_elected_when_the_controllers_process_is_gon
     assert await registered(cluster) == ["2"]
     # The first one lives, and its time is over.
     assert not first.is_active
+
+
+async def test_a_new_controller_tells_at_once_who_leads_instead(cluster: TestCluster) -> None:
+    """Not first that the one who is gone leads: a broker takes one order after the other, and clients wait."""
+    one, two = await started(cluster, 2)
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (1, 2)}))
+    await two.until(lambda: len(two.metadata("t")) == 1)
+    second = cluster.controller(two, session_s=SESSION_S)
+    await comes_true("the controller is known", lambda: second.active_id == 1)
+    await watched(cluster, by=2)
+    one.die()
+    await two.until(lambda: two.metadata("t")[0].leader == 2)
+    told = [message for message in two.of(UPDATE_METADATA) if message.controller_epoch == second.epoch]
+    assert {broker.id for message in told for broker in message.live_brokers} == {2}
+    orders = [message for message in two.of(LEADER_AND_ISR) if message.controller_epoch == second.epoch]
+    assert [state.leader for order in orders for topic in order.topic_states for state in topic.partition_states] == [2]
 
 
 async def test_nobody_else_is_elected_while_a_controller_of_kafkas_has_a_session(cluster: TestCluster) -> None:

@@ -269,7 +269,7 @@ class Controller:
     async def alter_isr(
         self, broker: int, broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
     ) -> dict[TopicPartition, KafkaError | Altered]:
-        """What a leader asks for (see `isr`): by partition the state that holds now, or why it is not as asked. Raises
+        """What a leader asks for (see `isr`): by partition the state that holds now, or the error. Raises
         NotController, StaleBrokerEpoch.
         """
         return await self._order(
@@ -403,7 +403,9 @@ class Controller:
 
     async def _serve_term(self, term: _Term) -> None:
         with self.timings.timed(timings.CONTROLLER_CHANGE):
+            await term.remove_gone(self._neighbours.gone)
             await term.take_over()
+        # Those that are gone since.
         for broker, epoch in self._neighbours.gone.items():
             self._events.put(("gone", broker, epoch))
         if self._balance is not None:
@@ -519,6 +521,13 @@ class _Term:
             raise ControllerMoved("/controller is not ours any more")
 
     # Taking over.
+
+    async def remove_gone(self, gone: Mapping[int, int]) -> None:
+        """Before the cluster is read: else every broker is told first that processes lead that are gone, and hears who
+        leads instead only when it has taken all of that.
+        """
+        for broker_id, epoch in [*gone.items()]:
+            await remove_registration(self._store, broker_id, epoch)
 
     async def take_over(self) -> None:
         """Read everything, arm every watch, tell every broker everything."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 import trio
 
 #: How far apart both attempts are at least.
-APART_S: Final = 0.2
+APART_S: Final = 0.1
 #: How long connecting may take, and how long to wait where nothing was proved.
 PATIENCE_S: Final = 1.0
 #: A connection that has lasted so long is one to a process that lives. While a process ends, its machine closes the
