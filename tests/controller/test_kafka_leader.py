@@ -5,6 +5,7 @@ The controller is in a broker of ours that holds no partition.
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 from datetime import datetime
@@ -21,7 +22,7 @@ from ottla.coordination.znodes import PartitionState
 from tests.peers.apache import Apache, Kafka
 from tests.support.lanes import judged_by
 from tests.support.trees import state_of
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = [pytest.mark.trio, pytest.mark.zookeeper, pytest.mark.java]
 
@@ -32,7 +33,10 @@ LAG_MS = {2: 3_000, 3: 600_000}
 
 @pytest.mark.parametrize("version", judged_by(["2.7.2", "3.9.2"], ["2.7.2"]))
 @pytest.mark.judge
-async def test_kafka_leads_follows_and_stops(version: str, zookeeper: str, kafka: Apache, tmp_path: Path) -> None:
+async def test_kafka_leads_follows_and_stops(
+    version: str, zookeeper: str, kafka: Apache, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     settings = {
         "broker.id": "1",
         "log.dirs": str(tmp_path / "ours"),
@@ -57,6 +61,18 @@ async def test_kafka_leads_follows_and_stops(version: str, zookeeper: str, kafka
         await isr_is(ours, {2, 3})
         assert (await state_of(ours.tree, "t", 0)).leader_epoch == 0
         await trio.to_thread.run_sync(produce, two.bootstrap)
+
+        # One that is refused is not waited for, and proposed again.
+        three.process.send_signal(signal.SIGSTOP)
+        await trio.to_thread.run_sync(produce, two.bootstrap, "1", (0,))
+        await isr_is(ours, {2})
+        leaving = ours.controller._term.cluster.leaving  # type: ignore[union-attr]
+        leaving.add(3)
+        three.process.send_signal(signal.SIGCONT)
+        await comes_true("it is refused", lambda: "not taken into the ISR: [3]" in caplog.text)
+        leaving.remove(3)
+        await isr_is(ours, {2, 3})
+        assert (await state_of(ours.tree, "t", 0)).leader_epoch == 0
 
         # One that is killed leaves it when its session ends, and comes back as another process.
         await trio.to_thread.run_sync(three.kill)

@@ -130,6 +130,20 @@ def refused(*codes: int) -> Callable[[AlterIsrRequest], AlterIsrResponse]:
     return answer
 
 
+def without(broker: int) -> Callable[[AlterIsrRequest], AlterIsrResponse]:
+    """Each row is answered with the state that it had before, in which the broker is not."""
+
+    def answer(asked: AlterIsrRequest) -> AlterIsrResponse:
+        answer = made(asked)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                row.isr = [replica for replica in row.isr if replica != broker]
+                row.current_isr_version -= 1
+        return answer
+
+    return answer
+
+
 def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
     return sum(text in record.getMessage() for record in caplog.records)
 
@@ -188,14 +202,15 @@ async def test_each_row_has_its_answer(tmp_path: Path, mock_clock: MockClock) ->
         assert not waits(partitions[2])
 
 
+@pytest.mark.parametrize("refusal", [refused(OperationNotAttempted.code), without(THIRD)], ids=["error", "state"])
 async def test_a_refused_follower_that_fetches_is_not_proposed_with_every_fetch(
-    tmp_path: Path, mock_clock: MockClock
+    refusal: Callable[[AlterIsrRequest], AlterIsrResponse], tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with changing(tmp_path) as stand:
         (partition,) = await stand.led.lead()
         stand.led.appoint(partition, 3, epoch=EPOCH + 1, isr=(ME, SECOND))
         for count in range(1, 4):
-            stand.peers.answers = [refused(OperationNotAttempted.code)]
+            stand.peers.answers = [refusal]
             fetch(partition, THIRD)
             await stand.until(lambda: not stand.peers.answers)
             await trio.testing.wait_all_tasks_blocked()
@@ -204,6 +219,7 @@ async def test_a_refused_follower_that_fetches_is_not_proposed_with_every_fetch(
             await trio.testing.wait_all_tasks_blocked()
             assert len(stand.asked) == count
             assert partition.log.high_watermark == partition.log.end_offset, "who is refused is not waited for"
+            assert (stand.changes.expansions_total, stand.changes.failures_total) == (0, count)
             mock_clock.jump(REFUSED_MS / 1000)
             await stand.until(lambda: not is_refused(partition))
 

@@ -9,9 +9,10 @@ one that the controller knows, by a fresh look, and the broker is not shutting d
 and knows nothing of their registrations. A broker that was restarted with an empty disk would be in the ISR for what
 its former life had fetched.
 
-A leader that was refused goes on to count the replica among those that the high watermark waits for, and a dead one
-never comes. So where a replica's broker is gone the leader epoch is raised: its leader begins anew with the ISR of the
-tree, and the fetches of the dead one, if it still has a connection, are fenced.
+A leader that is refused is answered with the state that holds, not with an error: after an error of a partition
+Kafka's leaders before 2.8 ask no more, and go on to count the replica among those that the high watermark waits for,
+until their leader epoch ends. Where a replica's broker is gone the leader epoch is raised too: the leader forgets what
+the dead one had fetched, and the fetches of the dead one, if it still has a connection, are fenced.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from ottla.coordination.znodes import PartitionState
 from ottla.errors import (
     InvalidUpdateVersion,
     KafkaError,
-    OperationNotAttempted,
     StaleBrokerEpoch,
     UnknownTopicOrPartition,
 )
@@ -80,8 +80,8 @@ class Term(Protocol):
 async def alter_isr(
     term: Term, leader: int, leader_broker_epoch: int, changes: Mapping[TopicPartition, IsrChange]
 ) -> dict[TopicPartition, KafkaError | Altered]:
-    """Does what one leader asks for; by partition the state that holds now, or why it is not as asked. Raises
-    StaleBrokerEpoch if the leader's registration is not the one that it names.
+    """Does what one leader asks for; by partition the state that holds now, or the error. A replica that is refused is
+    not in the state. Raises StaleBrokerEpoch if the leader's registration is not the one that it names.
     """
     if await term.broker_epoch(leader, leader_broker_epoch) != leader_broker_epoch:
         raise StaleBrokerEpoch
@@ -94,7 +94,7 @@ async def alter_isr(
             results[name] = outcome
             continue
         wanted[name] = outcome, change.version
-        if added := set(outcome.isr) - set(_partition_state(term, name).isr):
+        if added := set(outcome.isr) - set(_now(term, name).state.isr):
             joining[name] = added
     orphaned = await _refuse_strangers(term, joining, wanted, results)
     written = await term.write_states(wanted)
@@ -140,8 +140,10 @@ async def _refuse_strangers(
         refused = {broker for broker in brokers if broker in strangers or not term.cluster.is_online(name, broker)}
         if refused:
             logger.info("%s: not taken into the ISR: %s", name, sorted(refused))
+            now = _now(term, name)
+            # A leader that knows a newer state would not understand this one.
+            results[name] = now if wanted[name][1] <= now.version else InvalidUpdateVersion()
             del wanted[name]
-            results[name] = OperationNotAttempted()
             if refused & strangers:
                 orphaned.append(name)
     return orphaned
@@ -157,8 +159,9 @@ async def _begin_anew(term: Term, names: Iterable[TopicPartition]) -> None:
     await term.tell_all(await term.change_states(states))
 
 
-def _partition_state(term: Term, name: TopicPartition) -> PartitionState:
+def _now(term: Term, name: TopicPartition) -> Altered:
+    """The state of a partition, as it is known."""
     partition = term.cluster.get(name)
     assert partition is not None
     assert partition.state is not None
-    return partition.state
+    return Altered(partition.state, partition.version)

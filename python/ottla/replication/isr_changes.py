@@ -45,7 +45,8 @@ VERSION = 0
 _IN_ERROR = frozenset({FencedLeaderEpoch.code, UnknownTopicOrPartition.code, InvalidRequest.code})
 #: Kafka's INELIGIBLE_REPLICA, which 2.7 does not have.
 _INELIGIBLE_REPLICA = 107
-#: A replica's broker is dead or shutting down. The controller has changed nothing.
+#: A replica's broker is dead or shutting down. The controller has changed nothing. (Kafka's since 3.2 say so; ours
+#: answers with the state as it is.)
 _REFUSED = frozenset({OperationNotAttempted.code, _INELIGIBLE_REPLICA})
 
 
@@ -150,9 +151,7 @@ class IsrChanges(IsrProposals):
                 if not await self._corrected(proposed, error(row.error_code).name):
                     again.append(proposed)
             else:
-                reason = error(row.error_code).name
-                message = "%s: the ISR stays as it is for now: %s"
-                self._troubles.log(logging.INFO, (proposed.key, row.error_code), message, proposed.partition, reason)
+                self._log_refusal(proposed, error(row.error_code).name)
                 if row.error_code in _REFUSED:
                     self._refused(proposed)
                 else:
@@ -179,9 +178,19 @@ class IsrChanges(IsrProposals):
     def _take(self, proposed: Proposed, row: AlterIsrResponsePartition) -> None:
         partition, proposal = proposed
         self._is(partition, row.leader_epoch, tuple(row.isr), row.current_isr_version)
-        if proposed.is_current and (row.leader_epoch, row.current_isr_version) == (
+        if not proposed.is_current or (row.leader_epoch, row.current_isr_version) != (
             proposal.leader_epoch,
             proposal.version,
         ):
-            # The state is the one that is known: what was wanted is true already.
+            return
+        # The state is the one that is known.
+        if set(row.isr) == set(proposal.isr):
             partition.isr_not_changed(proposal)
+        else:
+            self.failures_total += 1
+            self._log_refusal(proposed, "a replica may not join")
+            self._refused(proposed)
+
+    def _log_refusal(self, proposed: Proposed, reason: str) -> None:
+        message = "%s: the ISR stays as it is for now: %s"
+        self._troubles.log(logging.INFO, (proposed.key, reason), message, proposed.partition, reason)
