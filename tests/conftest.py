@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from tests.peers import forks, processes
@@ -35,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     required()
     forks.is_on = os.environ.get("OTTLA_TEST_STARTS", "copies") != "own"
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SPARK_JVM)
+    # An example may take as long as the machine needs, and so may what makes it: the first text needs a table of all
+    # of Unicode.
+    untimed = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+    hypothesis.settings.register_profile("untimed", hypothesis.settings(), **untimed)
+    hypothesis.settings.load_profile("untimed")
     # Nothing here multiplies matrices: the threads that numpy starts for it only spin, in each process.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A shell without job control starts what it puts into the background with SIGINT ignored; children inherit it.

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time"}
@@ -217,6 +218,13 @@ def measured() -> Iterator[tuple[str, str]]:
         if not file.startswith("benches/") and WORDS.search(source):
             for function, line in Reader(source).read():
                 yield f"{file}::{function}", f"tests/{file}:{line}"
+
+
+def test_no_example_measures_time() -> None:
+    """Hypothesis would: each of them, and how long it takes to make one up."""
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
 
 
 def test_no_test_measures_time() -> None:

@@ -197,13 +197,13 @@ class Log:
         return self.history
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 1 << 32), steps=st.integers(0, 60))
 def test_nothing_is_found_in_a_log_that_keeps_its_word(seed: int, steps: int) -> None:
     assert illegal(check(Log(seed).live(steps), drained=True)) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_record_taken_out_of_every_answer_is_missed(seed: int) -> None:
     """Whatever else happened: an acknowledged value that no reader was given is a loss."""
