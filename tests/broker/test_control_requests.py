@@ -377,6 +377,21 @@ async def test_who_hands_over_does_not_follow_its_heir(tmp_path: Path, is_leavin
         assert broker.following.has(("t", 0)) is not is_leaving
 
 
+@pytest.mark.parametrize("is_leaving", [False, True])
+async def test_who_hands_over_follows_no_more_when_it_is_told(tmp_path: Path, is_leaving: bool) -> None:
+    """Kafka's controller says so before it raises the leader epoch. All others wait for an epoch that is newer."""
+    async with started(tmp_path) as broker:
+        await ask(broker, LEADER_AND_ISR, elsewhere(broker, 1, 5), 4)
+        assert broker.following.has(("t", 0))
+        broker.replicas.is_leaving = is_leaving
+        for epoch, delete in [(4, False), (5, True)]:
+            answer = await ask(broker, STOP_REPLICA, stopping(broker, 1, epoch, delete=delete), 3)
+            assert answer.partition_errors[0].error_code == FencedLeaderEpoch.code
+        answer = await ask(broker, STOP_REPLICA, stopping(broker, 1, 5, delete=False), 3)
+        assert answer.partition_errors[0].error_code == (0 if is_leaving else FencedLeaderEpoch.code)
+        assert broker.following.has(("t", 0)) is not is_leaving
+
+
 async def test_a_follower_can_ask_at_once_for_what_is_led_since_a_moment_ago(tmp_path: Path) -> None:
     """Its Fetch waits for something new in another partition, and would do so for ten minutes."""
 

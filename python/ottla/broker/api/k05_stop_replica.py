@@ -68,11 +68,14 @@ async def _stop(
         answer.error_code = StorageError.code
         return answer
     known = broker.replicas.partitions.get((topic, index))
-    is_of_epoch = leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)
-    # A controller raises the epoch before it stops a replica: one with the known epoch is older than that.
-    if known is not None and is_of_epoch and leader_epoch <= known.leader_epoch:
-        answer.error_code = FencedLeaderEpoch.code
-        return answer
+    if known is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH):
+        # A controller raises the epoch before it stops a replica: one with the known epoch is older than that. But
+        # Kafka's has a broker that hands over stop first. If it went on to fetch, a leader of Kafka 2.7 would take it
+        # into the ISR again, and wait for it when it is gone.
+        hands_over = broker.replicas.is_leaving and known.is_following and not delete
+        if leader_epoch < known.leader_epoch or (leader_epoch == known.leader_epoch and not hands_over):
+            answer.error_code = FencedLeaderEpoch.code
+            return answer
     try:
         await broker.replicas.stop_changing(topic, index, delete)
     except StorageError as error:
