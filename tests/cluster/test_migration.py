@@ -48,7 +48,9 @@ def test_all_brokers_are_replaced_and_come_back(cluster: Cluster) -> None:
 
 
 def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[float]:
-    """Each step is a broker and what it becomes. Returns the longest time without an acknowledgement in each."""
+    """Each step is a broker and what it becomes. Returns the longest time without an acknowledgement in each in which
+    one of ours stopped. (Kafka 2.7 may take a broker of Kafka's that stops into the ISR again, and waits for it then.)
+    """
     gaps = []
     # Whatever else moves: the first one that is stopped leads something.
     with Round(cluster, settings.seed(), copies=True, led_by=steps[0][0]) as load:
@@ -81,7 +83,8 @@ def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[float]:
                     ),
                 )
                 gap, since = pulse.longest_gap(began, time.monotonic())
-                gaps.append(gap)
+                if old.kind == "ottla":
+                    gaps.append(gap)
                 print(f"broker {number}: {old.kind} to {kind}, longest gap {gap:.2f} s from {since - began:.2f} s on")
         load.finish()
         written = {index: end for index, end in load.ends(load.plain).items() if end}
