@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from ottla.controller import NewTopic, create_topic
+from ottla.controller.controller import TOPICS_PER_TURN
 from ottla.controller.turns import PARTITIONS_PER_TURN, PIECES_AT_ONCE, in_turns, overlapping, pieces
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from tests.controller.conftest import TestCluster
@@ -26,14 +27,15 @@ CALLS_PER_PARTITION = 20
 
 
 class _Turns(trio.abc.Instrument):
-    """Counts the calls of Python functions in each turn of the controllers."""
+    """Counts the calls of Python functions in each turn of the controllers, or of the one that is named."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: str = "") -> None:
+        self._only = only
         self.calls = 0
         self.most = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task.name.endswith("TestCluster._run"):
+        if task.name.endswith(("TestCluster._run", "overlapping.<locals>.go_on")):
             self.calls = 0
             sys.setprofile(self._count)
 
@@ -42,12 +44,12 @@ class _Turns(trio.abc.Instrument):
         self.most = max(self.most, self.calls)
 
     def _count(self, frame: FrameType, event: str, argument: object) -> None:
-        self.calls += event == "call"
+        self.calls += event == "call" and self._only in ("", frame.f_code.co_qualname)
 
 
 @contextmanager
-def counted() -> Iterator[_Turns]:
-    turns = _Turns()
+def counted(only: str = "") -> Iterator[_Turns]:
+    turns = _Turns(only)
     trio.lowlevel.add_instrument(turns)
     try:
         yield turns
@@ -72,6 +74,23 @@ async def test_no_turn_of_the_controller_is_for_all_partitions(cluster: TestClus
         await broker.until(lambda: len(broker.of(LEADER_AND_ISR)) > told)
     for turns in (created, taken_over):
         assert PARTITIONS_PER_TURN < turns.most < CALLS_PER_PARTITION * PARTITIONS_PER_TURN
+
+
+async def test_topics_are_read_some_at_a_time(cluster: TestCluster) -> None:
+    broker = await cluster.broker(0)
+    cluster.controller(broker)
+    topics = 2 * TOPICS_PER_TURN + 1
+    for number in range(topics):
+        await create_topic(cluster.admin, NewTopic(f"t{number}", 1, 1))
+    await broker.until(lambda: broker.metadata(f"t{topics - 1}"))
+    await cluster.kill(broker)
+    await cluster.restart_dead(broker)
+    told = len(broker.of(LEADER_AND_ISR))
+    with counted("TopicAssignment.decode") as turns:
+        cluster.controller(broker)
+        await broker.until(lambda: len(broker.of(LEADER_AND_ISR)) > told)
+    assert len(broker.of(LEADER_AND_ISR)[-1].topic_states) == topics
+    assert turns.most == TOPICS_PER_TURN
 
 
 async def test_others_have_their_turn_in_between() -> None:

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import ottla.replication.questions
 from ottla._core import Log
 from ottla.errors import (
     FencedLeaderEpoch,
@@ -34,10 +35,15 @@ from ottla.wire.k23_offset_for_leader_epoch import (
 )
 from tests.net.support import batch
 from tests.replication.followers import BACKOFF_S, EPOCH, LEADER, ME, OTHER, Event, Stand, following, keys
+from tests.support.loop_steps import counted
 
 pytestmark = pytest.mark.trio
 
 CORRUPT = 2
+#: Each takes some twenty lines of Python, and others have their turns after a few of them.
+MANY, LINES_OF_STEP_MAX = 150, 1_200
+ROWS_OF_QUESTION = 15
+MORE_KINDS = ("diverged", "fenced", "delayed")
 
 
 def offsets(**of: int | list[int]) -> Callable[[ListOffsetsRequest], ListOffsetsResponse]:
@@ -235,6 +241,41 @@ async def test_many_logs_are_asked_for_at_once(tmp_path: Path, monkeypatch: pyte
         await stand.until(lambda: len(stand.adds()) == 6)
         assert [partition.log.end_offset for partition in partitions] == [0, 20, 10]
         assert len(stand.peers.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["out_of_range", "refused", *(pytest.param(kind, marks=pytest.mark.judge) for kind in MORE_KINDS)]
+)
+async def test_many_are_decided_on_in_turns(
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """When a leader goes, or comes back with less, its followers hear that of thousands at once."""
+    # A line that is written takes a hundred lines of Python. That there are not many of them is the log's own concern.
+    caplog.set_level(logging.CRITICAL)
+    monkeypatch.setattr(ottla.replication.questions, "ROWS_MAX", ROWS_OF_QUESTION)
+    with counted() as steps:
+        async with following(tmp_path, monkeypatch) as stand:
+            for index in range(MANY):
+                await stand.follow(index, 0, 0)
+            await stand.until(lambda: len(stand.adds()) == MANY)
+            await stand.settled()
+            stand.peers.answers = [offsets(end=1), offsets(start=0)] * (MANY // ROWS_OF_QUESTION)
+            events = [Event(kind, partition=index, epoch=0, offset=1) for index in range(MANY)]
+            tasks = trio.lowlevel.current_statistics().tasks_living
+            await trio.lowlevel.checkpoint()
+            steps.reset()
+            stand.tell(*events)
+            await stand.settled()
+            assert trio.lowlevel.current_statistics().tasks_living <= tasks + MANY // 2
+            mock_clock.jump(BACKOFF_S)
+            await stand.until(lambda: kind == "delayed" or len(stand.adds()) == 2 * MANY)
+            assert len(stand.cuts) == (MANY if kind in ("diverged", "out_of_range") else 0)
+            assert steps.looked_at > MANY
+            assert steps.longest < LINES_OF_STEP_MAX, steps.what
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,8 @@ class Following:
         self._new: dict[PartitionKey, None] = {}
         self._gone: dict[PartitionKey, None] = {}
         self._events: list[FetcherEvent] = []
+        #: Those that are fetched again after a while, with the turns that they had.
+        self._put_off: list[tuple[_Followed, int]] = []
         #: Their leader is not there now.
         self._waiting: dict[PartitionKey, None] = {}
         #: Those that failed for a reason of their own: their records, or their logs.
@@ -242,7 +244,9 @@ class Following:
             events, self._events = self._events, []
             cuts: list[Cut] = []
             lost: dict[int, list[_Followed]] = {}
+            pace = Pace()
             for event in events:
+                await pace.turn()
                 self._decide(event, cuts, lost)
             for leader, several in lost.items():
                 self._nursery.start_soon(self._find_ranges, leader, several)
@@ -315,13 +319,15 @@ class Following:
 
     def _later(self, *several: _Followed) -> None:
         """Fetches again after a while, what is still followed then."""
-        turns = [(one, one.turn) for one in several]
+        if not self._put_off:
+            self._nursery.start_soon(self._again_later)
+        self._put_off += [(one, one.turn) for one in several]
 
-        async def again() -> None:
-            await trio.sleep(self._config().get_int("replica.fetch.backoff.ms") / 1000)
-            self._again(*(one for one, turn in turns if self._is_current(one, turn)))
-
-        self._nursery.start_soon(again)
+    async def _again_later(self) -> None:
+        """For all that are put off before this task begins: when a leader goes, that is thousands at once."""
+        put_off, self._put_off = self._put_off, []
+        await trio.sleep(self._config().get_int("replica.fetch.backoff.ms") / 1000)
+        self._again(*(one for one, turn in put_off if self._is_current(one, turn)))
 
     def _again(self, *several: _Followed) -> None:
         self._new.update((one.key, None) for one in several)
@@ -331,9 +337,14 @@ class Following:
         """Cuts logs off, and has them fetched again. Caller holds `_moving`."""
         if not cuts:
             return
-        before = [(_end(each.partition), each.partition.log.high_watermark) for each in cuts]
+        pace = Pace()
+        before: list[tuple[tuple[int, int], int]] = []
+        for each in cuts:
+            await pace.turn()
+            before.append((_end(each.partition), each.partition.log.high_watermark))
         errors = await self._truncate(cuts)
         for each, error, (end, high_watermark) in zip(cuts, errors, before, strict=True):
+            await pace.turn()
             partition = each.partition
             is_changed = error is None and _end(partition) != end
             if is_changed and each.offset < high_watermark:
@@ -406,7 +417,9 @@ class Following:
             return
         async with self._moving:
             cuts: list[Cut] = []
+            pace = Pace()
             for one in several:
+                await pace.turn()
                 answer = answers[one.key]
                 if not self._is_current(one, turns[one]):
                     continue
