@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import crc32c
 
-from tests.peers.segments import Batch, stored
+from tests.peers.segments import Batch, batches, stored
 from tests.support.waiting import eventually
 
 CRC_COVERS_FROM = 21
@@ -95,6 +95,24 @@ def rows(folder: Path) -> list[Row]:
         assert computed == batch.crc, f"{folder}: the batch at {batch.base_offset} has CRC {batch.crc}, not {computed}"
         found.append(Row(batch.base_offset, batch.base_offset + batch.last_offset_delta, batch.leader_epoch, batch.crc))
     return found
+
+
+def sent_anew(folder: Path, offsets: Sequence[int]) -> bool:
+    """Whether a producer itself wrote a record again, at each of these offsets under a higher epoch than before.
+
+    Then a broker has no means to know the record. librdkafka does so when leaders change (librdkafka 4953): it may send
+    to the new leader before the old one has refused what is on its way there. The new leader refuses that in its turn,
+    since what comes between is missing. All is sent anew under the next epoch, with what was written in the end.
+    """
+    found = [
+        (batch.producer_id, batch.producer_epoch)
+        for offset in sorted(offsets)
+        for batch in batches(folder, live=True)
+        if batch.base_offset <= offset <= batch.base_offset + batch.last_offset_delta
+    ]
+    producers = {producer for producer, _ in found}
+    epochs = [epoch for _, epoch in found]
+    return len(found) == len(offsets) and len(producers) == 1 and -1 not in producers and epochs == sorted({*epochs})
 
 
 def high_watermarks(data: Path, topic: str) -> dict[int, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.replicas import differences, last_values, logs_equal
+from tests.cluster.replicas import differences, last_values, logs_equal, sent_anew
 from tests.log.batches import batch
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -80,6 +80,28 @@ def test_a_missing_replica_is_told(directories: list[Path]) -> None:
         write(directory, *LOG)
     assert differences(directories, "t") == ["t-0: 2 replicas instead of 3"]
     assert differences(directories, "t", replicas=2) == []
+
+
+@pytest.mark.parametrize(
+    ("is_anew", "first", "second"),
+    [
+        (True, (7, 0, 5), (7, 1, 0)),
+        (True, (7, 3, 5), (7, 5, 2)),
+        (False, (7, 0, 5), (7, 0, 6)),
+        (False, (7, 1, 5), (7, 0, 0)),
+        (False, (7, 0, 5), (8, 1, 0)),
+        (False, (-1, -1, -1), (-1, -1, -1)),
+    ],
+)
+def test_a_record_that_its_producer_sent_anew(
+    directories: list[Path], is_anew: bool, first: tuple[int, int, int], second: tuple[int, int, int]
+) -> None:
+    write(
+        directories[0], batch(b"a", b"b", producer=first), batch(b"c", offset=2), batch(b"b", offset=3, producer=second)
+    )
+    folder = directories[0] / "t-0"
+    assert sent_anew(folder, (1, 3)) is is_anew
+    assert not sent_anew(folder, (1, 4)), "one of them is not there"
 
 
 def test_bytes_that_do_not_fit_their_crc_are_told(directories: list[Path]) -> None:

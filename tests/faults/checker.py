@@ -79,6 +79,8 @@ class Anomaly:
     kind: str
     partition: Partition
     what: str
+    #: Of a duplicate: where the value is.
+    offsets: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.partition}: {self.what}"
@@ -168,7 +170,8 @@ def _offsets(facts: _Facts) -> Iterator[Anomaly]:
                 places[value].append(offset)
         for value, offsets in places.items():
             if len(offsets) > 1:
-                yield Anomaly("duplicate", partition, f"{value!r} at offsets {sorted(offsets)}")
+                there = tuple(sorted(offsets))
+                yield Anomaly("duplicate", partition, f"{value!r} at offsets {[*there]}", there)
 
 
 def _losses(facts: _Facts, drained: bool) -> Iterator[Anomaly]:
