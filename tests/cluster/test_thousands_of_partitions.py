@@ -1,16 +1,14 @@
 """Five partitions in each of many topics, on each of three brokers: the controller, which leads a third of them, is
 killed, and comes back. No loop stands still meanwhile, and the new controller has soon told everybody.
 
-A step of a loop is measured by the processor time of its thread, as is the new controller's work, so that a loaded
-machine matters little. It does all the same (neighbours empty the caches): what was too slow is tried once more, and a
-fault of the broker's repeats.
+A step of a loop is measured by the processor time of its thread, so that a loaded machine matters little. It does all
+the same (neighbours empty the caches): what was too slow is tried once more, and a fault of the broker's repeats.
 """
 
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,50 +27,47 @@ PARTITIONS = 5
 #: In one CreateTopics.
 AT_ONCE = 100
 STEP_MS_MAX = 20.0
-#: From the election until every broker tells clients of the new leaders: the processor time of the new controller's
-#: loop, which decides it and takes its own roles. On a machine that has nothing else to do that is most of the time.
-TOLD_PROCESSOR_S = 1.0
+#: From the election until every broker tells clients of the new leaders. A figure: how long it takes is the machine's
+#: too, which does the work of three brokers meanwhile.
+TOLD_S_WANTED = 1.0
 #: What a broker does before it serves is not counted.
 STARTS = "ottla.broker.serve._serve"
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What one round came to. `slow` are the steps that took too long, by what they were."""
-
-    told_s: float
-    told_processor_s: float
-    slow: dict[str, tuple[str, Step]]
-
-
 @pytest.mark.judge
 def test_four_hundred_topics(tmp_path: Path) -> None:
-    with whole(tmp_path, 400) as cluster:
+    with whole(tmp_path, 400, watched=True) as cluster:
         one_round(cluster, 400)
 
 
 @pytest.mark.soak
-def test_a_thousand_topics(tmp_path: Path) -> None:
-    """It has the machine for itself, so what the new controller does has bounds here. One round may be disturbed."""
-    with whole(tmp_path, 1000) as cluster:
+def test_no_step_is_long_with_a_thousand_topics(tmp_path: Path) -> None:
+    """It has the machine for itself, so that steps have a bound here. One round may be disturbed."""
+    with whole(tmp_path, 1000, watched=True) as cluster:
         first = one_round(cluster, 1000)
-        if first.slow or first.told_processor_s > TOLD_PROCESSOR_S:
+        if first:
             again = one_round(cluster, 1000)
-            both = {what: [told, again.slow[what]] for what, told in first.slow.items() if what in again.slow}
-            assert not both
-            assert again.told_processor_s <= TOLD_PROCESSOR_S
+            assert not {what: [step, again[what]] for what, step in first.items() if what in again}
+
+
+@pytest.mark.soak
+def test_everybody_is_told_of_a_thousand_topics(tmp_path: Path) -> None:
+    """The same without the watch of steps, which takes a tenth of the time: the figure that is to be looked at."""
+    with whole(tmp_path, 1000) as cluster:
+        one_round(cluster, 1000)
 
 
 @contextmanager
-def whole(tmp_path: Path, topics: int) -> Iterator[Cluster]:
+def whole(tmp_path: Path, topics: int, *, watched: bool = False) -> Iterator[Cluster]:
     """A cluster with so many topics, all of whose replicas are in sync."""
-    with Cluster(tmp_path, OTTLA, watched=True, settings={"replica.lag.time.max.ms": 10_000}) as cluster:
+    with Cluster(tmp_path, OTTLA, watched=watched, settings={"replica.lag.time.max.ms": 10_000}) as cluster:
         create(cluster, topics)
         cluster_is_whole(cluster, topics)
         yield cluster
 
 
-def one_round(cluster: Cluster, topics: int) -> Figures:
+def one_round(cluster: Cluster, topics: int) -> dict[str, tuple[str, Step]]:
+    """The steps that took too long, by what they were, if steps are watched."""
     controller, _ = cluster.observer.controller()
     old = cluster.broker(controller)
     killed = time.monotonic()
@@ -96,15 +91,16 @@ def one_round(cluster: Cluster, topics: int) -> Figures:
     slow: dict[str, tuple[str, Step]] = {}
     for member in cluster.brokers:
         assert isinstance(member, OttlaMember)
-        assert member.steps is not None
+        if member.steps is None:
+            continue
         longest = [step for step in steps(member.steps, since=killed) if STARTS not in step.what]
         print(f"figures: {member.name}: {longest[:3]}")
         slow |= {kind(step): (member.name, step) for step in longest if step.processor_ms > STEP_MS_MAX}
     print(
         f"figures: with {topics * PARTITIONS} partitions, broker {new} had told everybody {told_s:.2f} s after its "
-        f"election, of which its loop took {told_processor_s:.2f} s of a processor"
+        f"election ({TOLD_S_WANTED} wanted), and its loop took {told_processor_s:.2f} s of a processor"
     )
-    return Figures(told_s, told_processor_s, slow)
+    return slow
 
 
 def kind(step: Step) -> str:
