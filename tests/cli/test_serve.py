@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli._hints import hints
+from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.peers.ottla import Brokers
 from tests.peers.skips import module
 from tests.support.client import batch, connect
@@ -67,6 +68,8 @@ def test_a_second_signal_ends_the_wait_for_others(brokers: Brokers, zookeeper: s
         client.create_on("t", {0: [1, 2]})
     with connect(broker) as client:
         eventually("it leads", lambda: client.produce("t", batch(b"v")).responses[0].partitions[0].error_code == 0)
+        # It is told that after its role. Before it knows of company it waits for nobody.
+        eventually("it knows of the topic", lambda: client.call(METADATA, MetadataRequest(topics=None), 8).topics)
     controller.process.send_signal(signal.SIGSTOP)
     try:
         broker.process.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 """A trio connection against a scripted broker in memory: order, pipelining, cancellation, loss."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -115,6 +116,40 @@ def test_closing_ends_the_calls_under_way() -> None:
             await trio.testing.wait_all_tasks_blocked()
             await script.connection.aclose()
             await script.connection.aclose()
+
+    run(test)
+
+
+def test_closing_while_an_answer_is_being_read() -> None:
+    """A socket's stream has read it, and gives it back a turn of the loop later."""
+
+    class Late:
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+            self.may_give_back = trio.Event()
+            self.aclose, self.send_all = stream.aclose, stream.send_all
+
+        async def receive_some(self, max_bytes: int) -> bytes:
+            data: bytes = await self._stream.receive_some(max_bytes)
+            with trio.CancelScope(shield=True):
+                await self.may_give_back.wait()
+            return data
+
+    async def test(script: Script) -> None:
+        stream = Late(script.connection._stream)
+        script.connection._stream = stream  # type: ignore[assignment]
+
+        async def caller() -> None:
+            with pytest.raises(ConnectionLost, match="closed here"):
+                await script.connection.call(METADATA, METADATA_REQUEST)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(caller)
+            _, version, number = await script.request()
+            await script.answer(METADATA, version, number, cluster_called("late"))
+            await trio.testing.wait_all_tasks_blocked()
+            await script.connection.aclose()
+            stream.may_give_back.set()
 
     run(test)
 

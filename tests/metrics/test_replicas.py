@@ -15,6 +15,7 @@ from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.controller.model import Partition as Known
 from ottla.coordination.znodes import PartitionState as Stored
+from ottla.replication.following import _Thread
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState
 from tests.peers.processes import free_port
@@ -181,7 +182,10 @@ async def test_thousands_of_partitions_are_told_in_steps(tmp_path: Path) -> None
                 token=token,
             )
             fetcher.add([(TOPIC, index, log, 1) for index in range(THOUSANDS)])
-            broker.following._fetchers[cast("Any", (OTHER, 0))] = cast("Any", SimpleNamespace(fetcher=fetcher))
+            # As for a leader that has no address: the broker looks at all of them when metadata change.
+            thread = _Thread(OTHER, 0)
+            running = SimpleNamespace(fetcher=fetcher, address=None, token=token)
+            broker.following._fetchers[thread] = cast("Any", running)
             logs = broker.logs.logs
             broker.replicas.partitions = led
             broker.logs.logs = dict.fromkeys(led, log)
@@ -195,7 +199,7 @@ async def test_thousands_of_partitions_are_told_in_steps(tmp_path: Path) -> None
                 longest, what = steps.longest, steps.what
             finally:
                 broker.replicas.partitions, broker.logs.logs = known, logs
-                del broker.following._fetchers[cast("Any", (OTHER, 0))]
+                del broker.following._fetchers[thread]
                 fetcher.close()
                 del cluster.topics[TOPIC]
     text = b"".join(answer.pieces).decode()

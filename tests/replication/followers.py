@@ -204,7 +204,8 @@ class Stand:
 
     def fetched(self) -> dict[int, int]:
         """Which partitions fetchers have now, with the leader epoch of each. No two have the same."""
-        have = [item for fetcher in self.fetchers for item in fetcher.has.items()]
+        # Partitions come and go on another thread.
+        have = [item for fetcher in self.fetchers for item in fetcher.has.copy().items()]
         assert len({key for key, _ in have}) == len(have)
         return {index: epoch for (_, index), epoch in have}
 

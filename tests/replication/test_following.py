@@ -41,7 +41,7 @@ pytestmark = pytest.mark.trio
 
 CORRUPT = 2
 #: Each takes some twenty lines of Python, and others have their turns after a few of them.
-MANY, LINES_OF_STEP_MAX = 150, 1_200
+MANY, LINES_OF_STEP_MAX = 90, 800
 ROWS_OF_QUESTION = 15
 MORE_KINDS = ("diverged", "fenced", "delayed")
 

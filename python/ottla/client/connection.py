@@ -265,6 +265,8 @@ class Connection:
         try:
             while not waiter.done:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
+                # What was read is given back a turn of the loop later: somebody may have closed it meanwhile.
+                self._check()
                 if not data:
                     begins = self._security is None and not self._is_known and self.protocol.begins
                     raise ended(f"{self.host}:{self.port}", begins=begins)
