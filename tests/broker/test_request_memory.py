@@ -16,11 +16,11 @@ from tests.support.hostile import Honest, closing, connect, send
 from tests.support.waiting import PATIENCE_S, eventually
 
 MIB = 1 << 20
-QUEUED_BYTES = 256 * MIB
+QUEUED_BYTES = 64 * MIB
 #: `queued.max.request.bytes`, the answers' quarter of it, and what the broker is beside both.
-RSS_MAX = QUEUED_BYTES + QUEUED_BYTES // 4 + 64 * MIB
+RSS_MAX = QUEUED_BYTES + QUEUED_BYTES // 4 + 96 * MIB
 CLIENTS = 30
-ROWS = 399_000
+ROWS = 100_000
 
 
 @contextlib.contextmanager
@@ -44,8 +44,9 @@ def list_offsets(rows: int) -> bytes:
 
 
 def test_what_large_requests_are_decoded_to_is_bounded(brokers: Brokers) -> None:
-    """Each of them takes twenty times what its frame does: 130 MB."""
-    broker = brokers(settings={"queued.max.request.bytes": QUEUED_BYTES})
+    """Each of them takes twenty times what its frame does: 33 MB."""
+    settings = {"queued.max.request.bytes": QUEUED_BYTES, "socket.request.max.bytes": QUEUED_BYTES // 4}
+    broker = brokers(settings=settings)
     frame = list_offsets(ROWS)
     with honest_beside(broker) as honest:
         attackers = [connect(broker.port) for _ in range(CLIENTS)]

@@ -26,7 +26,7 @@ SINGLE = {
 }
 
 
-@pytest.fixture(scope="module", params=["namespaces", "loopback"])
+@pytest.fixture(scope="module", params=[pytest.param("namespaces", marks=pytest.mark.judge), "loopback"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     namespaces = request.param == "namespaces"
     if namespaces:
