@@ -298,6 +298,23 @@ async def test_a_repeated_leader_and_isr_of_the_same_controller_changes_nothing(
         assert broker.replicas.partitions["t", 0].log.leader_epochs == [(6, 0)]
 
 
+async def test_who_is_told_what_it_resigned_from_has_the_controller_elect_anew(tmp_path: Path) -> None:
+    """A former controller has removed its registration, and elected nobody: told so once more it would never lead."""
+    async with started(tmp_path) as broker:
+        await ask(broker, LEADER_AND_ISR, leading(broker, 3, 5), 4)
+        registered = broker.registration.epoch
+        await ask(broker, LEADER_AND_ISR, leading(broker, 3, 5), 4)
+        await broker.replicas.resign()
+        await ask(broker, LEADER_AND_ISR, leading(broker, 3, 4), 4)
+        await ask(broker, LEADER_AND_ISR, elsewhere(broker, 3, 5), 4)
+        assert broker.registration._renewed is None, "nobody takes it for what it was"
+        answer = await ask(broker, LEADER_AND_ISR, leading(broker, 3, 5), 4)
+        assert answer.partition_errors[0].error_code == StaleControllerEpoch.code
+        await comes_true("another registration", lambda: broker.registration.epoch > registered)
+        await ask(broker, LEADER_AND_ISR, leading(broker, 4, 6), 4)
+        assert broker.replicas.partitions["t", 0].is_leader
+
+
 async def test_a_stop_replica_that_waited_deletes_nothing_newer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

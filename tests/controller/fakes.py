@@ -50,10 +50,11 @@ class FakeBroker:
         self._scope = trio.CancelScope()
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        """Also again after `die`, at the same port unless that was set to 0."""
+        listeners = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
         self.port = listeners[0].socket.getsockname()[1]
         task_status.started()
-        with self._scope:
+        with trio.CancelScope() as self._scope:
             await trio.serve_listeners(self._connection, listeners)
 
     def die(self) -> None:

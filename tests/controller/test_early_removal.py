@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.controller import Controller, NewTopic, create_topic
+from ottla.controller import Controller, NewTopic, create_topic, neighbours
 from ottla.controller.configs import set_topic_config
+from ottla.controller.neighbours import Proof
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
@@ -42,6 +43,14 @@ async def watched(cluster: TestCluster, by: int) -> None:
     """Returns when a broker has a connection to each other one of Ottla's, on which nothing is said."""
     others = [broker for broker in cluster.brokers.values() if broker.id != by and broker.ottla]
     await comes_true("all are watched", lambda: all(broker.quiet for broker in others))
+
+
+def prove(controller: Controller, broker: FakeBroker, epoch: int | None = None) -> None:
+    """That the process of a broker is gone, of the registration with this epoch."""
+    assert broker.registration is not None
+    endpoint = broker.describe().endpoints[0]
+    epoch = broker.registration.epoch if epoch is None else epoch
+    controller._neighbours._proofs[broker.id] = Proof(epoch, endpoint, trio.current_time())
 
 
 async def test_the_session_of_a_process_that_is_gone_is_not_waited_for(cluster: TestCluster) -> None:
@@ -80,6 +89,7 @@ async def test_a_process_that_lives_registers_again(cluster: TestCluster) -> Non
 
     cluster.nursery.start_soon(registration.watch, resign)
     controller = cluster.controllers[1]
+    prove(controller, two)
     controller._events.put(("gone", 2, before))
     await comes_true("a new epoch", lambda: registration.epoch > before)
     assert lost == [before]
@@ -90,6 +100,70 @@ async def test_a_process_that_lives_registers_again(cluster: TestCluster) -> Non
     await two.until(lambda: len(two.roles("t")) == 1)
     assert await registered(cluster) == ["1", "2"]
     assert lost == [before]
+
+
+async def test_who_listens_elsewhere_is_watched_there(cluster: TestCluster) -> None:
+    """What listened at the former address goes away, and the broker lives."""
+    _, two = await started(cluster, 2)
+    await watched(cluster, by=1)
+    former = two._scope
+    assert two.registration is not None
+    epoch, two.port = two.registration.epoch, 0
+    await cluster.nursery.start(two.serve)
+    await two.registration.update()
+    controller = cluster.controllers[1]
+    await comes_true("it is watched there", lambda: controller._neighbours._watched[2].endpoint.port == two.port)
+    await comes_true("it is connected there", lambda: two.quiet > 0)
+    former.cancel()
+    await comes_true("the former address is gone", lambda: former.cancelled_caught)
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (2,)}))
+    await two.until(lambda: len(two.roles("t")) == 1)
+    assert controller._neighbours.gone() == {}
+    two.die()
+    await comes_true("nobody listens", lambda: controller.cluster is not None and 2 not in controller.cluster.brokers)
+    assert two.registration.epoch == epoch
+
+
+async def test_a_proof_is_made_again_while_it_holds(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something between both refused connections for a moment: that counts no more when a controller is elected."""
+    monkeypatch.setattr(neighbours, "AGAIN_S", 0.05)
+    one, two, three = [await cluster.broker(number, ottla="1") for number in (1, 2, 3)]
+    # This controller waits for the ends of sessions.
+    cluster.controller(one)
+    other = cluster.controller(three, session_s=SESSION_S)
+    await two.until(lambda: len(two.live_brokers()) == 3)
+    await watched(cluster, by=3)
+    two.die()
+    assert two.registration is not None
+    epoch = two.registration.epoch
+    await comes_true("it is gone", lambda: other._neighbours.gone() == {2: epoch})
+    first = other._neighbours.proof(2)
+    assert first is not None
+    await comes_true("it is gone still", lambda: other._neighbours.proof(2) is not first)
+    assert await other._neighbours.still_gone() == {2: epoch}
+    await cluster.nursery.start(two.serve)
+    assert await other._neighbours.still_gone() == {}, "it is asked, whatever was proved"
+    await comes_true("it is back", lambda: other._neighbours.gone() == {})
+    await cluster.kill(one)
+    await two.until(lambda: two.live_brokers() == [2, 3])
+    assert two.registration.epoch == epoch
+
+
+async def test_a_proof_that_is_old_removes_nothing(cluster: TestCluster) -> None:
+    """Events wait, and what is proved is another thing when their turn comes."""
+    _, two = await started(cluster, 2)
+    assert two.registration is not None
+    controller, epoch = cluster.controllers[1], two.registration.epoch
+    prove(controller, two)
+    proof = controller._neighbours._proofs[2]
+    proof.made_at_s -= neighbours.GOOD_S
+    assert controller._neighbours.gone() == {}
+    assert not await controller._make_room()
+    controller._events.put(("gone", 2, epoch))
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (2,)}))
+    await two.until(lambda: len(two.roles("t")) == 1)
+    assert await registered(cluster) == ["1", "2"]
+    assert two.registration.epoch == epoch
 
 
 async def test_what_an_administrator_removes_comes_back_too(cluster: TestCluster) -> None:
@@ -162,7 +236,7 @@ async def test_nobody_else_is_elected_while_a_controller_of_kafkas_has_a_session
     await watched(cluster, by=2)
     kafka.die()
     three.die()
-    await comes_true("three is gone", lambda: other._neighbours.gone.keys() == {3})
+    await comes_true("three is gone", lambda: other._neighbours.gone().keys() == {3})
     assert not other.is_active
     assert await registered(cluster) == ["1", "2", "3"]
 
@@ -175,14 +249,16 @@ async def test_what_was_proved_of_one_controller_removes_no_later_one(cluster: T
     assert await other._stand() is None
     assert other.active_id == 1
     # Of another process with the same id.
-    other._neighbours.gone[1] = one.registration.epoch - 1
+    prove(other, one, one.registration.epoch - 1)
     assert not await other._make_room()
     # Somebody was elected since.
-    other._neighbours.gone[1] = one.registration.epoch
+    prove(other, one)
     counter = await cluster.admin.get(znodes.CONTROLLER_EPOCH)
     await cluster.admin.set(znodes.CONTROLLER_EPOCH, counter.data)
     assert await other._make_room(), "it is looked at again"
     assert await get_or_none(cluster.admin, znodes.CONTROLLER) == first
     assert await other._stand() is None
+    assert not await other._make_room(), "a proof counts once"
+    prove(other, one)
     assert await other._make_room()
     assert await get_or_none(cluster.admin, znodes.CONTROLLER) != first

@@ -14,6 +14,7 @@ _LEAVING = "tests/broker/test_leaving.py"
 _CONTROLLER = "python/ottla/controller/"
 _PRESENCE, _PRESENCE_TEST = "python/ottla/peers/presence.py", "tests/net/test_presence.py"
 _EARLY = "tests/controller/test_early_removal.py"
+_RESIGNED = "tests/controller/test_resigned.py"
 
 MUTANTS = (
     Mutant(
@@ -358,14 +359,14 @@ MUTANTS = (
     Mutant(
         "coordination.a-refusal-alone-proves-an-end",
         _PRESENCE,
-        "if was_closed and await _is_refused(host, port):",
-        "if await _is_refused(host, port):",
+        "if was_closed and await is_refused(host, port):",
+        "if await is_refused(host, port):",
         pytest=(f"{_PRESENCE_TEST}::test_a_refusal_without_a_connection_before_proves_nothing",),
     ),
     Mutant(
         "coordination.one-refusal-proves-an-end",
         _PRESENCE,
-        "if was_closed and await _is_refused(host, port):",
+        "if was_closed and await is_refused(host, port):",
         "if was_closed:",
         pytest=(f"{_PRESENCE_TEST}::test_one_that_is_back_at_once_is_not_gone",),
     ),
@@ -379,8 +380,8 @@ MUTANTS = (
     Mutant(
         "coordination.kafkas-brokers-are-removed-early",
         "python/ottla/controller/neighbours.py",
-        "if registration.ottla is not None:",
-        "if True:",
+        "if registration.ottla is not None and",
+        "if",
         pytest=(f"{_EARLY}::test_sessions_of_kafkas_brokers_are_waited_for",),
     ),
     Mutant(
@@ -396,6 +397,65 @@ MUTANTS = (
         "if trio.current_time() < self._unclean_from:",
         "if False:",
         pytest=(f"{_EARLY}::test_who_is_not_in_sync_leads_only_when_the_session_would_have_ended",),
+    ),
+    Mutant(
+        "coordination.late-answers-are-believed",
+        "python/ottla/controller/registration.py",
+        "asked == epoch and found != asked",
+        "found != asked",
+        pytest=(f"{_RESIGNED}::test_an_answer_counts_for_the_registration_that_was_asked_about",),
+    ),
+    Mutant(
+        "coordination.who-has-resigned-keeps-its-epoch",
+        "python/ottla/controller/registration.py",
+        "            if node.stat.czxid > after:\n",
+        "            if True:\n",
+        pytest=(f"{_RESIGNED}::test_who_has_resigned_has_another_epoch_whatever_it_finds",),
+    ),
+    Mutant(
+        "coordination.who-has-resigned-is-told-the-same-epoch",
+        "python/ottla/controller/controller.py",
+        "        await self._lead_anew(resigned - settled)\n",
+        "",
+        pytest=(f"{_RESIGNED}::test_a_controller_that_dies_before_it_elects",),
+    ),
+    Mutant(
+        "coordination.what-was-resigned-from-is-no-news",
+        "python/ottla/broker/api/k04_leader_and_isr.py",
+        "    if is_to_elect_anew:\n",
+        "    if False:\n",
+        pytest=(
+            "tests/broker/test_control_requests.py"
+            "::test_who_is_told_what_it_resigned_from_has_the_controller_elect_anew",
+        ),
+    ),
+    Mutant(
+        "coordination.proofs-are-good-for-ever",
+        "python/ottla/controller/neighbours.py",
+        "return proof if proof is not None and trio.current_time() < proof.made_at_s + GOOD_S else None",
+        "return proof",
+        pytest=(f"{_EARLY}::test_a_proof_that_is_old_removes_nothing",),
+    ),
+    Mutant(
+        "coordination.proofs-are-not-made-again",
+        "python/ottla/controller/neighbours.py",
+        "                    is_gone = await is_refused(host, port)\n",
+        "",
+        pytest=(f"{_EARLY}::test_a_proof_is_made_again_while_it_holds",),
+    ),
+    Mutant(
+        "coordination.a-proof-makes-room-twice",
+        "python/ottla/controller/controller.py",
+        " or proof.has_made_room",
+        "",
+        pytest=(f"{_EARLY}::test_what_was_proved_of_one_controller_removes_no_later_one",),
+    ),
+    Mutant(
+        "coordination.a-former-address-is-watched",
+        "python/ottla/controller/neighbours.py",
+        "if registered.get(broker) != (watched.epoch, watched.endpoint):",
+        "if registered.get(broker, (0,))[0] != watched.epoch:",
+        pytest=(f"{_EARLY}::test_who_listens_elsewhere_is_watched_there",),
     ),
     Mutant(
         "coordination.taken-for-gone-leads-on",

@@ -10,6 +10,10 @@ random number generator. After each step `check` looks for what must never be:
 * two logs differ below the high watermarks of both,
 * a leader epoch goes back, in a log or in what a replica knows.
 
+When nothing more is lost or delayed somebody leads (`rests`), whoever died between two steps: a controller removes a
+registration and elects later, or not at all; a broker that lives resigns and registers again; what it hears of its
+registration may be late.
+
 One thing is left out: that what a replica asked its leader, what its leader asked the controller about it, or what it
 answered the controller, is under way for longer than its machine takes to lose its power and to start. Neither Kafka
 2.7's requests nor ours tell the two lives apart (KIP-903 does).
@@ -18,17 +22,18 @@ answered the controller, is under way for longer than its machine takes to lose 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ottla.controller import decisions
+from ottla.controller import decisions, model
 from ottla.controller.model import Partition
+from ottla.controller.registration import is_lost
 from ottla.coordination import znodes
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.replication.in_sync import DISK_HAS_IT, InSync, Proposal, left_alone
 from ottla.replication.questions import EpochEnd
-from ottla.replication.roles import PartitionState, Role, role
+from ottla.replication.roles import PartitionState, Role, has_resigned, role
 from ottla.replication.truncation import cut
 from ottla.replication.unclean_start import UncleanStart, end_of, may_offer
 
@@ -67,8 +72,14 @@ class Replica:
     #: Where the part of the log ends that was committed on this replica's word alone, of what others were to have too.
     vouched: int = 0
     is_alive: bool = True
-    #: How often it has started: its broker epoch.
+    #: How often it has started.
     lives: int = 0
+    #: Its broker epoch: the czxid of its registration, as far as it knows.
+    czxid: int = 0
+    #: Whether this process has led, and leads no more.
+    has_resigned: bool = False
+    #: The controller for which it has registered again.
+    renewed_for: int = 0
     #: After that: whether the log is suspected, until somebody is sure.
     start: UncleanStart | None = None
     # What a restart forgets.
@@ -164,11 +175,19 @@ class Replica:
         self.flush_is_due = False
         self.is_alive = True
         self.lives += 1
+        self.has_resigned, self.renewed_for = False, 0
+
+
+@dataclass(frozen=True)
+class Registered:
+    czxid: int
+    has_resigned: bool
 
 
 class Cluster:
-    """`forgets_followers`, `waits_for_epoch_start`, `suspects` and `waits_for_disk` are rules that tests switch off, to
-    see that they matter. Without `power`, no machine loses it.
+    """`forgets_followers`, `waits_for_epoch_start`, `suspects`, `waits_for_disk`, `believes_the_right_answers`,
+    `leads_anew` and `renews` are rules that tests switch off, to see that they matter. Without `power`, no machine
+    loses it.
     """
 
     def __init__(
@@ -179,6 +198,9 @@ class Cluster:
         waits_for_epoch_start: bool = True,
         suspects: bool = True,
         waits_for_disk: bool = True,
+        believes_the_right_answers: bool = True,
+        leads_anew: bool = True,
+        renews: bool = True,
         power: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
@@ -189,19 +211,30 @@ class Cluster:
         #: What the controller has written.
         self.leader, self.epoch, self.version = 1, 0, 0
         self.isr: tuple[int, ...] = REPLICAS
-        #: The brokers that the controller takes for alive. Others may live all the same.
-        self.registered = set(REPLICAS)
-        #: The first that returns is the next controller, and knows no more than the tree.
+        #: The newest transaction of the tree, and the one that wrote the state.
+        self.zxid = self.state_zxid = len(REPLICAS)
+        #: The registrations that are in the tree. Those that have none may live all the same.
+        self.registered = {each: Registered(each, has_resigned=False) for each in REPLICAS}
+        for replica in self.replicas.values():
+            replica.czxid = replica.id
+        #: The epochs of the brokers that the controller takes for alive: what it has read of the tree.
+        self.seen = {each: each for each in REPLICAS}
+        self.controller_epoch = 1
+        #: The next controller knows no more than the tree.
         self.has_controller = True
         #: Records below a leader's high watermark, by offset.
         self.committed: dict[int, Entry] = {}
         self.elections = self.truncations = self.shrinks = self.expansions = self.needless_removals = 0
+        self.deaths_between = self.resigned = self.led_anew = self.renewed = 0
         self.power_losses = self.refusals = self.offers = self.orders = self.lost = 0
         #: Replicas that refused their role, and those that have not answered since their machines came back.
         self.failed: set[int] = set()
         self.unheard: set[int] = set()
         #: How often the brokers had started when a proposal was made.
         self._lives: dict[Proposal, dict[int, int]] = {}
+        self._believes_the_right_answers = believes_the_right_answers
+        self._leads_anew = leads_anew
+        self._renews = renews
         self._suspects = suspects
         self._power = power
         self._forgets_followers = forgets_followers
@@ -211,23 +244,31 @@ class Cluster:
     # --- the controller ---
 
     def _tell(self) -> None:
-        for each in sorted(self.registered):
+        for each in sorted(self.seen):
             self._tell_again(self.replicas[each])
 
     def _tell_again(self, replica: Replica) -> None:
-        state = PartitionState(1, self.leader, self.epoch, self.isr, REPLICAS, self.version)
-        life = replica.lives
-        self.messages.append(lambda: self._take(replica, state) if replica.lives == life else None)
+        if not self.has_controller or replica.id not in self.seen:
+            return
+        controller, to = self.controller_epoch, self.seen[replica.id]
+        state = PartitionState(controller, self.leader, self.epoch, self.isr, REPLICAS, self.version)
+
+        def told() -> None:
+            # Others are refused: those for a former registration, and those of a former controller.
+            if to >= replica.czxid and controller == self.controller_epoch:
+                self._take(replica, state)
+
+        self.messages.append(told)
 
     @property
     def _can_lead(self) -> list[int]:
-        return [each for each in REPLICAS if each in self.registered and each not in self.failed | self.unheard]
+        return [each for each in REPLICAS if each in self.seen and each not in self.failed | self.unheard]
 
     def elect(self) -> None:
         """A new leader, if one in sync is alive. Sometimes epochs are skipped, as by a controller that died
         half-way."""
         alive = [each for each in self.isr if self.replicas[each].is_alive and each in self._can_lead]
-        if not alive or self.leader in self.unheard:
+        if not self.has_controller or not alive or self.leader in self.unheard:
             return
         if len(alive) > 1 and self.rng.random() < 0.5:
             self.leader = self.rng.choice(alive)
@@ -237,15 +278,20 @@ class Cluster:
             # Brokers that are gone leave the set with the election.
             self.isr = tuple(alive)
         self.epoch += 1 if self.rng.random() < 0.7 else 2
-        self.version += 1
+        self._write()
         self.elections += 1
         self._tell()
+
+    def _write(self) -> None:
+        self.version += 1
+        self.zxid += 1
+        self.state_zxid = self.zxid
 
     def settle(self) -> bool:
         """The state that fits who is online. False if it is the one that there is."""
         if self.leader in self.unheard:
             return False
-        online = [each for each in REPLICAS if each in self.registered and each not in self.failed]
+        online = [each for each in REPLICAS if each in self.seen and each not in self.failed]
         if self.leader not in online:
             online = [each for each in online if each not in self.unheard]
         partition = Partition(REPLICAS, state=znodes.PartitionState(self.leader, self.epoch, self.isr, 1))
@@ -264,7 +310,7 @@ class Cluster:
             assert {*refused} <= {*isr}, f"{refused} refused, and {leader} is no better"
         self.leader, self.isr = leader, isr
         self.epoch += 1
-        self.version += 1
+        self._write()
         self._tell()
 
     def _will_refuse(self, replica: Replica) -> bool:
@@ -275,46 +321,145 @@ class Cluster:
         return replica.start is not None and replica.start.suspects[T].offered_until_s > 0
 
     def remove(self, replica: Replica) -> None:
-        """The controller takes a broker for gone, and is told so rightly or by a firewall that lies. It leaves the ISR,
-        unless nobody else is in it.
+        """The controller takes a broker for gone, and is told so rightly or by a firewall that lies. First its
+        registration goes. Then it leaves the ISR, unless nobody else is in it, if the controller lives so long.
         """
-        self._forget(replica.id)
+        self._unregister(replica.id)
         self.needless_removals += replica.is_alive
-        if not self.settle():
-            self._become(self.leader, self.isr)
+        if self.rng.random() < 0.3:
+            self.has_controller = False
+            self.deaths_between += 1
+        elif self.rng.random() < 0.7:
+            self.look()
+
+    def _unregister(self, broker: int) -> None:
+        if self.registered.pop(broker, None) is not None:
+            self.zxid += 1
 
     def _forget(self, broker: int) -> None:
-        self.registered.discard(broker)
+        self.seen.pop(broker, None)
         self.failed.discard(broker)
         self.unheard.discard(broker)
 
-    def register(self, replica: Replica) -> None:
-        """One that lives notices: it leads nothing until it is told so in a newer epoch. One that has lost its power
-        looks into the tree before.
-        """
-        replica.is_leader, replica.in_sync = False, None
-        if replica.start and replica.id not in self.isr:
-            replica.start.forget(T)
-        # Another life of it may have been registered until now.
-        known = replica.id in self.registered
-        self._forget(replica.id)
-        if known and self.has_controller:
+    def look(self) -> None:
+        """The controller reads who is registered, and acts on those that left, came, or did both."""
+        if not self.has_controller:
+            return
+        now = {broker: node.czxid for broker, node in self.registered.items()}
+        left = [broker for broker, czxid in self.seen.items() if now.get(broker) != czxid]
+        for broker in left:
+            self._forget(broker)
+        if left:
             self.settle()
+        came = [broker for broker in now if broker not in self.seen]
+        self.seen = now
+        if came:
+            self._suspect(came)
+            if not self.settle():
+                self._tell()
+
+    def take_over(self) -> None:
+        """Another controller: it knows what it reads of the tree."""
         self.has_controller = True
-        self.registered.add(replica.id)
-        if replica.start:
-            suspect = replica.start.suspects[T]
-            suspect.in_sync |= set(self.isr)
-            if self._suspects and replica.id in self.isr:
-                # The registration of another may be that of a former life.
-                self.unheard |= self.registered & {*self.isr}
-        if not self.settle():
+        self.controller_epoch += 1
+        self.failed, self.unheard = set(), set()
+        self.seen = {broker: node.czxid for broker, node in self.registered.items()}
+        node = self.registered.get(self.leader)
+        leader = None if node is None else model.Broker(self.leader, node.czxid, (), has_resigned=node.has_resigned)
+        is_resigned = leader is not None and leader.may_have_resigned(self.state_zxid)
+        self._suspect(self.seen)
+        if self.settle():
+            return
+        if is_resigned and self._leads_anew:
+            self.led_anew += 1
+            self._become(self.leader, self.isr)
+        else:
             self._tell()
+
+    def _suspect(self, brokers: Iterable[int]) -> None:
+        for broker in brokers:
+            if self._suspects and self.replicas[broker].start and broker in self.isr:
+                # The registration of another may be that of a former life.
+                self.unheard |= self.seen.keys() & {*self.isr}
+
+    def register(self, replica: Replica) -> None:
+        """A broker registers, for the first time in its life or again. One that has lost its power looks into the tree
+        before. The controller hears of it soon.
+        """
+        if replica.start:
+            if replica.id not in self.isr:
+                replica.start.forget(T)
+            else:
+                replica.start.suspects[T].in_sync |= set(self.isr)
+        self._unregister(replica.id)
+        self.zxid += 1
+        replica.czxid = self.zxid
+        self.registered[replica.id] = Registered(replica.czxid, replica.has_resigned)
+        if not self.has_controller and self.rng.random() < 0.5:
+            self.take_over()
+        elif self._power or self.rng.random() < 0.8:
+            self.look()
+
+    def ask(self, replica: Replica) -> None:
+        """A broker asks for its registration. The answer may come when it has another one."""
+        asked, life, node = replica.czxid, replica.lives, self.registered.get(replica.id)
+        found = None if node is None else node.czxid
+
+        def answered() -> None:
+            if not replica.is_alive or replica.lives != life:
+                return
+            if is_lost(asked, replica.czxid if self._believes_the_right_answers else asked, found):
+                # It leads nothing until it is told so in a newer epoch.
+                replica.has_resigned |= replica.is_leader
+                self.resigned += replica.is_leader
+                replica.is_leader, replica.in_sync = False, None
+                if self._believes_the_right_answers or replica.id not in self.registered:
+                    self.register(replica)
+
+        self.messages.append(answered)
+
+    def expire(self, replica: Replica) -> None:
+        """The session of a broker ends, and it registers in another one. It leads what it led. Sometimes it has asked
+        for its registration in between.
+        """
+        self._unregister(replica.id)
+        if self.rng.random() < 0.5:
+            self.ask(replica)
+        self.register(replica)
+
+    def rests(self) -> None:
+        """Nothing is lost or delayed any more. Somebody must lead soon."""
+        for replica in self.replicas.values():
+            if not replica.is_alive:
+                replica.restart(self.rng)
+            if replica.id not in self.registered:
+                self.ask(replica)
+                self.register(replica)
+        if not self.has_controller:
+            self.take_over()
+        self.look()
+        # What was lost is sent again until it is answered.
+        self._tell()
+        for _ in range(10):
+            while self.messages:
+                self.messages.pop(0)()
+            self.look()
+            leader = self.replicas.get(self.leader)
+            if leader is not None and leader.is_leader and leader.epoch == self.epoch:
+                return
+            for replica in self.replicas.values():
+                self.ask(replica)
+        raise AssertionError(f"broker {self.leader} does not lead in epoch {self.epoch}")
 
     def _answered(self, broker: int, life: int, is_refused: bool) -> None:
         """What a broker said to the role that it was told."""
         replica = self.replicas[broker]
-        if life != replica.lives or broker not in self.registered or (replica.is_suspected and not replica.is_alive):
+        if (
+            not self.has_controller
+            or life != replica.lives
+            or broker not in self.seen
+            or (replica.is_suspected and not replica.is_alive)
+        ):
             return
         known = (broker in self.unheard, broker in self.failed)
         self.unheard.discard(broker)
@@ -322,8 +467,14 @@ class Cluster:
         if known != (False, broker in self.failed):
             self.settle()
 
-    def _alter(self, leader: int, proposal: Proposal) -> None:
+    def _alter(self, leader: int, czxid: int, proposal: Proposal) -> None:
         """AlterIsr at the controller."""
+        if not self.has_controller:
+            return
+        if self.seen.get(leader, 0) < czxid:
+            self.look()
+        if self.seen.get(leader) != czxid:
+            return
         is_current = leader == self.leader and proposal.leader_epoch == self.epoch and proposal.version == self.version
         joining = [each for each in proposal.isr if each not in self.isr]
         lives = self._lives[proposal]
@@ -336,7 +487,8 @@ class Cluster:
                 self.shrinks += 1
             else:
                 self.expansions += 1
-            self.isr, self.version = proposal.isr, self.version + 1
+            self.isr = proposal.isr
+            self._write()
         if leader == self.leader and proposal.leader_epoch == self.epoch:
             epoch, isr, version = self.epoch, self.isr, self.version
             self.messages.append(lambda: self._altered(self.replicas[leader], epoch, isr, version))
@@ -359,7 +511,11 @@ class Cluster:
 
     def order(self) -> None:
         """An operator has somebody lead where the last one in sync lost its power."""
-        if self.leader != NO_LEADER or not all(each.is_alive for each in self.replicas.values()):
+        if (
+            not self.has_controller
+            or self.leader != NO_LEADER
+            or not all(each.is_alive for each in self.replicas.values())
+        ):
             return
         if any(not self.replicas[each].is_suspected for each in self.isr) or len(self.isr) > 1:
             return
@@ -378,6 +534,11 @@ class Cluster:
         applied = role(state, replica.id, replica.epoch, replica.is_leader)
         answer = (replica.id, replica.lives)
         if applied is Role.STALE:
+            taken_for = has_resigned(state.leader, state.leader_epoch, replica.id, replica.epoch, replica.is_leader)
+            if taken_for and self._renews and replica.renewed_for < state.controller_epoch:
+                replica.renewed_for = state.controller_epoch
+                self.renewed += 1
+                self.register(replica)
             self.messages.append(lambda: self._answered(*answer, is_refused=False))
             return
         if self._suspects and replica.start and replica.start.refuses(T, state, self.now):
@@ -512,15 +673,12 @@ class Cluster:
             # A proposal is sent until it is answered.
             if replica.in_sync is not None and replica.is_alive and (proposal := replica.in_sync.proposed) is not None:
                 self._note_lives(proposal)
-                life = replica.lives
-                self.messages.append(lambda: self._alter(replica.id, proposal) if replica.lives == life else None)
-        elif chance < 0.97:
-            if len(self.registered) == len(REPLICAS):
-                self.remove(replica)
-            else:
-                for each in self.replicas.values():
-                    if each.is_alive and each.id not in self.registered:
-                        self.register(each)
+                life, czxid = replica.lives, replica.czxid
+                self.messages.append(
+                    lambda: self._alter(replica.id, czxid, proposal) if replica.lives == life else None
+                )
+        elif chance < 0.972:
+            self._step_of_registrations(replica)
         elif chance < 0.99:
             if replica.is_alive and sum(each.is_alive for each in self.replicas.values()) > 2:
                 replica.is_alive = False
@@ -530,6 +688,19 @@ class Cluster:
         else:
             self.elect()
         self.check()
+
+    def _step_of_registrations(self, replica: Replica) -> None:
+        if not self.has_controller and self.rng.random() < 0.5:
+            self.take_over()
+        elif self.rng.random() < 0.3:
+            self.look()
+        elif replica.is_alive and self.rng.random() < 0.1:
+            self.expire(replica)
+        elif self.has_controller and len(self.registered) == len(REPLICAS):
+            self.remove(replica)
+        for each in self.replicas.values():
+            if each.is_alive:
+                self.ask(each)
 
     def _step_of_power(self, replica: Replica) -> None:
         chance = self.rng.random()
@@ -558,15 +729,13 @@ class Cluster:
             replica.lose_power()
         if len(lost) == len(REPLICAS) and self.rng.random() < 0.5:
             self.has_controller = False
-            self.failed, self.unheard = set(), set()
             self.messages.clear()
             return
         # The sessions of some end before they are back.
         gone = lost if self.rng.random() < 0.7 else [replica for replica in lost if self.rng.random() < 0.5]
         for replica in gone:
-            self._forget(replica.id)
-        if gone:
-            self.settle()
+            self._unregister(replica.id)
+        self.look()
 
     def check(self) -> None:
         for replica in self.replicas.values():

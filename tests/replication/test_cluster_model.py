@@ -18,6 +18,8 @@ def run(first: int, runs: int, **rules: bool) -> list[Cluster]:
         try:
             for _ in range(STEPS):
                 cluster.step()
+            if not rules.get("power"):
+                cluster.rests()
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         clusters.append(cluster)
@@ -28,8 +30,55 @@ def test_nothing_committed_is_lost() -> None:
     clusters = run(1, RUNS)
     # The runs do what they are for.
     assert sum(len(cluster.committed) for cluster in clusters) > 10 * RUNS
-    for what in ("elections", "truncations", "shrinks", "expansions", "needless_removals"):
+    for what in (
+        "elections",
+        "truncations",
+        "shrinks",
+        "expansions",
+        "needless_removals",
+        "deaths_between",
+        "resigned",
+    ):
         assert sum(getattr(cluster, what) for cluster in clusters) > RUNS // 4, what
+    assert sum(cluster.led_anew for cluster in clusters) > 0
+
+
+def test_who_has_resigned_leads_again() -> None:
+    """Without both rules somebody leads by the tree, and nobody in truth."""
+    with pytest.raises(AssertionError, match="does not lead in epoch"):
+        run(1, 3000, leads_anew=False, renews=False)
+
+
+def test_a_late_answer_makes_nobody_resign() -> None:
+    with pytest.raises(AssertionError, match="does not lead in epoch"):
+        run(1, 3000, believes_the_right_answers=False, renews=False)
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_state_that_was_written_later_says_nothing_of_who_has_resigned(renews: bool) -> None:
+    """A controller removes the registration of the leader, which registers again. Then the controller writes a state,
+    and dies before it looks who is registered.
+    """
+    cluster = Cluster(0, renews=renews)
+    while cluster.messages:
+        cluster.messages.pop(0)()
+    one = cluster.replicas[1]
+    assert one.is_leader
+    cluster._unregister(1)
+    cluster.look = lambda: None  # type: ignore[method-assign]
+    cluster.ask(one)
+    cluster.messages.pop(0)()
+    assert not one.is_leader
+    cluster._write()
+    del cluster.look
+    cluster.take_over()
+    assert (cluster.leader, cluster.epoch) == (1, 0)
+    if renews:
+        cluster.rests()
+        assert cluster.renewed == 1
+    else:
+        with pytest.raises(AssertionError, match="broker 1 does not lead in epoch 0"):
+            cluster.rests()
 
 
 def test_what_nobody_in_sync_has_lost_survives_power_losses() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.config import BrokerConfig
     from ottla.controller.controller import Controller
     from ottla.controller.producer_ids import ProducerIds
+    from ottla.controller.registration import Registration
     from ottla.coordination.tree import Tree
     from ottla.group.coordinator import GroupCoordinator
     from ottla.net import Server
@@ -120,6 +121,7 @@ class ControlContext(AnswerContext, Protocol):
     replicas: Replicas
     metadata: MetadataCache
     groups: GroupCoordinator
+    registration: Registration
 
     def is_stale(self, broker_epoch: int) -> bool:
         """Whether a request was meant for an earlier life of this broker."""

@@ -348,10 +348,12 @@ class Controller:
     async def _make_room(self) -> bool:
         """Removes /controller if the process of the broker that it names is gone. False if it may live."""
         broker, version = self._active_id, self._epoch_version
-        epoch = None if broker is None else self._neighbours.gone.get(broker)
-        if broker is None or epoch is None or version is None:
+        proof = None if broker is None else self._neighbours.proof(broker)
+        if broker is None or proof is None or proof.has_made_room or version is None:
             return False
-        return await remove_controller(self._tree, broker, epoch, version)
+        made_room = await remove_controller(self._tree, broker, proof.epoch, version)
+        proof.has_made_room |= made_room
+        return made_room
 
     async def _step_down(self, elected: Elected | None) -> None:
         """Let another election happen, if the place is still ours."""
@@ -405,10 +407,10 @@ class Controller:
 
     async def _serve_term(self, term: _Term) -> None:
         with self.timings.timed(timings.CONTROLLER_CHANGE):
-            await term.remove_gone(self._neighbours.gone)
+            await term.remove_gone(await self._neighbours.still_gone())
             await term.take_over()
         # Those that are gone since.
-        for broker, epoch in self._neighbours.gone.items():
+        for broker, epoch in self._neighbours.gone().items():
             self._events.put(("gone", broker, epoch))
         if self._balance is not None:
             term.nursery.start_soon(self._look_at_balance, self._balance)
@@ -544,9 +546,12 @@ class _Term:
         async for topic, assignment in in_turns((await self._read_topics(topics)).items()):
             self.cluster.assign(topic, assignment)
         names = [name async for name, _ in in_turns(self.cluster.partitions())]
-        states = await self._store.read_states(names)
-        async for name, (state, version) in in_turns(states.items()):
-            self._set_state(name, state, version)
+        resigned = set()
+        async for name, stored in in_turns((await self._store.read_states(names)).items()):
+            self._set_state(name, stored.state, stored.version)
+            leader = self.cluster.brokers.get(stored.state.leader)
+            if leader is not None and leader.may_have_resigned(stored.mzxid):
+                resigned.add(name)
         self.cluster.suspect(self.cluster.brokers.values())
 
         # Brokers must know who lives before they can follow anyone.
@@ -555,7 +560,8 @@ class _Term:
         await self.send(batch)
         marked = await self.tree.children(znodes.DELETE_TOPICS, self._watch(("deletions",)))
         await self._mark_deletions(marked)
-        await self.settle(names)
+        settled = await self.settle(names)
+        await self._lead_anew(resigned - settled)
         batch = self.batch()
         async for name in in_turns(names):
             self.tell(batch, name)
@@ -564,6 +570,18 @@ class _Term:
         await moves.resume(self, names)
         await moves.reassignments_in_tree(self, self._watch(("reassignments",)))
         await orders.elections_in_tree(self, self._watch(("elections",)))
+
+    async def _lead_anew(self, names: Collection[TopicPartition]) -> None:
+        """Partitions whose leaders may have resigned are led by the same in the next leader epoch: else they would
+        never lead again. A controller before this one has removed their registrations, and elected nobody.
+        """
+        states = {}
+        async for name in in_turns(sorted(names)):
+            partition = self.cluster.get(name)
+            state = None if partition is None else decisions.next_epoch(partition, self.elected.epoch)
+            if state is not None and not self.is_deleting(name.topic):
+                states[name] = state
+        await self.change_states(states)
 
     async def _look_again(self) -> None:
         """Every watch was lost with the connection, and what happened since is unknown: read what they watched."""
@@ -704,8 +722,8 @@ class _Term:
 
     async def _on_gone(self, broker_id: int, epoch: int) -> None:
         """A process is positively gone: its registration goes before its session ends."""
-        known = self.cluster.brokers.get(broker_id)
-        if known is not None and known.epoch == epoch:
+        known, proof = self.cluster.brokers.get(broker_id), self._controller._neighbours.proof(broker_id)
+        if known is not None and known.epoch == epoch and proof is not None and proof.epoch == epoch:
             self._put_off_unclean_elections()
             await remove_registration(self._store, broker_id, epoch)
             await self._on_brokers()
@@ -915,8 +933,8 @@ class _Term:
         known = [name for name in changed if self.cluster.get(name) is not None]
         batch = self.batch()
         states = await self._store.read_states(known)
-        async for name, (state, version) in in_turns(states.items()):
-            self._set_state(name, state, version)
+        async for name, stored in in_turns(states.items()):
+            self._set_state(name, stored.state, stored.version)
             self.tell_of(batch, name)
         if known:
             batch.metadata_to(self.cluster.brokers)

@@ -25,7 +25,8 @@ class Replica(NamedTuple):
 class Broker(msgspec.Struct, frozen=True):
     """A registered broker. `epoch` is the czxid of its registration: another process with the same id has another.
 
-    `is_unclean`: some of its replicas in sync may have lost records with the power of its machine.
+    `is_unclean`: some of its replicas in sync may have lost records with the power of its machine. `has_resigned`:
+    before its registration the process led partitions, and leads them no more.
     """
 
     id: int
@@ -33,10 +34,18 @@ class Broker(msgspec.Struct, frozen=True):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     is_unclean: bool = False
+    has_resigned: bool = False
 
     @classmethod
     def of(cls, broker_id: int, epoch: int, registration: BrokerRegistration) -> Broker:
-        return cls(broker_id, epoch, registration.endpoints, registration.rack, registration.is_unclean)
+        of = registration
+        return cls(broker_id, epoch, of.endpoints, of.rack, of.is_unclean, of.has_resigned)
+
+    def may_have_resigned(self, mzxid: int) -> bool:
+        """Whether the broker may lead no more what it was to lead by a state that transaction `mzxid` wrote. A process
+        that has not resigned leads on, or knows no leader epoch yet.
+        """
+        return self.has_resigned and self.epoch > mzxid
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)

@@ -8,6 +8,14 @@ A node that is in the way belongs to someone: to our own session (the answer was
 had and lost (ZooKeeper may remove it late, ZOOKEEPER-2985), or to another process. Ours is kept, our dead session's is
 replaced, and for another's end we wait a while: a broker that was killed and started again finds its own old session
 not expired yet. Kafka 2.7 fails at once there.
+
+Controllers remove registrations of processes that seem to be gone (`neighbours`). A broker that lives notices. It stops
+leading, since others may have been elected, and it leads again only in a newer leader epoch. So a controller must see
+that something has changed: after that the broker always has another epoch, and its node is replaced if need be. A
+controller that knows the former epoch takes the broker for one that came back (KIP-380), and elects anew. A new
+controller reads that the process has resigned (`BrokerRegistration.has_resigned`), and that it registered later than a
+state was written. One that does neither tells a leader epoch in which the broker led and leads no more: then the broker
+registers anew (`renew`).
 """
 
 from __future__ import annotations
@@ -18,6 +26,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import trio
 
 from ottla.coordination import znodes
@@ -25,9 +34,11 @@ from ottla.coordination.tree import (
     BadVersion,
     ConnectionLoss,
     Create,
+    Delete,
     Node,
     NodeExists,
     NoNode,
+    Operation,
     SessionExpired,
     Set,
     Stat,
@@ -47,6 +58,16 @@ WAIT_MS = 30_000
 
 class AlreadyRegistered(TreeError):
     """A broker with this id lives: another process, whose session does not end."""
+
+
+def is_lost(asked: int | None, epoch: int, found: int | None) -> bool:
+    """Whether an answer about the node says that a registration was removed.
+
+    `asked` is the epoch of the registration that the question was about; None if the session had none then. `epoch` is
+    the epoch now, and `found` the czxid of the node in the answer, None without a node. An answer that comes late says
+    nothing of a registration that was made after the question.
+    """
+    return asked is not None and asked == epoch and found != asked
 
 
 class Registration:
@@ -71,6 +92,14 @@ class Registration:
         self._session_id = 0
         self._epoch = -1
         self._made = trio.Event()
+        #: Whether this process has led partitions, and leads them no more.
+        self._has_resigned = False
+        self._registering = trio.Lock()
+        #: Ends the wait for a change of the node.
+        self._woken = trio.Event()
+        #: The epoch of the registration that is to be replaced, and the newest controller for which that was asked.
+        self._renewed: int | None = None
+        self._renewed_for = -1
 
     @property
     def epoch(self) -> int:
@@ -86,19 +115,20 @@ class Registration:
         """Waits until this process was registered for the first time."""
         await self._made.wait()
 
-    async def register(self, *, wait_ms: int = WAIT_MS) -> int:
-        """Make the registration and return the broker epoch.
+    async def register(self, *, wait_ms: int = WAIT_MS, after: int = -1) -> int:
+        """Make the registration and return the broker epoch, which is greater than `after`.
 
         Raises AlreadyRegistered if another process still holds the id after `wait_ms`, SessionExpired if the session
         ended meanwhile. While the tree is away it waits.
         """
         path = znodes.broker_path(self._broker_id)
-        stat: Stat | None = None
-        while stat is None:
-            stat = await self._try(path, wait_ms)
-        self._session_id = stat.ephemeral_owner
-        self._own_sessions.add(stat.ephemeral_owner)
-        self._epoch = stat.czxid
+        async with self._registering:
+            stat: Stat | None = None
+            while stat is None:
+                stat = await self._try(path, wait_ms, after)
+            self._session_id = stat.ephemeral_owner
+            self._own_sessions.add(stat.ephemeral_owner)
+            self._epoch = stat.czxid
         self._made.set()
         logger.info("broker %d is registered with epoch %d", self._broker_id, stat.czxid)
         if self._on_epoch is not None:
@@ -106,54 +136,90 @@ class Registration:
         return stat.czxid
 
     async def watch(self, lost: Callable[[], Awaitable[None]]) -> None:
-        """Registers again whenever the registration is removed while the session lives, until cancelled: the controller
-        does that if it takes this process for gone (`neighbours`). `lost` is called before: others may lead what this
-        broker leads. The end of a session is not seen to here.
+        """Registers again whenever the registration is removed while the session lives, and when `renew` asks for it,
+        until cancelled. `lost` is called before a registration that was removed is made again: others may lead what
+        this broker leads. The end of a session is not seen to here.
 
         Raises AlreadyRegistered as `register` does.
         """
         path = znodes.broker_path(self._broker_id)
         while True:
-            changed = trio.Event()
+            changed = self._woken = trio.Event()
 
             def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
                 changed.set()
 
             await self._tree.wait_connected()
-            session = self._tree.session_id
             with contextlib.suppress(SessionExpired):
+                asked = self._epoch if self.is_current else None
                 stat = await self._tree.exists(path, wake)
-                if self.is_current and session == self._tree.session_id and (stat is None or stat.czxid != self._epoch):
+                if is_lost(asked, self._epoch, None if stat is None else stat.czxid) and self.is_current:
                     logger.warning(
                         "broker %d: its registration was removed, and it lives: it registers again", self._broker_id
                     )
+                    self._has_resigned = True
                     await lost()
-                    await self.register()
+                    # A registration that another task made meanwhile is from before the last leader has resigned.
+                    stat = await self._tree.exists(path)
+                    await self.register(after=-1 if stat is None else stat.czxid)
+                    continue
+                if self.is_current and self._renewed == self._epoch:
+                    await self.register(after=self._epoch)
                     continue
                 await changed.wait()
 
+    def renew(self, epoch: int, controller_epoch: int) -> None:
+        """Has the registration with this epoch (-1: the one that there is) replaced, so that the controller elects
+        anew: it takes this broker for the leader of partitions in a leader epoch in which the broker has resigned.
+
+        Once for each controller: one that elects nobody then does not do so after a second time either.
+        """
+        if controller_epoch > self._renewed_for:
+            message = "broker %d registers again, for controller epoch %d takes it for a leader where it has resigned"
+            logger.warning(message, self._broker_id, controller_epoch)
+            self._renewed_for, self._renewed = controller_epoch, self._epoch if epoch < 0 else epoch
+            self._woken.set()
+
     async def update(self) -> None:
         """Write again what the broker says of itself: its endpoints changed."""
-        await self._tree.set(znodes.broker_path(self._broker_id), self._describe().encode())
+        await self._tree.set(znodes.broker_path(self._broker_id), self._content())
 
-    async def _try(self, path: str, wait_ms: int) -> Stat | None:
-        data = self._describe().encode()
+    def _content(self) -> bytes:
+        return msgspec.structs.replace(self._describe(), has_resigned=self._has_resigned).encode()
+
+    async def _make(self, path: str, *before: Operation) -> Stat | None:
+        """Makes the node, after other operations. None if it is not known whether it was made, if a node is in the way,
+        and if a condition of the other operations does not hold.
+        """
         try:
-            # The second operation is there for its Stat, which a creation does not give.
-            _, stat = await self._tree.multi([Create(path, b"", ephemeral=True), Set(path, data, 0)])
+            # The last operation is there for its Stat, which a creation does not give.
+            made: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, self._content(), 0)]
+            *_, stat = await self._tree.multi([*before, *made])
         except ConnectionLoss:
             await self._tree.wait_connected()
+            return None
         except NodeExists:
-            pass
-        else:
-            made: Stat = stat
+            return None
+        except (NoNode, BadVersion):
+            if not before:
+                raise
+            return None
+        of_node: Stat = stat
+        return of_node
+
+    async def _try(self, path: str, wait_ms: int, after: int) -> Stat | None:
+        made = await self._make(path)
+        if made is not None:
             return made
         node = await get_or_none(self._tree, path)
         if node is None:
             return None
         owner = node.stat.ephemeral_owner
         if owner == self._tree.session_id:
-            return node.stat
+            if node.stat.czxid > after:
+                return node.stat
+            # At once: nobody sees this broker gone.
+            return await self._make(path, Delete(path, node.stat.version))
         if owner in self._own_sessions:
             with contextlib.suppress(NoNode, BadVersion, ConnectionLoss):
                 await self._tree.delete(path, node.stat.version)

@@ -54,6 +54,16 @@ class Written(NamedTuple):
     """What is there instead, with its version: decide again from that."""
 
 
+class Stored(NamedTuple):
+    """A state as the tree has it."""
+
+    state: PartitionState
+    version: int
+    """Of its node."""
+    mzxid: int
+    """The transaction that wrote it."""
+
+
 class FencedTree:
     """The tree in the hands of the controller that was elected with `epoch`, when /controller_epoch got `version`."""
 
@@ -156,16 +166,16 @@ class FencedTree:
             self._troubles.log(logging.ERROR, (path, data), "a partition is left alone: %s", error)
             return None
 
-    async def read_states(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[PartitionState, int]]:
-        """The states that are in the tree and can be understood, with the versions of their nodes."""
-        states: dict[TopicPartition, tuple[PartitionState, int]] = {}
+    async def read_states(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, Stored]:
+        """The states that are in the tree and can be understood."""
+        states: dict[TopicPartition, Stored] = {}
 
         async def read(piece: Sequence[TopicPartition]) -> None:
             paths = [znodes.state_path(*name) for name in piece]
             nodes = await self.tree.get_many(paths)
             for name, path, node in zip(piece, paths, nodes, strict=True):
                 if node is not None and (state := self._decode(path, node.data)) is not None:
-                    states[name] = state, node.stat.version
+                    states[name] = Stored(state, node.stat.version, node.stat.mzxid)
 
         await overlapping(read, names)
         return states

@@ -68,6 +68,8 @@ PERSISTENT_PATHS = (
 
 UNCLEAN = "ottla_unclean"
 """In a broker's registration: replicas of it may have lost records with the power of their machine."""
+RESIGNED = "ottla_resigned"
+"""In a broker's registration: its process led partitions before, and has resigned from them."""
 ORDERED = "ottla_ordered"
 """In a partition's state: its leader leads by an operator's order, though it may have lost records."""
 
@@ -176,6 +178,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
 
     `ottla` is the version of an Ottla broker; None is one of Kafka's, which do not look at this field. `is_unclean`:
     the broker's machine lost its power, and some of its replicas in sync may have lost records; only Ottla says so.
+    `has_resigned`: the process knows leader epochs in which it led, and leads no more; likewise.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -185,6 +188,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
     features: dict[str, Any] = {}
     ottla: str | None = None
     is_unclean: bool = False
+    has_resigned: bool = False
 
     def encode(self) -> bytes:
         plain = next((endpoint for endpoint in self.endpoints if endpoint.protocol == "PLAINTEXT"), None)
@@ -205,6 +209,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
             fields["ottla"] = self.ottla
         if self.is_unclean:
             fields[UNCLEAN] = True
+        if self.has_resigned:
+            fields[RESIGNED] = True
         return _encode(fields)
 
     @classmethod
@@ -226,6 +232,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
                 features=fields.get("features") or {},
                 ottla=None if ottla is None else _text(ottla),
                 is_unclean=bool(fields.get(UNCLEAN)),
+                has_resigned=bool(fields.get(RESIGNED)),
             )
         except _WRONG as error:
             raise MalformedNode(path, f"not a broker's registration: {data[:200]!r}") from error

@@ -41,7 +41,7 @@ async def gone(host: str, port: int, doubt: Callable[[bool], None] = lambda is_d
             connection = await _connect(host, port)
         except ConnectionRefusedError:
             await trio.sleep(APART_S if was_closed else PATIENCE_S)
-            if was_closed and await _is_refused(host, port):
+            if was_closed and await is_refused(host, port):
                 return
             continue
         except ConnectionResetError:
@@ -105,7 +105,8 @@ async def _is_closed(connection: trio.socket.SocketType) -> bool:
     return True
 
 
-async def _is_refused(host: str, port: int) -> bool:
+async def is_refused(host: str, port: int) -> bool:
+    """Whether all addresses of a host refuse a connection now."""
     try:
         (await _connect(host, port)).close()
     except ConnectionRefusedError:

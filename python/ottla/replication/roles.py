@@ -52,6 +52,13 @@ def role(state: PartitionState, broker_id: int, known_epoch: int, is_leader: boo
     return Role.LEADS_ON if is_leader and state.leader_epoch == known_epoch + 1 else Role.LEADS
 
 
+def has_resigned(leader: int, leader_epoch: int, broker_id: int, known_epoch: int, is_leader: bool) -> bool:
+    """Whether a controller, which names `leader` and `leader_epoch`, takes the replica on `broker_id` for the leader in
+    an epoch in which it has resigned. It leads only in a later one.
+    """
+    return leader == broker_id and leader_epoch == known_epoch and not is_leader
+
+
 class RoleListener(Protocol):
     """Who is told when this broker becomes, or stops being, the leader of a partition. Called on the loop, at once."""
 

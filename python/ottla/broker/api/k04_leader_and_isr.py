@@ -1,7 +1,8 @@
 """LeaderAndIsr (key 4): the controller tells a broker which partitions it leads or follows. Taken on
 listeners for brokers only.
 
-A request of an older controller, or one meant for an earlier life of this broker, changes nothing. Version 2: states
+A request of an older controller, or one meant for an earlier life of this broker, changes nothing. A controller that
+takes this broker for the leader where it has resigned is to elect anew (`Registration.renew`). Version 2: states
 grouped by topic. 4: flexible.
 """
 
@@ -25,7 +26,7 @@ from ottla.errors import (
 )
 from ottla.kafka import PartitionKey, TopicPartition
 from ottla.logging_setup import of_partition
-from ottla.replication.roles import PartitionState
+from ottla.replication.roles import PartitionState, has_resigned
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrPartitionError,
@@ -74,6 +75,7 @@ async def _apply(
     states: dict[PartitionKey, PartitionState] = mine.add({})
     new: set[PartitionKey] = mine.add(set())
     errors: dict[TopicPartition, int] = mine.add({})
+    is_to_elect_anew = False
     pace = Pace()
     for topic, state in _states(asked):
         await pace.turn()
@@ -92,6 +94,8 @@ async def _apply(
             errors[key] = StorageError.code
         elif known is not None and state.leader_epoch <= known.leader_epoch:
             errors[key] = StaleControllerEpoch.code
+            told = (state.leader, state.leader_epoch)
+            is_to_elect_anew |= has_resigned(*told, broker.id, known.leader_epoch, known.is_leader)
         elif broker.id not in state.replicas:
             errors[key] = UnknownTopicOrPartition.code
         else:
@@ -108,6 +112,8 @@ async def _apply(
                 tuple(state.adding_replicas),
                 tuple(state.removing_replicas),
             )
+    if is_to_elect_anew:
+        broker.registration.renew(asked.broker_epoch, asked.controller_epoch)
     await _name_new_leaders(broker, asked.controller_id, states)
     for (topic, index), error in (await broker.replicas.apply_changing(states, new)).items():
         if isinstance(error, MayHaveLost):
