@@ -153,8 +153,12 @@ class FakeBroker:
         return {partition: state for partition, state in known.items() if state.leader != -2}
 
     def live_brokers(self) -> list[int]:
+        return sorted(broker for broker, away_ms in self.named_brokers().items() if not away_ms)
+
+    def named_brokers(self) -> dict[int, int]:
+        """For how many milliseconds each is away yet; 0: it lives."""
         messages = self.of(UPDATE_METADATA)
-        return sorted(broker.id for broker in messages[-1].live_brokers) if messages else []
+        return {broker.id: broker.away_ms for broker in messages[-1].live_brokers} if messages else {}
 
     def stopped(self, topic: str) -> dict[int, Any]:
         return {

@@ -17,7 +17,7 @@ from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
 from tests.controller.fakes import FakeBroker
 from tests.support.trees import state_of
-from tests.support.waiting import comes_true
+from tests.support.waiting import PATIENCE_S, comes_true
 
 pytestmark = pytest.mark.trio
 #: Longer than any test: who waits for a session waits in vain.
@@ -127,11 +127,12 @@ async def test_who_listens_elsewhere_is_watched_there(cluster: TestCluster) -> N
 async def test_a_proof_is_made_again_while_it_holds(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something between both refused connections for a moment: that counts no more when a controller is elected."""
     monkeypatch.setattr(neighbours, "AGAIN_S", 0.05)
+    monkeypatch.setattr(neighbours, "REFUSAL_S", PATIENCE_S)
     one, two, three = [await cluster.broker(number, ottla="1") for number in (1, 2, 3)]
     # This controller waits for the ends of sessions.
     cluster.controller(one)
-    other = cluster.controller(three, session_s=SESSION_S)
     await two.until(lambda: len(two.live_brokers()) == 3)
+    other = cluster.controller(three, session_s=SESSION_S)
     await watched(cluster, by=3)
     two.die()
     assert two.registration is not None

@@ -191,7 +191,7 @@ async def test_a_controller_that_dies_before_it_elects(cluster: TestCluster) -> 
     # Once: the next controller finds states that are younger.
     await cluster.kill(three)
     cluster.controller(two)
-    await two.until(lambda: two.live_brokers() == [2])
+    await two.until(lambda: two.live_brokers() == [2] and two.roles("t")[1].leader_epoch == 1)
     assert await leader_epochs(cluster) == [2, 1, 1], "that of 3 and the ISR changed, and nothing else"
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from ottla.wire import KEYS, api
-from ottla.wire.schema import Api, FieldSpec, Message, StructSpec, describe
+from ottla.wire.schema import OWN_TAGS, Api, FieldSpec, Message, StructSpec, describe
 
 _INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _LETTERS = "aZ0-._ äñ→日😀"
@@ -36,6 +36,24 @@ _described = cache(describe)
 def instance(cls: type[Message], version: int, rng: random.Random) -> Message:
     """A message with values in every field that the version has, and defaults elsewhere."""
     return _struct(_described(cls), version, rng)
+
+
+def of_kafka(spec: StructSpec) -> list[FieldSpec]:
+    """The fields that are not Ottla's own."""
+    return [field for field in spec.fields if field.tag is None or field.tag < OWN_TAGS]
+
+
+def without_own(message: Message) -> Message:
+    """The same message, with defaults in the fields that are Ottla's own."""
+    plain = {}
+    for field in of_kafka(_described(type(message))):
+        value = getattr(message, field.name)
+        if isinstance(value, Message):
+            value = without_own(value)
+        elif isinstance(value, list):
+            value = [without_own(one) if isinstance(one, Message) else one for one in value]
+        plain[field.name] = value
+    return type(message)(**plain)
 
 
 def _struct(spec: StructSpec, version: int, rng: random.Random) -> Message:

@@ -186,6 +186,7 @@ class Broker:
             session_s=self._session_s(),
             doubt=self.metadata.doubt,
             ends_at=self.surroundings.ends_at,
+            named=self.surroundings.named,
         )
         self.client_quotas = ClientQuotas(settings.config)
         #: The same while there is any quota, else None: then nothing is measured.

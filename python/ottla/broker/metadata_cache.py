@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 import trio
@@ -38,6 +38,15 @@ class BrokerMetadata:
     rack: str | None
     #: listener name to host and port
     endpoints: dict[str, tuple[str, int]]
+    #: listener name to the name of its security protocol, of those that are not plain text
+    protocols: dict[str, str] = field(default_factory=dict)
+
+
+class Away(NamedTuple):
+    """A broker that is gone, of which clients are told all the same until then."""
+
+    broker: BrokerMetadata
+    until_s: float
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +60,12 @@ class PartitionMetadata(msgspec.Struct, frozen=True, gc=False):
 @dataclass(slots=True)
 class MetadataCache:
     controller_id: int = -1
+    #: The brokers that are alive.
     brokers: dict[int, BrokerMetadata] = field(default_factory=dict)
+    #: Others that Metadata names. Librdkafka takes a broker down that is named no more, and waits for ever for what it
+    #: wanted of that one. With Kafka a broker that dies is named until its session ends. Nobody else asks for them: a
+    #: broker that is away leads nothing, coordinates nothing and holds nobody up.
+    away: dict[int, Away] = field(default_factory=dict)
     #: The partitions of a topic are replaced, never changed: a copy of `topics` is a snapshot.
     topics: dict[str, dict[int, PartitionMetadata]] = field(default_factory=dict)
     #: Held from the making of an `Update` until it is applied.
@@ -166,13 +180,17 @@ class Update:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
         self._brokers: dict[int, BrokerMetadata] = {}
+        self._away: dict[int, Away] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         #: The partitions that are gone.
         self.deleted: list[TopicPartition] = []
 
-    def add_broker(self, broker: BrokerMetadata) -> None:
-        """A broker that is alive. Who is not named is not."""
-        self._brokers[broker.broker_id] = broker
+    def add_broker(self, broker: BrokerMetadata, away_ms: int = 0) -> None:
+        """A broker that is alive, unless it is away for so long yet. Who is not named is gone."""
+        if away_ms > 0:
+            self._away[broker.broker_id] = Away(broker, trio.current_time() + away_ms / 1000)
+        else:
+            self._brokers[broker.broker_id] = broker
 
     def add(self, topic: str, state: UpdateMetadataPartitionState) -> None:
         index = state.partition_index
@@ -189,7 +207,7 @@ class Update:
 
     def keep_brokers(self) -> None:
         """Nothing is said of the brokers: those that were alive are."""
-        self._brokers = self._cache.brokers
+        self._brokers, self._away = self._cache.brokers, self._cache.away
 
     def add_role(self, topic: str, index: int, state: PartitionState) -> None:
         """Another leader, as LeaderAndIsr names it. Nothing, if the partition is not known or a newer leader is."""
@@ -221,7 +239,7 @@ class Update:
             for topic, partitions in self._topics.items():
                 _put(topics, topic, partitions)
         cache.controller_id = controller_id
-        cache.brokers = self._brokers
+        cache.brokers, cache.away = self._brokers, self._away
         for broker in [broker for broker in cache._doubted if broker not in cache.brokers]:
             # Others lead what it led: its partitions are in the same request.
             del cache._doubted[broker]

@@ -1,20 +1,24 @@
-"""What a replica that may have lost records needs to know beyond itself (`ottla.replication.unclean_start`)."""
+"""What parts of a broker need to know beyond themselves: replicas that may have lost records
+(`ottla.replication.unclean_start`), and a controller that is elected here.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.controller.model import Broker
 from ottla.coordination import znodes
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
+from ottla.coordination.znodes import Endpoint
 from ottla.kafka import NO_EPOCH, PartitionKey
 from ottla.replication.questions import EpochEnd, Questions
 from ottla.replication.unclean_start import ANY_EPOCH, Known
 
 if TYPE_CHECKING:
     from ottla.broker.failing_directories import FailingDirectories
-    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
     from ottla.coordination.tree import Tree
     from ottla.errors import KafkaError
     from ottla.peers import Peers
@@ -52,6 +56,13 @@ class Surroundings:
     def is_alive(self, broker: int) -> bool:
         return broker in self._metadata.brokers
 
+    def named(self) -> Iterator[tuple[Broker, float | None]]:
+        """The brokers that clients are told of, with the time until when if they are away."""
+        for broker in self._metadata.brokers.values():
+            yield _registered(broker), None
+        for broker, until_s in self._metadata.away.values():
+            yield _registered(broker), until_s
+
     def may_be_unclean(self, topic: str) -> bool:
         return self._logs.topic_config(topic).get_bool("unclean.leader.election.enable")
 
@@ -70,3 +81,11 @@ class Surroundings:
         # `Registration.watch` makes it anew.
         with contextlib.suppress(NoNode, ConnectionLoss, SessionExpired):
             await self._tree.delete(znodes.broker_path(self._broker_id))
+
+
+def _registered(broker: BrokerMetadata) -> Broker:
+    """As its registration told of it, without an epoch."""
+    endpoints = (
+        Endpoint(name, *address, broker.protocols.get(name, "PLAINTEXT")) for name, address in broker.endpoints.items()
+    )
+    return Broker(broker.broker_id, NO_EPOCH, tuple(endpoints), broker.rack)

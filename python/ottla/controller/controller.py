@@ -33,7 +33,7 @@ from ottla.controller.early_removal import remove_controller, remove_registratio
 from ottla.controller.election import Elected, elect
 from ottla.controller.events import CONTROLLER_GONE, LOOK_AGAIN, LOOK_AT_REST, Event, Events
 from ottla.controller.isr import Altered, alter_isr
-from ottla.controller.model import Broker, Cluster
+from ottla.controller.model import Away, Broker, Cluster
 from ottla.controller.names import check_name
 from ottla.controller.neighbours import Neighbours
 from ottla.controller.registration import Registration
@@ -137,6 +137,7 @@ class Controller:
         session_s: float | None = None,
         doubt: Callable[[int, bool], None] = lambda broker, is_doubted: None,
         ends_at: orders.EndsAt | None = None,
+        named: Callable[[], Iterable[tuple[Broker, float | None]]] = tuple,
     ) -> None:
         """`listener` names the inter-broker listener; `connect` opens a connection to a broker there. `registration` is
         renewed in every new session; without one, somebody else sees to it. `timeout_ms` is how long a broker has for
@@ -149,7 +150,8 @@ class Controller:
         gone are not waited for (`watch_neighbours`), but for an election of replicas that are not in sync. `doubt` is
         told of a broker that may be gone, before that is proved, and when it is not.
 
-        `ends_at` asks a broker where its logs end, for elections of replicas that are not in sync.
+        `ends_at` asks a broker where its logs end, for elections of replicas that are not in sync. `named` are the
+        brokers that clients are told of here, with the time until when if they are away.
         """
         self._tree = tree
         self._broker_id = broker_id
@@ -163,6 +165,7 @@ class Controller:
         self._balance = balance
         self._session_s = session_s
         self._ends_at = ends_at
+        self._named = named
         self._neighbours = Neighbours(tree, broker_id, listener, self._is_gone, doubt)
         self._watches: dict[Event, Watch] = {}
         #: How long events wait and take.
@@ -445,6 +448,8 @@ class _Term:
         self._responses: dict[Event, tuple[ControlRequest, Any]] = {}
         self._grown: set[TopicPartition] = set()
         self._relapses = Relapses()
+        #: Brokers whose registration is removed just now.
+        self._removed: set[int] = set()
         #: Those that work again and have waited.
         self._restored: set[TopicPartition] = set()
         self.moves_in_tree: dict[TopicPartition, tuple[int, ...]] = {}
@@ -487,6 +492,8 @@ class _Term:
                 await self._on_gone(broker_id, epoch)
             case ("broker", broker_id):
                 await self._on_broker(broker_id)
+            case ("away",):
+                await self._on_away()
             case ("topics",):
                 await self._on_topics()
             case ("topic", topic):
@@ -542,6 +549,8 @@ class _Term:
         self.cluster.brokers = await self._read_brokers()
         for broker in self.cluster.brokers.values():
             self._open_channel(broker)
+        known = self.cluster.brokers
+        self._name_on((broker, until_s) for broker, until_s in self._controller._named() if broker.id not in known)
         topics = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
         async for topic, assignment in in_turns((await self._read_topics(topics)).items()):
             self.cluster.assign(topic, assignment)
@@ -670,8 +679,11 @@ class _Term:
 
     async def _brokers_left(self, left: list[int]) -> None:
         logger.info("brokers left: %s", left)
+        is_named_on = self._removed | self.cluster.leaving
+        self._name_on((self.cluster.brokers[broker], None) for broker in left if broker in is_named_on)
         for broker in left:
             del self.cluster.brokers[broker]
+            self._removed.discard(broker)
             self.cluster.leaving.discard(broker)
             self.cluster.failed_replicas.pop(broker, None)
             self._relapses.forget(broker)
@@ -698,6 +710,7 @@ class _Term:
         logger.info("brokers came: %s", [broker.id for broker in came])
         for broker in came:
             self.cluster.brokers[broker.id] = broker
+            self.cluster.away.pop(broker.id, None)
             self._open_channel(broker)
             for deletion in self._deletions.values():
                 deletion.broker_came(broker.id)
@@ -725,8 +738,39 @@ class _Term:
         known, proof = self.cluster.brokers.get(broker_id), self._controller._neighbours.proof(broker_id)
         if known is not None and known.epoch == epoch and proof is not None and proof.epoch == epoch:
             self._put_off_unclean_elections()
+            self._removed.add(broker_id)
             await remove_registration(self._store, broker_id, epoch)
             await self._on_brokers()
+            # If it has said something new of itself, it lives.
+            self._removed.discard(broker_id)
+
+    def _name_on(self, brokers: Iterable[tuple[Broker, float | None]]) -> None:
+        """Clients are told of these brokers, which are not registered, for as long as a session lasts, or until the
+        given time if that is sooner.
+        """
+        session_s, now_s = self._controller._session_s, trio.current_time()
+        if session_s is None:
+            return
+        for broker, until_s in brokers:
+            ends_s = now_s + session_s if until_s is None else min(until_s, now_s + session_s)
+            if ends_s > now_s:
+                self.cluster.away[broker.id] = Away(broker, ends_s)
+                self.nursery.start_soon(self._name_until, ends_s)
+
+    async def _name_until(self, ends_s: float) -> None:
+        await trio.sleep_until(ends_s)
+        self._controller._events.put(("away",))
+
+    async def _on_away(self) -> None:
+        """The sessions of brokers that are away would have ended."""
+        now_s = trio.current_time()
+        over = [broker for broker, away in self.cluster.away.items() if away.until_s <= now_s]
+        for broker in over:
+            del self.cluster.away[broker]
+        if over:
+            batch = self.batch()
+            batch.metadata_to(self.cluster.brokers)
+            await self.send(batch)
 
     def _put_off_unclean_elections(self) -> None:
         """Until the session of a broker that was removed early would have ended: so long it may come back and lead."""

@@ -51,6 +51,15 @@ class Broker(msgspec.Struct, frozen=True):
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
+class Away(NamedTuple):
+    """A broker whose registration is gone before its session timeout has passed: it was removed early, or stopped.
+    Clients are told of it until then (`requests`), and of nothing that it would do.
+    """
+
+    broker: Broker
+    until_s: float
+
+
 class Partition(msgspec.Struct, eq=False, gc=False):
     """One partition: its assignment, and its state in the tree, which is None until the first leader was chosen.
 
@@ -74,6 +83,8 @@ class Cluster:
         """Registered brokers that asked for a controlled shutdown. They serve what nobody else can, and are given
         nothing more.
         """
+        self.away: dict[int, Away] = {}
+        """Brokers that are not registered, and that clients are told of."""
         self.untold: dict[TopicPartition, set[int]] = {}
         """Of partitions that were made since: the brokers that were not told of their replica yet, so that it never was
         online. Only these may make a log while one of their log directories is offline: it has none there.

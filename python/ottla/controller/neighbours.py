@@ -22,13 +22,15 @@ import trio
 from ottla.coordination import znodes
 from ottla.coordination.tree import SessionExpired, Tree, WatchEvent
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, MalformedNode
-from ottla.peers.presence import APART_S, gone, is_refused
+from ottla.peers.presence import gone, is_refused
 
 logger = logging.getLogger(__name__)
 
 #: How long a proof is good, and how often it is made again while it holds.
 GOOD_S: Final = 2.0
 AGAIN_S: Final = 1.0
+#: How long a refusal may take when a proof is looked at once more. It mostly comes at once.
+REFUSAL_S: Final = 0.5
 
 
 class Proof(msgspec.Struct):
@@ -87,7 +89,7 @@ class Neighbours:
             if await is_refused(endpoint.host, endpoint.port):
                 found[broker] = epoch
 
-        with trio.move_on_after(APART_S):
+        with trio.move_on_after(REFUSAL_S):
             async with trio.open_nursery() as nursery:
                 for broker, epoch in self.gone().items():
                     nursery.start_soon(ask, broker, self._proofs[broker].endpoint, epoch)

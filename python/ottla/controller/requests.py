@@ -5,6 +5,9 @@ The three requests are in the versions of inter-broker protocol 2.7, whoever the
 UpdateMetadata 6, StopReplica 3; a broker gets them in that order. Each bears the controller's epoch and the epoch of
 the broker it is meant for, so that a broker refuses what an old controller says, and what was meant for its former
 life.
+
+Brokers that were removed before their sessions ended are named in UpdateMetadata on, for as long as a session lasts.
+Kafka's brokers take them for alive, as those whose session lives; Ottla's are told for how long they are away.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
-from ottla.controller.model import Cluster, Partition
+import trio
+
+from ottla.controller.model import Broker, Cluster, Partition
 from ottla.controller.turns import in_turns
 from ottla.kafka import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, PROTOCOLS, TopicPartition
 from ottla.wire.k04_leader_and_isr import (
@@ -113,7 +118,7 @@ class RequestBatch:
         return self._lists.setdefault(brokers, list(brokers))
 
     def metadata_to(self, brokers: Iterable[int]) -> None:
-        """UpdateMetadata, with the partitions that were added if any, and always who lives, to these brokers."""
+        """UpdateMetadata, with the partitions that were added if any, and always all brokers, to these brokers."""
         self._metadata_brokers.update(brokers)
 
     def stop(self, name: TopicPartition, brokers: Iterable[int], leader_epoch: int, *, delete: bool = False) -> None:
@@ -144,7 +149,7 @@ class RequestBatch:
                 UpdateMetadataTopicState(topic_name=topic, partition_states=list(partitions.values()))
                 async for topic, partitions in in_turns(self._metadata.items())
             ]
-            live = self._live_brokers()
+            live = self._named_brokers()
             for broker in told:
                 update = UpdateMetadataRequest(
                     controller_id=self._controller_id,
@@ -195,20 +200,26 @@ class RequestBatch:
             ],
         )
 
-    def _live_brokers(self) -> list[UpdateMetadataBroker]:
-        return [
-            UpdateMetadataBroker(
-                id=broker.id,
-                endpoints=[
-                    UpdateMetadataEndpoint(
-                        port=endpoint.port,
-                        host=endpoint.host,
-                        listener=endpoint.listener,
-                        security_protocol=PROTOCOLS.get(endpoint.protocol, 0),
-                    )
-                    for endpoint in broker.endpoints
-                ],
-                rack=broker.rack,
-            )
-            for broker in self._cluster.brokers.values()
+    def _named_brokers(self) -> list[UpdateMetadataBroker]:
+        now_s = trio.current_time()
+        alive = [_named(broker, 0) for broker in self._cluster.brokers.values()]
+        return alive + [
+            _named(broker, max(1, int((until_s - now_s) * 1000))) for broker, until_s in self._cluster.away.values()
         ]
+
+
+def _named(broker: Broker, away_ms: int) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=PROTOCOLS.get(endpoint.protocol, 0),
+            )
+            for endpoint in broker.endpoints
+        ],
+        rack=broker.rack,
+        away_ms=away_ms,
+    )

@@ -63,6 +63,7 @@ OF_EVENTS: Final[Mapping[str, str]] = {
     "brokers": LEADER_ELECTION,
     "broker": LEADER_ELECTION,
     "gone": LEADER_ELECTION,
+    "away": LEADER_ELECTION,
     "look at the rest": TOPIC_CHANGE,
     "topics": TOPIC_CHANGE,
     "topic": TOPIC_CHANGE,

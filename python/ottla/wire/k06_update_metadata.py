@@ -1,13 +1,15 @@
 """UpdateMetadata: from the controller, what every broker answers to clients' Metadata requests.
 
 Version 1 brings endpoints, 3 listener names, 4 offline replicas, 5 grouping by topic and the broker's epoch.
+
+One field is Ottla's own, a tagged one, which other receivers skip (KIP-482): `away_ms`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from ottla.wire.schema import ITEMS_MAX, Api, Int16, Int32, Int64, Message, V
+from ottla.wire.schema import ITEMS_MAX, OWN_TAGS, Api, Int16, Int32, Int64, Message, V
 
 
 class UpdateMetadataPartitionState(Message):
@@ -40,6 +42,8 @@ class UpdateMetadataBroker(Message):
     v0_port: Annotated[Int32, V("0", ignorable=True)] = 0
     endpoints: Annotated[list[UpdateMetadataEndpoint], V("1+", ignorable=True)] = []
     rack: Annotated[str | None, V("2+", nullable="0+", ignorable=True)] = ""
+    #: For how long yet clients are told of the broker, which is gone; 0: it lives.
+    away_ms: Annotated[Int32, V("6+", tag=OWN_TAGS, ignorable=True)] = 0
 
 
 class UpdateMetadataRequest(Message):

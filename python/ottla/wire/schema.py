@@ -53,6 +53,10 @@ Range = tuple[int, int]
 _NEVER: Range = (1, 0)
 
 
+OWN_TAGS = 10_000
+"""The first tag of fields that Ottla adds to Kafka's messages: far from those that Kafka gives, which count from 0."""
+
+
 class Message(msgspec.Struct, gc=False):
     """A structure of the protocol. Messages are trees: nothing in them needs the cycle collector."""
 

@@ -7,7 +7,7 @@ operations (KIP-430). 9: flexible.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import large_answer
@@ -71,7 +71,7 @@ async def handle(broker: ClusterContext, request: Request) -> None:
             may_be_made = allowed or name in INTERNAL_TOPICS
             errors[name] = await _create(broker, name) if may_be_made else UnknownTopicOrPartition.code
     # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
-    brokers = dict(cache.brokers)
+    brokers, away = dict(cache.brokers), [away.broker for away in cache.away.values()]
     snapshot = cache.topics.copy()
     told: dict[str, dict[int, PartitionMetadata]] = {}
     size_bytes = rows = 0
@@ -81,7 +81,7 @@ async def handle(broker: ClusterContext, request: Request) -> None:
         size_bytes += TOPIC_BYTES + len(name) + PARTITION_BYTES * len(partitions)
         rows += 1 + len(partitions)
     async with large_answer(broker, request, rows, size_bytes):
-        answer = _answer(broker, request, asked, brokers, errors, told)
+        answer = _answer(broker, request, asked, brokers, away, errors, told)
         await reply_here(broker, request, METADATA, await answer)
     leave(request, [told, errors, missing, names or {}])
 
@@ -91,15 +91,16 @@ async def _answer(
     request: Request,
     asked: MetadataRequest,
     brokers: Mapping[int, BrokerMetadata],
+    away: Iterable[BrokerMetadata],
     errors: Mapping[str, int],
     told: Mapping[str, dict[int, PartitionMetadata]],
 ) -> MetadataResponse:
-    """`told`: the partitions of each topic."""
+    """`brokers`: those that are alive. `away`: others that are named. `told`: the partitions of each topic."""
     reachable = {other.broker_id for other in brokers.values() if broker.endpoint(other, request) is not None}
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=other.broker_id, host=endpoint[0], port=endpoint[1], rack=other.rack)
-            for other in brokers.values()
+            for other in (*brokers.values(), *away)
             if (endpoint := broker.endpoint(other, request)) is not None
         ],
         cluster_id=broker.cluster_id,

@@ -61,7 +61,7 @@ async def _apply(broker: ControlContext, version: int, asked: UpdateMetadataRequ
         update = Update(broker.metadata)
         for row in asked.live_brokers:
             await pace.turn()
-            update.add_broker(await _broker(version, row, pace))
+            update.add_broker(await _broker(version, row, pace), row.away_ms)
         for state in asked.ungrouped_partition_states:
             await pace.turn()
             check_replicas(state.isr, state.replicas, state.offline_replicas)
@@ -79,17 +79,19 @@ async def _apply(broker: ControlContext, version: int, asked: UpdateMetadataRequ
 
 
 async def _broker(version: int, row: UpdateMetadataBroker, pace: Pace) -> BrokerMetadata:
-    """A broker that is alive. Before version 3 its listeners have no names, and are called as their protocols are."""
+    """One that is alive, or away. Before version 3 its listeners have no names, and are called as their protocols."""
     if version == 0:
         return BrokerMetadata(row.id, row.rack, {PROTOCOL_NAMES[0]: (row.v0_host, row.v0_port)})
     if len(row.endpoints) > LISTENERS_MAX:
         raise RemoteProtocolError(f"{len(row.endpoints)} listeners of one broker are more than {LISTENERS_MAX}")
-    endpoints = {}
+    endpoints, protocols = {}, {}
     for endpoint in row.endpoints:
         await pace.turn()
         name = endpoint.listener if version >= LISTENER_NAMES_SINCE else _protocol(endpoint)
         endpoints[name] = (endpoint.host, endpoint.port)
-    return BrokerMetadata(row.id, row.rack, endpoints)
+        if endpoint.security_protocol:
+            protocols[name] = PROTOCOL_NAMES.get(endpoint.security_protocol, name)
+    return BrokerMetadata(row.id, row.rack, endpoints, protocols)
 
 
 def _protocol(endpoint: UpdateMetadataEndpoint) -> str:
