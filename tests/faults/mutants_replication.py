@@ -6,6 +6,7 @@ _PARTITION = "tests/replication/test_partition.py"
 _CONTROL = "tests/broker/test_control_requests.py"
 _TRUNCATION = "tests/replication/test_truncation.py"
 _IN_SYNC = "python/ottla/replication/in_sync.py"
+_IN_SYNC_TEST = "tests/replication/test_in_sync.py"
 _FOLLOWING, _FOLLOWING_TEST = "python/ottla/replication/following.py", "tests/replication/test_following.py"
 _PROPOSALS = "python/ottla/replication/isr_proposals.py"
 _CHANGES, _CHANGES_TEST = "python/ottla/replication/isr_changes.py", "tests/replication/test_isr_changes.py"
@@ -65,9 +66,37 @@ MUTANTS = (
     Mutant(
         "replication.who-came-near-is-waited-for-without-end",
         _IN_SYNC,
-        "one.caught_up_ms is not None and now_ms - one.caught_up_ms <= NEAR_MS",
-        "one.caught_up_ms is not None",
-        pytest=(f"{_PARTITION}::test_a_follower_that_is_near_is_waited_for_but_not_long",),
+        "one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= lag_max_ms",
+        "one.is_near = one.caught_up_ms is not None",
+        pytest=(f"{_PARTITION}::test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag",),
+    ),
+    Mutant(
+        "replication.who-left-the-isr-is-waited-for",
+        _IN_SYNC,
+        "for replica in self.maximal_isr.difference(isr):",
+        "for replica in ():",
+        pytest=(f"{_IN_SYNC_TEST}::test_a_follower_that_was_taken_out_does_not_count_any_more",),
+    ),
+    Mutant(
+        "replication.who-is-dead-is-waited-for",
+        _IN_SYNC,
+        "if replica not in self.isr and not is_alive(replica):",
+        "if False:",
+        pytest=(f"{_IN_SYNC_TEST}::test_a_follower_whose_broker_is_not_alive_is_not_waited_for",),
+    ),
+    Mutant(
+        "replication.who-is-refused-is-waited-for",
+        _IN_SYNC,
+        "        if self.is_refused:\n            return\n",
+        "",
+        pytest=(f"{_IN_SYNC_TEST}::test_a_follower_that_is_refused_counts_when_it_may_be_proposed_anew",),
+    ),
+    Mutant(
+        "replication.who-hung-up-is-waited-for",
+        "python/ottla/broker/broker.py",
+        "self.replicas.disconnected(event.connection_id)",
+        "pass",
+        pytest=("tests/broker/test_near_followers.py::test_a_follower_that_hangs_up_is_not_waited_for",),
     ),
     Mutant(
         "replication.what-followers-have-survives-an-epoch",
@@ -100,8 +129,8 @@ MUTANTS = (
     Mutant(
         "replication.who-rests-is-waited-for-without-end",
         "python/ottla/replication/partition.py",
-        "        self._check_lease()\n        if follower not in in_sync.isr:\n            self._came_near(self)\n",
-        "        self._check_lease()\n",
+        "        if follower not in in_sync.isr and known.is_near:\n            self._came_near(self)\n",
+        "",
         pytest=(f"{_PARTITION}::test_a_follower_that_rests_is_waited_for_as_one_that_fetches",),
     ),
     Mutant(

@@ -85,7 +85,7 @@ def test_what_nobody_in_sync_has_lost_survives_power_losses() -> None:
     clusters = run(1, RUNS, power=True)
     assert sum(len(cluster.committed) for cluster in clusters) > 5 * RUNS
     for what in ("power_losses", "refusals", "offers", "orders", "lost"):
-        assert sum(getattr(cluster, what) for cluster in clusters) > RUNS // 20, what
+        assert sum(getattr(cluster, what) for cluster in clusters) >= RUNS // 20, what
 
 
 def test_who_may_have_lost_records_does_not_simply_lead() -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from ottla import _core
 from ottla.errors import FencedLeaderEpoch, NotLeaderOrFollower, StorageError, UnknownLeaderEpoch
-from ottla.replication.in_sync import DISK_HAS_IT, NEAR_MS, Proposal, left_alone
+from ottla.replication.in_sync import DISK_HAS_IT, Proposal, left_alone
 from ottla.replication.lease import Lease
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState, Role
 
 ME = 1
+LAG_MS = 1_000
 
 
 @pytest.fixture
@@ -389,7 +390,7 @@ def test_who_waits_for_a_follower_that_does_not_join_waits_for_the_disk(
     else:
         led.isr_not_changed(proposals[-1])
     assert (flushes, led.log.high_watermark, answers) == ([led], 3, [])
-    led.look_at_near(2_001 + NEAR_MS)
+    led.look_at_near(2_001 + LAG_MS, LAG_MS)
     assert led.log.high_watermark == 3
     is_flushed(led)
     assert (led.log.high_watermark, answers) == (4, [0])
@@ -444,7 +445,7 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     assert led.in_sync is not None
     # It has all for long, and a lease was granted meanwhile.
     led.in_sync.followers[2].fetched(3, 0, 3, 1_000)
-    led.in_sync.look(9_000)
+    led.in_sync.look(9_000, LAG_MS)
     terms = led.terms()
     assert terms is not None
     assert terms.is_alone
@@ -455,7 +456,7 @@ def test_a_lease_ends_before_an_expansion_is_proposed(led: Partition) -> None:
     assert seen == [True]
 
 
-def test_a_follower_that_is_near_is_waited_for_but_not_long(led: Partition, proposals: list[Proposal]) -> None:
+def test_a_follower_that_is_near_is_waited_for_as_long_as_it_may_lag(led: Partition, proposals: list[Proposal]) -> None:
     """Else a leader that is written to all the time is always ahead of it."""
     leave_alone(led)
     append(led)
@@ -468,10 +469,10 @@ def test_a_follower_that_is_near_is_waited_for_but_not_long(led: Partition, prop
     append(led)
     led.appended()
     assert (led.log.high_watermark, led.is_alone) == (4, False)
-    assert led.look_at_near(now_ms=2_000 + NEAR_MS)
+    assert led.look_at_near(now_ms=2_000 + LAG_MS, lag_max_ms=LAG_MS)
     assert (led.log.high_watermark, led.is_alone) == (4, False)
     led.isr_not_changed(proposals[-1])
-    assert not led.look_at_near(now_ms=2_001 + NEAR_MS)
+    assert not led.look_at_near(now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
     assert (led.log.high_watermark, led.is_alone) == (5, True)
 
 
@@ -479,14 +480,14 @@ def test_a_follower_that_rests_is_waited_for_as_one_that_fetches(led: Partition,
     leave_alone(led)
     led.followed(2, 3, 0, 3, 2_000)
     led.isr_not_changed(proposals[-1])
-    assert not led.look_at_near(now_ms=2_001 + NEAR_MS)
+    assert not led.look_at_near(now_ms=2_001 + LAG_MS, lag_max_ms=LAG_MS)
     near: list[Partition] = []
     led._came_near = near.append
     led.caught_up(2, 9_000)
     append(led)
     led.appended()
     assert (near, led.log.high_watermark) == ([led], 3)
-    assert not led.look_at_near(now_ms=9_001 + NEAR_MS)
+    assert not led.look_at_near(now_ms=9_001 + LAG_MS, lag_max_ms=LAG_MS)
     assert led.log.high_watermark == 4
 
 

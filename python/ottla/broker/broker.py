@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla._core import Hub
+from ottla._core import Disconnected, Hub
 from ottla.broker import connection_limits, identity, leaving, loggers, reconfiguration
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
@@ -107,7 +107,7 @@ class Broker:
         self.logs = logs
         self.log = logging.getLogger("ottla.broker")
         self._nursery = nursery
-        self.server = Server(_hub(settings.config))
+        self.server = Server(_hub(settings.config), disconnected=self._disconnected)
         #: Whether requests are measured and the errors in their answers counted.
         self.is_measured = bool(settings.config.get_str("metrics.listener"))
         if self.is_measured:
@@ -263,8 +263,8 @@ class Broker:
         nursery.start_soon(self.replicas.moves.run)
         nursery.start_soon(self.cleaner.run)
         nursery.start_soon(self.replicas.watch_log_starts)
-        nursery.start_soon(self.replicas.watch_followers, lambda: self.config.get_int("replica.lag.time.max.ms"))
-        nursery.start_soon(self.replicas.watch_near)
+        nursery.start_soon(self.replicas.watch_followers, self._lag_max_ms)
+        nursery.start_soon(self.replicas.watch_near, self._lag_max_ms, self.surroundings.is_alive)
         nursery.start_soon(self.peers.run)
         nursery.start_soon(self.isr_changes.run)
         nursery.start_soon(self.following.run)
@@ -363,6 +363,12 @@ class Broker:
             told=self.metadata.wait_until,
             broker_epoch=lambda: self.registration.epoch,
         )
+
+    def _disconnected(self, event: Disconnected) -> None:
+        self.replicas.disconnected(event.connection_id)
+
+    def _lag_max_ms(self) -> int:
+        return self.config.get_int("replica.lag.time.max.ms")
 
     def _session_s(self) -> float | None:
         """How long the session of a broker outlives its process; None if its end is waited for."""

@@ -9,12 +9,18 @@ No I/O and no clock: values and times come in, values go out. The rules are thos
 * A follower joins the ISR only with a log that reaches the high watermark and the start of this leader epoch
   (KAFKA-7128): records committed in an older epoch may lie above the new leader's high watermark.
 * The high watermark also waits for a follower that is about to join. Otherwise a leader that is written to all the time
-  is always ahead of it, and the follower never joins. It waits for `NEAR_MS` at most after the follower has caught up.
-  (Kafka waits for `replica.lag.time.max.ms`: writes would stand still for so long when a broker that has just been
-  taken out of the ISR fetches once more and stops.)
+  is always ahead of it, and the follower never joins. A follower is about to join, it is *near*, for
+  `replica.lag.time.max.ms` after it last had all that the leader had, which a follower far away says with its next
+  Fetch only.
 
-One rule is not Kafka's: the high watermark does not move on this replica's word alone before the disk has what others
-had, or were to have (`left_alone`).
+Two rules are not Kafka's:
+
+* A follower that is not in the ISR is not near any more, until it fetches again, when it was taken out of the ISR, when
+  the connection that it fetched on has ended, or when the controller names its broker no more; and while the controller
+  refuses to take it in. With Kafka, writes stand still for `replica.lag.time.max.ms` when a broker that has just left
+  fetches once more and stops.
+* The high watermark does not move on this replica's word alone before the disk has what others had, or were to have
+  (`left_alone`).
 """
 
 from __future__ import annotations
@@ -25,12 +31,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 #: A follower has not fetched in this leader epoch.
 UNKNOWN_OFFSET = -1
-#: How long the high watermark waits for a follower that has caught up and is not in the ISR.
-NEAR_MS = 500
 #: In place of an offset: the disk has what the log held when this replica was left alone in sync.
 DISK_HAS_IT = -1
 
@@ -63,7 +67,15 @@ class Proposal(msgspec.Struct, frozen=True, gc=False):
 class Follower:
     """One follower, as its Fetches tell."""
 
-    __slots__ = ("caught_up_ms", "end_offset", "fetched_ms", "is_near", "leader_end_offset", "start_offset")
+    __slots__ = (
+        "caught_up_ms",
+        "end_offset",
+        "fetched_ms",
+        "is_near",
+        "is_refused",
+        "leader_end_offset",
+        "start_offset",
+    )
 
     def __init__(self, caught_up_ms: int | None) -> None:
         #: Where its log ended and started at its last Fetch.
@@ -74,8 +86,10 @@ class Follower:
         #: When it last fetched, and where the leader's log ended then.
         self.fetched_ms: int | None = None
         self.leader_end_offset = UNKNOWN_OFFSET
-        #: It caught up less than `NEAR_MS` ago, as far as was looked.
+        #: It caught up within the time that followers may lag, as far as was looked.
         self.is_near = False
+        #: The controller did not take it in a moment ago: it is not near, whatever it fetches.
+        self.is_refused = False
 
     def fetched(self, end_offset: int, start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """It asked for records from `end_offset` on, while the leader's log ended at `leader_end_offset`."""
@@ -94,8 +108,14 @@ class Follower:
         return self.end_offset != UNKNOWN_OFFSET and self.start_offset <= offset <= self.end_offset
 
     def caught_up(self, at_ms: int) -> None:
+        if self.is_refused:
+            return
         self.caught_up_ms = at_ms if self.caught_up_ms is None else max(self.caught_up_ms, at_ms)
         self.is_near = True
+
+    def went_away(self) -> None:
+        """It is not near until it catches up again."""
+        self.caught_up_ms, self.is_near = None, False
 
 
 class InSync:
@@ -152,11 +172,25 @@ class InSync:
         counting = (one.end_offset for replica, one in self.followers.items() if replica in maximal or one.is_near)
         return min([end_offset, *counting])
 
-    def look(self, now_ms: int) -> bool:
-        """Notes which followers caught up lately; whether one did that is not in the ISR."""
-        for one in self.followers.values():
-            one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= NEAR_MS
+    def look(self, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool] = lambda replica: True) -> bool:
+        """Notes which followers are near; whether one is that is not in the ISR. Such a one is not near if its broker
+        is not alive.
+        """
+        for replica, one in self.followers.items():
+            if replica not in self.isr and not is_alive(replica):
+                one.went_away()
+            one.is_near = one.caught_up_ms is not None and now_ms - one.caught_up_ms <= lag_max_ms
         return any(one.is_near for replica, one in self.followers.items() if replica not in self.isr)
+
+    def went_away(self, follower: int) -> bool:
+        """The connection that a follower fetched on has ended. Whether the high watermark need not wait for it any
+        more.
+        """
+        known = self.followers.get(follower)
+        if known is None or follower in self.isr or not known.is_near:
+            return False
+        known.went_away()
+        return True
 
     # --- changes of the ISR ---
 
@@ -199,6 +233,9 @@ class InSync:
         """The state of the partition is another one now, of this leader epoch. False if that is no news."""
         if leader_epoch != self.leader_epoch or version <= self.version:
             return False
+        for replica in self.maximal_isr.difference(isr):
+            if (known := self.followers.get(replica)) is not None:
+                known.went_away()
         self.isr = isr
         self.version = version
         self.proposed = None
@@ -211,13 +248,20 @@ class InSync:
 
     def refused(self, proposal: Proposal) -> bool:
         """The same of a change that the controller does not make now. A follower that it does not take in, because it
-        is about to stop for instance, counts no longer. No change is proposed until `is_refused` is false again. False
-        if the proposal is another one by now.
+        is about to stop for instance, counts no longer. No change is proposed until `allow`. False if the proposal is
+        another one by now.
         """
         if self.proposed != proposal:
             return False
         self.proposed, self.is_refused = None, True
         for replica in proposal.isr:
             if replica not in self.isr and (known := self.followers.get(replica)) is not None:
-                known.caught_up_ms, known.is_near = None, False
+                known.went_away()
+                known.is_refused = True
         return True
+
+    def allow(self) -> None:
+        """The refusal is a while ago: changes may be proposed anew, and who was refused counts with its next Fetch."""
+        self.is_refused = False
+        for known in self.followers.values():
+            known.is_refused = False

@@ -140,7 +140,7 @@ class IsrProposals(abc.ABC):
 
     async def _allow(self, in_sync: InSync) -> None:
         await trio.sleep(REFUSED_MS / 1000)
-        in_sync.is_refused = False
+        in_sync.allow()
 
     async def _look(self, proposed: Proposed) -> Found:
         """Reads the state in the tree, and takes it if it is newer than the one that the proposal is based on."""

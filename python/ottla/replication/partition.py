@@ -541,7 +541,7 @@ class Partition:
             return
         known.caught_up(at_ms)
         self._check_lease()
-        if follower not in in_sync.isr:
+        if follower not in in_sync.isr and known.is_near:
             self._came_near(self)
 
     def look_at_followers(self, now_ms: int, lag_max_ms: int) -> None:
@@ -549,21 +549,30 @@ class Partition:
         in_sync = self.in_sync
         if in_sync is None or not self.is_leader:
             return
-        in_sync.look(now_ms)
+        in_sync.look(now_ms, lag_max_ms)
         self._want(in_sync.shrinking(self.log.end_offset, now_ms, lag_max_ms))
         # A follower that does not come nearer is not waited for any more.
         self.advance_high_watermark()
         self._ask_again()
 
-    def look_at_near(self, now_ms: int) -> bool:
-        """The high watermark waits no longer for a follower that has come near and does not come on. Whether there is
-        one still that it waits for without its being in the ISR.
+    def look_at_near(
+        self, now_ms: int, lag_max_ms: int, is_alive: Callable[[int], bool] = lambda replica: True
+    ) -> bool:
+        """The high watermark waits no longer for a follower that has come near and does not come on, or whose broker is
+        not alive. Whether there is one still that it waits for without its being in the ISR.
         """
         if self.in_sync is None:
             return False
-        is_near = self.in_sync.look(now_ms)
+        is_near = self.in_sync.look(now_ms, lag_max_ms, is_alive)
         self.advance_high_watermark()
         return is_near
+
+    def went_away(self, follower: int) -> None:
+        """The connection that a follower fetched on has ended: unless it is in the ISR, it is not waited for until it
+        fetches again.
+        """
+        if self.in_sync is not None and self.in_sync.went_away(follower):
+            self.advance_high_watermark()
 
     def _want(self, proposal: Proposal | None) -> None:
         if proposal is not None:

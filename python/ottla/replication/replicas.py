@@ -84,6 +84,8 @@ class Replicas:
         self._throttles = throttles
         #: Where the high watermark waits for a follower that is not in the ISR.
         self._near: dict[Partition, None] = {}
+        #: The brokers that fetch as followers, by the connections that they do it on.
+        self._fetching: dict[int, int] = {}
         #: One object for all partitions.
         self._tell_near = self._is_near
         self._listen = self._listen_to
@@ -276,9 +278,20 @@ class Replicas:
         if partition is not None:
             partition.heard()
 
-    async def watch_near(self) -> None:
-        """Looks at followers that are about to join the ISR, until cancelled: writes do not wait long for one that does
-        not come on.
+    def fetches_on(self, connection: int, follower: int) -> None:
+        """A broker fetches as a follower on a connection, of whose end `disconnected` is told."""
+        self._fetching[connection] = follower
+
+    def disconnected(self, connection: int) -> None:
+        """A connection has ended. A follower that fetched on it and was about to join the ISR is not waited for."""
+        follower = self._fetching.pop(connection, None)
+        if follower is not None:
+            for partition in tuple(self._near):
+                partition.went_away(follower)
+
+    async def watch_near(self, lag_max_ms: Callable[[], int], is_alive: Callable[[int], bool]) -> None:
+        """Looks at followers that are about to join the ISR, until cancelled: writes do not wait for one that does not
+        come on within the time that it may lag, or whose broker is not alive.
         """
         while True:
             await self._came_near.wait()
@@ -287,7 +300,7 @@ class Replicas:
             for partition in tuple(self._near):
                 await pace.turn()
                 try:
-                    is_near = partition.look_at_near(now_ms())
+                    is_near = partition.look_at_near(now_ms(), lag_max_ms(), is_alive)
                 except Exception as error:
                     failed(f"the look at the followers of {partition}", error)
                     is_near = False

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def handle(broker: FetchContext, request: Request) -> None:
     fetch = request.fetch()
     context = Context(broker, request, fetch)
+    if fetch.is_follower:
+        broker.replicas.fetches_on(request.connection_id, fetch.replica_id)
     if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return full.serve(context)
     return incremental.serve(context)
