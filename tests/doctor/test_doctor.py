@@ -92,6 +92,7 @@ CHECKS = [
     "controller",
     "disk",
     "partitions",
+    "served",
     "brokers",
     "leaders",
     "internal topics",

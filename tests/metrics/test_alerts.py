@@ -89,6 +89,8 @@ WELL: Series = {
     "ottla_ready": constant(1),
     f"{CONTROLLER}activecontrollercount": constant(1),
     f"{CONTROLLER}offlinepartitionscount": constant(0),
+    # While it is told what it leads.
+    "ottla_partitions_to_lead_that_are_not_led": f"0+0x20 7+0x0 0+0x{MINUTES}",
     f"{REPLICAS}underminisrpartitioncount": constant(0),
     "kafka_controller_controllerstats_uncleanleaderelections_total": constant(3),
     "kafka_log_logmanager_offlinelogdirectorycount": constant(0),
@@ -122,6 +124,7 @@ ILL: Mapping[str, Series] = {
     "OttlaNoController": {f"{CONTROLLER}activecontrollercount": constant(0)},
     "OttlaManyControllers": {f"{CONTROLLER}activecontrollercount": constant(2)},
     "OttlaOfflinePartitions": {f"{CONTROLLER}offlinepartitionscount": constant(4)},
+    "OttlaPartitionsNotLed": {"ottla_partitions_to_lead_that_are_not_led": constant(3)},
     "OttlaUnderMinIsr": {f"{REPLICAS}underminisrpartitioncount": constant(1)},
     "OttlaUncleanElection": {"kafka_controller_controllerstats_uncleanleaderelections_total": f"0+0x60 1+0x{MINUTES}"},
     "OttlaLogDirectoryOffline": {"kafka_log_logmanager_offlinelogdirectorycount": constant(1)},

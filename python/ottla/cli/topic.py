@@ -12,7 +12,7 @@ from ottla.cli._errors import each_of
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
 from ottla.cli._settings import INT16_MAX, INT32_MAX, assignments
 from ottla.cli._topic_moves import elect, reassign
-from ottla.kafka import INTERNAL_TOPICS
+from ottla.kafka import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.admin import Setting, Topic
@@ -100,25 +100,31 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> Non
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each topic, one a line.")
 @client_options
 def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
-    """Show partitions, leaders, replicas and settings of topics; without a NAME, of all."""
+    """Show partitions, leaders, replicas and settings of topics; without a NAME, of all.
 
-    async def work(cluster: Cluster) -> list[tuple[Topic, list[Setting]]]:
+    The leaders are asked, too: a partition whose leader does not say that it leads it is served by nobody.
+    """
+
+    async def work(cluster: Cluster) -> tuple[list[tuple[Topic, list[Setting]]], dict[TopicPartition, str]]:
         from ottla.cli._names import check_topics
         from ottla.client.admin import Admin
+        from ottla.client.leading import not_led_of
 
         admin = Admin(cluster)
         if names:
             await check_topics(cluster, names)
         topics = await admin.describe_topics(names or None)
-        return [(topic, await admin.describe_settings(topic.name)) for topic in topics]
+        wrong = await not_led_of(cluster, topics)
+        return [(topic, await admin.describe_settings(topic.name)) for topic in topics], wrong
 
     doing = f"cannot describe topic {quoted(names)}" if names else "cannot describe topics"
-    for topic, settings in with_cluster(doing, bootstrap, timeout_ms, work):
+    topics, wrong = with_cluster(doing, bootstrap, timeout_ms, work)
+    for topic, settings in topics:
         shown = {s.name: s.value for s in settings if all_settings or s.source == SET_IN_TOPIC}
         if as_json:
-            print_json(_as_json(topic, shown))
+            print_json(_as_json(topic, shown, wrong))
         else:
-            click.echo(_as_text(topic, shown))
+            click.echo(_as_text(topic, shown, wrong))
 
 
 def _is_internal(topic: Topic) -> bool:
@@ -130,7 +136,7 @@ def _is_internal_name(name: str) -> bool:
     return name in INTERNAL_TOPICS or name.startswith("__ottla_")
 
 
-def _as_json(topic: Topic, settings: dict[str, str | None]) -> dict[str, object]:
+def _as_json(topic: Topic, settings: dict[str, str | None], wrong: dict[TopicPartition, str]) -> dict[str, object]:
     return {
         "name": topic.name,
         "internal": topic.internal,
@@ -142,13 +148,15 @@ def _as_json(topic: Topic, settings: dict[str, str | None]) -> dict[str, object]
                 "leader_epoch": partition.leader_epoch,
                 "replicas": partition.replicas,
                 "in_sync": partition.in_sync,
+                # Why nobody serves it, though it has a leader.
+                "not_served": wrong.get(TopicPartition(topic.name, partition.number)),
             }
             for partition in topic.partitions
         ],
     }
 
 
-def _as_text(topic: Topic, settings: dict[str, str | None]) -> str:
+def _as_text(topic: Topic, settings: dict[str, str | None], wrong: dict[TopicPartition, str]) -> str:
     rows = [
         (
             partition.number,
@@ -160,7 +168,12 @@ def _as_text(topic: Topic, settings: dict[str, str | None]) -> str:
     ]
     own = "".join(f"\n  {name}={value}" for name, value in sorted(settings.items()))
     table = columns(rows, ("partition", "leader", "replicas", "in sync"))
-    return f"{topic.name}{own}\n" + "\n".join(f"  {line}" for line in table.splitlines())
+    troubles = [
+        f"partition {partition.number} is not served: {words}"
+        for partition in topic.partitions
+        if (words := wrong.get(TopicPartition(topic.name, partition.number))) is not None
+    ]
+    return f"{topic.name}{own}\n" + "\n".join(f"  {line}" for line in [*table.splitlines(), *troubles])
 
 
 @command.command()

@@ -68,6 +68,7 @@ async def _inside(report: Report, cluster: Cluster, options: Options) -> None:
     checks: list[Any] = [
         partitions.check_directories,
         partitions.check_replicas,
+        partitions.check_served,
         partitions.check_absent,
         partitions.check_leaders,
         settings.check_internal_topics,

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from ottla.client.leading import not_led
 from ottla.doctor.brokers import Cluster, Refused, named
 from ottla.doctor.findings import Report, some
 from ottla.errors import counted
+from ottla.kafka import TopicPartition
+from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse
+from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k35_describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsRequest
 
 LEADER_NOT_AVAILABLE = 5
@@ -112,6 +117,48 @@ async def check_replicas(report: Report, cluster: Cluster) -> None:
         )
     if not offline and not behind:
         report.ok("partitions", f"each of {count:,} has a leader and all of its replicas")
+
+
+async def check_served(report: Report, cluster: Cluster) -> None:
+    """Partitions whose leaders do not say that they lead them. Leaders that cannot be reached from here are a finding
+    of their own, and are left out. Raises OSError, Refused.
+    """
+
+    async def ask(leader: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        try:
+            return await cluster.ask(leader, LIST_OFFSETS, request)
+        except Refused as refused:
+            raise OSError(str(refused)) from refused
+
+    async def look(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        rows = [MetadataRequestTopic(name=name) for name in {partition.topic for partition in partitions}]
+        request = MetadataRequest(topics=rows, allow_auto_topic_creation=False)
+        now = _leaders(cluster, await cluster.ask_any(METADATA, request))
+        return {partition: now[partition] for partition in partitions if partition in now}
+
+    leaders = _leaders(cluster, cluster.metadata)
+    wrong = await not_led(leaders, ask, look, silent_s=cluster.timeout_s)
+    if not wrong:
+        report.ok("served", f"the leaders of {counted(len(leaders), 'partition')} say that they lead them")
+        return
+    who = sorted({str(leaders[partition]) for partition in wrong})
+    report.problem(
+        "served",
+        f"{len(wrong):,} of {counted(len(leaders), 'partition')} have a leader that does not serve them: "
+        f"{some([f'{partition} ({words})' for partition, words in sorted(wrong.items())])}",
+        f"look at the log of {'broker' if len(who) == 1 else 'brokers'} {some(who)}, and restart it: clients wait for "
+        "it, and are told by Metadata that all is well",
+    )
+
+
+def _leaders(cluster: Cluster, metadata: MetadataResponse) -> dict[TopicPartition, int]:
+    """The leaders that can be asked."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.leader_id
+        for topic in metadata.topics
+        for partition in topic.partitions
+        if partition.leader_id in cluster.connections
+    }
 
 
 async def check_absent(report: Report, cluster: Cluster) -> None:

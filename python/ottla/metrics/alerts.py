@@ -43,6 +43,13 @@ ALERTS: Final = (
         "{{ $value }} partitions of {{ $labels.job }} have no leader",
     ),
     Alert(
+        "OttlaPartitionsNotLed",
+        "ottla_partitions_to_lead_that_are_not_led > 0",
+        1,
+        CRITICAL,
+        "{{ $value }} partitions that {{ $labels.instance }} is to lead are led by nobody",
+    ),
+    Alert(
         "OttlaUnderMinIsr",
         "kafka_server_replicamanager_underminisrpartitioncount > 0",
         1,

@@ -175,6 +175,13 @@ def _replicas(name: str, text: str) -> Family:
 
 PARTITIONS: Final = _replicas("partitioncount", "Partitions of which this broker has a replica.")
 LEADERS: Final = _replicas("leadercount", "Partitions that this broker leads.")
+NOT_LED: Final = Family(
+    "ottla_partitions_to_lead_that_are_not_led",
+    GAUGE,
+    (),
+    "Partitions that this broker leads by its own metadata, and does not lead: nobody serves them.",
+    OURS,
+)
 UNDER_REPLICATED: Final = _replicas(
     "underreplicatedpartitions",
     "Led partitions with fewer in-sync replicas than replicas, not counting those that a reassignment adds.",
@@ -408,6 +415,7 @@ FAMILIES: Final = (
     BROKER_STATE,
     PARTITIONS,
     LEADERS,
+    NOT_LED,
     UNDER_REPLICATED,
     UNDER_MIN_ISR,
     AT_MIN_ISR,

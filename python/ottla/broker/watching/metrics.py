@@ -71,6 +71,7 @@ class BrokerMetrics:
             yield from _waiting(broker)
             names = _Partitions()
             yield from _replicas(broker, names)
+            yield from _not_led(broker)
             yield from self._fetching(broker)
             yield from _logs(broker, names)
             yield from _directories(broker)
@@ -246,6 +247,21 @@ def _replicas(broker: Broker, names: _Partitions) -> Iterator[Told]:
         yield family, ((labels, health[place]) for labels, health in seen)
     for family, place in ((f.UNDER_REPLICATED, 2), (f.UNDER_MIN_ISR, 3), (f.AT_MIN_ISR, 4), (f.REASSIGNING, 6)):
         yield family, _one(sum(health[place] for _, health in seen))
+
+
+def _not_led(broker: Broker) -> Iterator[Told]:
+    led, me = broker.replicas.partitions, broker.id
+    count = seen = 0
+    for topic, partitions in list(
+        broker.metadata.topics.items()
+    ):  # a copy: topics come and go while the scrape goes on
+        for index, known in partitions.items():
+            seen += 1
+            if known.leader == me and ((partition := led.get((topic, index))) is None or not partition.is_leader):
+                count += 1
+            if seen % BETWEEN_PAUSES == 0:
+                yield f.NOT_LED, ()
+    yield f.NOT_LED, _one(count)
 
 
 #: As the families LED want it; and whether it is moving.
