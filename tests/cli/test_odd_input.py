@@ -58,6 +58,7 @@ HUGE = "99999999999999999999"
         ("tree", "dump", "--zookeeper", "h:1/\udcff"),
         ("tree", "dump", "--zookeeper", "x" * 70),
         ("serve", "--zookeeper", "a..b:1"),
+        ("serve", "--zookeeper", "h:1//kafka"),
         ("doctor", "--migration", "--zookeeper", "\udcff:2181"),
         ("tree", "import", "--zookeeper", ""),
         ("produce", "t", "-H", "\udcff=1"),

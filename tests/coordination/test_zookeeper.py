@@ -146,6 +146,17 @@ async def test_many_requests_at_once(direct: ZooKeeperTree) -> None:
     assert all(node is not None and node.data == b"x" for node in nodes)
 
 
+async def test_servers_are_read_as_zookeepers_client_does(zookeeper_server: str, zookeeper: str) -> None:
+    """With blanks and commas that name nobody."""
+    chroot = "/" + zookeeper.partition("/")[2]
+    async with await ZooKeeperTree.connect(f" {zookeeper_server} ,, {zookeeper_server}, {chroot}") as tree:
+        await tree.create("/a", b"x")
+    async with await ZooKeeperTree.connect(zookeeper, create_chroot=False) as tree:
+        assert (await tree.get("/a")).data == b"x"
+    with pytest.raises(ValueError, match="chroot that is no path"):
+        await ZooKeeperTree.connect(f"{zookeeper_server}/{chroot}")
+
+
 async def test_the_chroot_is_made_only_if_wanted(zookeeper_server: str, zookeeper: str) -> None:
     with pytest.raises(NoNode):
         await ZooKeeperTree.connect(zookeeper + "/deep/er", create_chroot=False)

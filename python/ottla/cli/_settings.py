@@ -92,30 +92,13 @@ def as_bytes(text: str) -> bytes:
 def zookeeper_servers(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """A callback of options: HOST:PORT,... with a chroot or without. Raises click.BadParameter for anything else."""
     if text is not None:
+        from ottla.config.zookeeper import ZooKeeperServers
+
         try:
-            check_zookeeper(text)
+            ZooKeeperServers.parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error), context, parameter) from None
     return text
-
-
-def check_zookeeper(text: str) -> None:
-    """Raises ValueError for what is not HOST:PORT,HOST:PORT/chroot; ports may be left out."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # arguments may be any bytes
-        raise ValueError(f"{text!r} is not UTF-8") from None
-    servers, _, _ = text.partition("/")
-    for server in servers.split(","):
-        host, _, port = server.strip().rpartition(":") if not server.strip().endswith("]") else (server, "", "2181")
-        if not host:  # there is no colon
-            host, port = port, "2181"
-        if not host or " " in host or not (port.isdecimal() and 0 < int(port) < 65536):
-            raise ValueError(f"{text!r} is not HOST:PORT,... such as 127.0.0.1:2181/kafka")
-        try:
-            host.encode("idna")  # else the look-up would fail, in a thread of the client's
-        except UnicodeError:
-            raise ValueError(f"{text!r} has a name that no host can have") from None
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._settings import assignments, check_zookeeper, not_empty, zookeeper_servers
+from ottla.cli._settings import assignments, not_empty, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -77,6 +77,7 @@ def command(
     gc.disable()
     from ottla.cli._errors import explained
     from ottla.config.broker import BrokerConfig
+    from ottla.config.zookeeper import ZooKeeperServers
 
     with explained("cannot start the broker"):
         overrides = assignments(settings)
@@ -97,7 +98,7 @@ def command(
             config = BrokerConfig.load(file, overrides)
         if servers := config.get_str("zookeeper.connect"):
             try:
-                check_zookeeper(servers)
+                ZooKeeperServers.parse(servers)
             except ValueError as error:
                 raise click.ClickException(f"cannot start the broker: zookeeper.connect: {error}") from None
     if adopt and config.zookeeper:

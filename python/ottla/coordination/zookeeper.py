@@ -42,6 +42,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
+from ottla.config.zookeeper import ZooKeeperServers
 from ottla.coordination.kazoo_handler import Handler
 from ottla.coordination.multi_read import NODES_MAX, MultiRead, in_pieces
 from ottla.coordination.tree import (
@@ -219,9 +220,10 @@ class ZooKeeperTree(Tree):
     ) -> ZooKeeperTree:
         """Begin a session with `HOST:PORT,HOST:PORT/chroot`, Kafka's `zookeeper.connect`.
 
-        Raises Unavailable if no server answered in time, and NoNode if the chroot is missing and is not to be made.
+        Raises ValueError for other text (`ZooKeeperServers`), Unavailable if no server answered in time, and NoNode if
+        the chroot is missing and is not to be made.
         """
-        hosts, slash, chroot = servers.partition("/")
+        hosts, chroot = ZooKeeperServers.parse(servers)
         handler = Handler()
         client = KazooClient(
             hosts=hosts,
@@ -238,13 +240,12 @@ class ZooKeeperTree(Tree):
                 await tree._ask_for_multi_reads()
             if scope.cancelled_caught:
                 raise Unavailable("/", f"no ZooKeeper server at {hosts} answered within {connect_timeout_ms} ms")
-            if chroot.strip("/"):
-                root = slash + chroot.rstrip("/")
+            if chroot:
                 if create_chroot:
-                    await tree.ensure(root)
-                elif await tree.exists(root) is None:
-                    raise NoNode(root, "the chroot does not exist")
-                client.chroot = root
+                    await tree.ensure(chroot)
+                elif await tree.exists(chroot) is None:
+                    raise NoNode(chroot, "the chroot does not exist")
+                client.chroot = chroot
         except BaseException:
             await tree.aclose()
             raise
