@@ -87,7 +87,10 @@ NOTES = {
     39: NO_TOKENS,
     40: NO_TOKENS,
     41: NO_TOKENS,
-    45: "Replicas are taken away or put in another order; a partition cannot be given to a broker without it.",
+    37: "Refuses `__consumer_offsets` and `__transaction_state` with INVALID_PARTITIONS. Kafka 2.7 adds partitions to "
+    "them, and loses what groups and transactions have stored when their coordinators are next loaded.",
+    45: "Where a move gets another target on its way, replicas that alone could lead stay until it is in sync. Kafka "
+    "leaves them out at once, and with them what only they have.",
     57: "There are no features, as in Kafka 2.7.",
     0: "All message formats; versions 0 to 2 carry formats 0 and 1.",
     1: (

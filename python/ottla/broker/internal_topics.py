@@ -126,7 +126,21 @@ def _topic(
     def partition_count() -> int:
         # Once known it stays: with another count keys would belong to other partitions, away from what they have.
         nonlocal known
-        known = known or len(broker.metadata.topics.get(name, ()))
+        now = len(broker.metadata.topics.get(name, ()))
+        known = known or now
+        if now > known:
+            said.log(
+                logging.ERROR,
+                (name, now),
+                "somebody has given %s %d partitions, past every check. This broker goes on with the %d that it had; "
+                "one that starts from now on looks elsewhere for what is stored there, and does not find groups or "
+                "transactions: let the topic's node in the tree have %d again before any does",
+                name,
+                now,
+                known,
+                known,
+                extra={"topic": name},
+            )
         return known or partition_count_wanted
 
     async def create() -> None:

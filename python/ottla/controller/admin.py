@@ -45,6 +45,7 @@ from ottla.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from ottla.kafka import INTERNAL_TOPICS
 
 #: Of one topic in one request, as in Kafka 4's controller (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH).
 NEW_PARTITIONS_MAX = 10_000
@@ -370,6 +371,11 @@ class Growth:
         topic, total, assignments = wanted
         if node is None:
             raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+        if topic in INTERNAL_TOPICS:
+            raise InvalidPartitions(
+                f"The number of partitions of '{topic}' says which of them has what: with another number, coordinators "
+                "would look elsewhere for what they have stored there."
+            )
         path = znodes.topic_path(topic)
         current = TopicAssignment.decode(path, node.data)
         placed = _more_partitions(topic, current, total, assignments, self._racks or {})
