@@ -13,7 +13,7 @@ from ottla.config.dynamic import changed, usable
 from ottla.replication.following import Following
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from ottla.wire.k32_describe_configs import DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResource
-from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterConfigsRequest
+from ottla.wire.k33_alter_configs import ALTER_CONFIGS, AlterableConfig, AlterConfigsRequest
 from ottla.wire.k33_alter_configs import AlterConfigsResource as AlterResource
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.processes import free_port
@@ -194,6 +194,38 @@ def test_they_hold_after_a_restart(brokers: Brokers, shared_broker: Broker) -> N
     shared_broker.stop()
     with connect(brokers.restart(shared_broker)) as client:
         assert large(client, "t") == 10
+
+
+@pytest.mark.parametrize("is_one", [True, False], ids=["one", "all"])
+def test_a_name_that_is_no_setting_is_kept_and_has_no_effect(
+    client: Client, brokers: Brokers, shared_broker: Broker, is_one: bool
+) -> None:
+    """As in Kafka, for plugins and tools: only what a setting of Kafka's needs a restart for is refused. Its value may
+    be a secret, and is not told.
+    """
+    own = str(shared_broker.id)
+    broker, source = (own, 2) if is_one else ("", 3)
+
+    def shown(name: str = "my.own.thing") -> tuple[str | None, int] | None:
+        return describe(client, BROKER, broker).get(name)
+
+    assert alter(client, "my.own.thing", "5", broker=broker) == (0, None)
+    eventually("it is there", lambda: shown() == (None, source))
+    assert alter(client, "log.retention.ms", "123", broker=broker) == (0, None)
+    eventually("both are there", lambda: shown("log.retention.ms") == ("123", source))
+    assert shown() == (None, source)
+    row = AlterResource(
+        resource_type=BROKER, resource_name=broker, configs=[AlterableConfig(name="its.own", value="6")]
+    )
+    assert client.call(ALTER_CONFIGS, AlterConfigsRequest(resources=[row])).responses[0].error_code == 0
+    eventually("in its place", lambda: (shown(), shown("its.own")) == (None, (None, source)))
+    assert alter(client, "its.own", None, broker=broker) == (0, None)
+    eventually("it is gone", lambda: shown("its.own") is None)
+    assert alter(client, "broker.id", "5", broker=broker)[0] == INVALID_REQUEST
+    # Kafka encodes what is called like a password, and has no secret here.
+    assert alter(client, "my.ssl.key.password", "5", broker=broker)[0] == INVALID_REQUEST
+    of_listener = alter(client, "listener.name.plaintext.my.own", "5", broker=broker)[0]
+    assert of_listener == (0 if is_one else INVALID_REQUEST)
 
 
 def test_one_stored_setting_that_is_wrong_does_not_keep_the_others_away() -> None:

@@ -151,7 +151,7 @@ def test_a_listeners_own_setting() -> None:
         ("ssl.keystore.password", "x", True, r"listener\.name\.LISTENER\.ssl\.keystore\.password"),
         ("listener.name.a.ssl.keystore.password", "x", False, "only be set for one broker"),
         ("num.io.threads", "0", True, "at least 1"),
-        ("num.io.thread", "1", True, "did you mean num.io.threads"),
+        ("listener.name.a.my.own", "x", False, "only be set for one broker"),
     ],
 )
 def test_what_running_brokers_cannot_be_given(name: str, value: str, for_one_broker: bool, message: str) -> None:

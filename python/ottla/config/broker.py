@@ -103,8 +103,8 @@ class BrokerConfig(Layers):
         """Checks settings that somebody wants to give running brokers (AlterConfigs), without taking them. Returns what
         would hold with them.
 
-        Raises ConfigError: an unknown name, a setting that only a restart changes, one that only a single broker can
-        have when it is meant for all, an invalid value, a contradiction with the others.
+        Raises ConfigError: a setting that only a restart changes, one that only a single broker can have when it is
+        meant for all, an invalid value, a contradiction with the others.
         """
         for name in settings:
             require_dynamic(name, for_one_broker=for_one_broker)

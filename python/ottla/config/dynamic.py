@@ -12,7 +12,7 @@ from ottla.config.names import base_setting, require_dynamic
 from ottla.config.passwords import SECRET, PasswordEncoder, is_password
 from ottla.config.security import refusal
 from ottla.config.table import SYNONYMS, TOPIC_SETTINGS
-from ottla.config.values import ConfigError, InvalidValue, Type, UnknownSetting, check, parse
+from ottla.config.values import ConfigError, InvalidValue, check, parse
 
 THREADS: Final = (
     "num.io.threads",
@@ -52,17 +52,14 @@ def usable(
     for name, text in settings.items():
         try:
             require_dynamic(name, for_one_broker=for_one_broker)
-            setting = base_setting(name)
-            assert setting is not None
-            if setting.type is Type.PASSWORD:
+            if is_password(name):
                 if passwords is None:
                     raise ConfigError(name, f"{name} is encoded, and there is no {SECRET} to decode it with")
                 text = passwords.decode(name, text)
-            check(name, parse(name, setting.type, text), setting.valid)
-            if refused := refusal(name, text, ignored):
-                raise refused
-        except UnknownSetting:
-            pass
+            if (setting := base_setting(name)) is not None:
+                check(name, parse(name, setting.type, text), setting.valid)
+                if refused := refusal(name, text, ignored):
+                    raise refused
         except ConfigError as error:
             problems.append(error)
             continue

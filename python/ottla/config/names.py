@@ -51,10 +51,14 @@ def topic_setting(name: str) -> TopicSetting:
 
 
 def require_dynamic(name: str, *, for_one_broker: bool) -> None:
-    """Raises ConfigError unless a running broker's (or all brokers') setting of this name can be changed."""
-    require_known(name)
+    """Raises ConfigError unless a running broker's (or all brokers') setting of this name can be changed. A name that
+    no setting has can be given a value: as in Kafka, plugins and tools may have names of their own.
+    """
     setting = base_setting(name)
-    assert setting is not None
+    if setting is None:
+        if not for_one_broker and re.fullmatch(_LISTENER, name):
+            raise ConfigError(name, f"{name} can only be set for one broker at a time; name the broker")
+        return
     if setting.update is Update.READ_ONLY and name == setting.name:
         raise ConfigError(name, f"{name} cannot be changed while a broker runs; set it in its file and restart it")
     of_listener = name != setting.name and setting.name not in _CLUSTER_LISTENER

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.names import base_setting
+from ottla.config.table import BROKER_SETTINGS, Update
 from ottla.config.values import ConfigError, Type
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ SALT_BYTES: Final = 256
 #: Making a key takes a second per few million; whoever writes more into the tree wants to keep the broker busy.
 ITERATIONS_MAX: Final = 10_000_000
 BITS_MAX: Final = 4096
+#: What names of secrets end with that a running broker takes.
+_SECRETS: Final = tuple(
+    setting.name
+    for setting in BROKER_SETTINGS.values()
+    if setting.type is Type.PASSWORD and setting.update is not Update.READ_ONLY
+)
 
 
 class CannotDecode(ConfigError):
@@ -39,9 +46,11 @@ class CannotDecode(ConfigError):
 
 
 def is_password(name: str) -> bool:
-    """Whether the setting of brokers with this name is a secret."""
+    """Whether the setting of brokers with this name is a secret. As in Kafka, a name that no setting has is one if it
+    ends as one.
+    """
     setting = base_setting(name)
-    return setting is not None and setting.type is Type.PASSWORD
+    return name.endswith(_SECRETS) if setting is None else setting.type is Type.PASSWORD
 
 
 class PasswordEncoder(NamedTuple):

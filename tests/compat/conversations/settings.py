@@ -126,6 +126,11 @@ def alter_configs(talk: Talk) -> None:
     incremental(("broker.id", 0, "1"), kind=4, name="")
     incremental(("log.retention.ms", 0, "100000"), kind=4, name="", only=True)
     incremental(("log.retention.ms", 0, "x"), kind=4, name="", only=True)
+    for name in ("", "1"):
+        incremental(("my.own.thing", 0, "5"), kind=4, name=name)
+        incremental(("my.own.thing", 1, None), kind=4, name=name)
+        incremental(("my.ssl.key.password", 0, "5"), kind=4, name=name)
+        incremental(("listener.name.plaintext.my.own", 0, "5"), kind=4, name=name, only=True)
     incremental(("kafka.no.such", 0, "INFO"), kind=8, name="1")
     incremental(("kafka", 0, "INFO"), kind=8, name="x")
     incremental(("kafka", 0, "INFO"), kind=8, name="")
