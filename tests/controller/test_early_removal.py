@@ -12,6 +12,7 @@ from ottla.controller.configs import set_topic_config
 from ottla.controller.neighbours import Proof
 from ottla.coordination import znodes
 from ottla.coordination.tree import get_or_none
+from ottla.kafka import NO_LEADER
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from tests.controller.conftest import TestCluster
@@ -197,6 +198,26 @@ async def test_who_is_not_in_sync_leads_only_when_the_session_would_have_ended(c
     await one.until(lambda: one.live_brokers() == [1, 2])
     await one.until(lambda: one.metadata("t")[0].leader == 2)
     assert trio.current_time() - died >= 0.9
+
+
+async def test_a_new_controller_waits_for_those_that_another_removed(cluster: TestCluster) -> None:
+    """Their sessions, of which nothing is seen any more, may live: so long nobody leads who is not in sync."""
+    one, two = [await cluster.broker(number, ottla="1") for number in (1, 2)]
+    allowed = {"unclean.leader.election.enable": "true"}
+    await create_topic(cluster.admin, NewTopic("t", assignment={0: (3, 2)}, config=allowed))
+    path = znodes.state_path("t", 0)
+    await cluster.admin.ensure(path)
+    # Broker 3 was alone in sync when it was taken for gone, and then the controller died.
+    await cluster.admin.set(path, znodes.PartitionState(3, 4, (3,), 0).encode())
+    cluster.controller(one, session_s=SESSION_S)
+    await two.until(lambda: len(two.metadata("t")) == 1)
+    assert two.metadata("t")[0].leader == NO_LEADER
+    state = await state_of(cluster.admin, "t")
+    assert (state.leader, state.isr) == (NO_LEADER, (3,))
+    three = await cluster.broker(3, ottla="1")
+    await three.until(lambda: len(three.roles("t")) == 1)
+    assert three.roles("t")[0].leader == 3
+    assert cluster.controllers[1].unclean_elections_total == 0
 
 
 async def test_another_controller_is_elected_when_the_controllers_process_is_gone(cluster: TestCluster) -> None:

@@ -385,6 +385,13 @@ MUTANTS = (
         pytest=(f"{_EARLY}::test_sessions_of_kafkas_brokers_are_waited_for",),
     ),
     Mutant(
+        "coordination.a-new-controller-does-not-wait",
+        _CONTROLLER + "controller.py",
+        "may have removed brokers early.\n        self._put_off_unclean_elections()\n",
+        "may have removed brokers early.\n",
+        pytest=(f"{_EARLY}::test_a_new_controller_waits_for_those_that_another_removed",),
+    ),
+    Mutant(
         "coordination.a-later-controller-is-removed",
         "python/ottla/controller/early_removal.py",
         "[Check(znodes.CONTROLLER_EPOCH, controller_epoch_version), Delete(znodes.CONTROLLER)]",
