@@ -16,7 +16,12 @@ from ottla.broker import leaving
 from ottla.broker.broker import Broker
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache, Update
 from ottla.broker.transactions import Directory
+from ottla.client.cluster import Cluster
+from ottla.client.cluster_admin import ClusterAdmin
+from ottla.client.connection import Connection
 from ottla.coordination.znodes import Endpoint
+from ottla.doctor.brokers import look
+from ottla.doctor.findings import Report
 from ottla.errors import CoordinatorNotAvailable, LeaderNotAvailable
 from ottla.kafka import NO_LEADER, TopicPartition
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -33,6 +38,7 @@ from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorReq
 from ottla.wire.k60_describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from tests.broker.test_control_requests import BASE, ask, leading, started
 from tests.support.client import Client
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 #: The broker that is away.
@@ -167,7 +173,23 @@ async def test_a_controller_that_is_elected_here_knows_of_it(tmp_path: Path) -> 
         assert named.endpoints == (Endpoint("PLAINTEXT", "127.0.0.1", 9), Endpoint("TLS", "h", 10, "SSL"))
         assert (named.rack, named.epoch) == ("east", -1)
         assert until_s is not None
-        assert 0 < until_s - trio.current_time() <= 60
+        assert until_s == broker.metadata.away[AWAY].until_s
+
+
+async def test_our_tools_ask_who_lives(tmp_path: Path) -> None:
+    """They place replicas, and ask each broker."""
+    async with beside_one_that_is_away(tmp_path) as broker, Cluster(broker.address) as cluster:
+        admin = ClusterAdmin(cluster)
+        assert (await admin.overview()).brokers.keys() == (await admin.describe()).brokers.keys() == {broker.id}
+        assert cluster.metadata.brokers.keys() == {broker.id, AWAY}
+        connections: list[Connection] = []
+        report, (host, _, port) = Report(broker.address), broker.address.rpartition(":")
+        found = await look(report, host, int(port), [host], PATIENCE_S, connections)
+        assert found is not None
+        assert found.size == 1
+        assert [finding for finding in report.findings if f"broker {AWAY}" in finding.found] == []
+        for connection in connections:
+            await connection.aclose()
 
 
 async def test_a_time_that_is_over_is_one() -> None:

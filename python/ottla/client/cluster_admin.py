@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import trio
 
 from ottla.client.cluster import Address, Cluster
+from ottla.client.living import leave_out_the_dead
 from ottla.client.topics import Partition, Topic, as_topic
 from ottla.errors import (
     BrokerNotAvailable,
@@ -23,6 +24,7 @@ from ottla.errors import (
 )
 from ottla.kafka import DEBUGGING, LATEST, TopicPartition
 from ottla.wire.k02_list_offsets import LIST_OFFSETS, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.k03_metadata import MetadataResponse
 from ottla.wire.k34_alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
     AlterReplicaLogDir,
@@ -151,16 +153,22 @@ class ClusterAdmin:
 
     async def overview(self) -> Overview:
         """Brokers, controller and all topics, as one broker knows them."""
-        answer = await self.cluster.retry(self.cluster.refresh)
+        answer = await self._refreshed(None)
         brokers = {row.node_id: Broker(row.node_id, row.host, row.port, row.rack) for row in answer.brokers}
         topics = sorted((as_topic(row) for row in answer.topics if not row.error_code), key=lambda each: each.name)
         return Overview(answer.cluster_id, answer.controller_id, dict(sorted(brokers.items())), tuple(topics))
 
     async def describe(self) -> Overview:
         """The same without topics: the cluster's id, its controller and its brokers."""
-        answer = await self.cluster.retry(lambda: self.cluster.refresh([]))
+        answer = await self._refreshed([])
         brokers = {row.node_id: Broker(row.node_id, row.host, row.port, row.rack) for row in answer.brokers}
         return Overview(answer.cluster_id, answer.controller_id, dict(sorted(brokers.items())), ())
+
+    async def _refreshed(self, topics: list[str] | None) -> MetadataResponse:
+        """The metadata, with the brokers that are alive."""
+        answer = await self.cluster.retry(lambda: self.cluster.refresh(topics))
+        await leave_out_the_dead(answer, self.cluster.call_any)
+        return answer
 
     async def overview_after_moves(self) -> Overview:
         """The same with the replicas that partitions will have when the moves are over which go on now, for plans to

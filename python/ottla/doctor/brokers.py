@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 import trio
 
 from ottla.client.connection import Connection
+from ottla.client.living import leave_out_the_dead
 from ottla.client.security import Security
 from ottla.doctor import reach
 from ottla.doctor.findings import Report, some
@@ -101,6 +103,7 @@ async def look(
         first = await connected(host, found[0], port, timeout_s, security)
         connections.append(first)
         metadata = await ask(first, METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False), timeout_s)
+        await leave_out_the_dead(metadata, partial(first.call, timeout_ms=timeout_s * 1000))
     except (OSError, Refused, RemoteProtocolError) as problem:
         mechanisms = await _sasl(found[0], port, timeout_s) if security is None else None
         if security is not None:
