@@ -64,3 +64,36 @@ def test_a_wrong_directory_is_refused(tmp_path: Path, zookeeper: str, another: s
     assert not (new / "meta.properties").exists()
     assert nodes(theirs) == tree
     assert trio.run(start, ours, 1, new, old) == our_id
+
+
+@pytest.mark.parametrize("chroot", ["missing", "empty"])
+def test_a_place_without_a_cluster_is_refused(tmp_path: Path, zookeeper: str, chroot: str) -> None:
+    """A mistyped chroot, or a ZooKeeper that lost its data: a second cluster with the same id would take writes."""
+    right, wrong, directory = f"{zookeeper}/right", f"{zookeeper}/wrong", tmp_path / "data"
+    our_id = trio.run(start, right, 1, directory)
+    if chroot == "empty":
+        client = KazooClient(zookeeper)
+        client.start()
+        client.create("/wrong")
+        client.stop()
+        client.close()
+    before, tree = files(directory), nodes(zookeeper)
+    with pytest.raises(ConfigError) as refused:
+        trio.run(start, wrong, 1, directory)
+    line = str(refused.value)
+    words = ("zookeeper.connect", wrong, our_id, "tree export", "cluster.id", "restore")
+    assert [word for word in words if word not in line] == []
+    assert "\n" not in line
+    assert files(directory) == before
+    assert nodes(zookeeper) == tree
+    assert trio.run(start, right, 1, directory) == our_id
+
+
+def test_a_directory_without_the_line_begins_a_new_cluster(tmp_path: Path, zookeeper: str) -> None:
+    """On purpose, as with Kafka."""
+    directory = tmp_path / "data"
+    our_id = trio.run(start, f"{zookeeper}/right", 1, directory)
+    properties = directory / "meta.properties"
+    lines = properties.read_text().splitlines()
+    properties.write_text("\n".join(line for line in lines if not line.startswith("cluster.id")) + "\n")
+    assert trio.run(start, f"{zookeeper}/new", 1, directory) != our_id

@@ -33,7 +33,7 @@ from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.controller.fakes import FakeBroker
 from tests.coordination.conftest import end_session
 from tests.coordination.proxy import LossyProxy
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, comes_true
 
 HERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))
 
@@ -174,6 +174,49 @@ async def test_the_cluster_id_is_made_once(store: EmbeddedStore) -> None:
     (cluster_id,) = ids
     assert len(cluster_id) == 22
     assert json.loads((await trees[0].get(znodes.CLUSTER_ID)).data) == {"version": "1", "id": cluster_id}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("instead", [None, b"no json", znodes.encode_cluster_id("another")])
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_tree_that_was_emptied_is_waited_for(
+    store: EmbeddedStore, caplog: pytest.LogCaptureFixture, instead: bytes | None, ends: bool
+) -> None:
+    """Whether the session ends with it or not, the broker does not resign, register or stand for election there."""
+    tree, other = await store.session(), await store.session()
+    cluster_id = await get_or_create_cluster_id(tree)
+    registered = Registration(tree, 1, lambda: HERE, cluster_id=cluster_id)
+    first, resigned = await registered.register(), 0
+
+    async def resign() -> None:
+        nonlocal resigned
+        resigned += 1
+
+    controller = Controller(tree, 1, registration=registered)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(registered.watch, resign)
+        nursery.start_soon(controller.run)
+        await comes_true("a controller", lambda: controller.is_active)
+        await other.delete(znodes.CLUSTER_ID)
+        if instead is not None:
+            await other.create(znodes.CLUSTER_ID, instead)
+        if ends:
+            await tree.expire()
+        else:
+            await other.delete(znodes.broker_path(1))
+            await other.delete(znodes.CONTROLLER)
+        await comes_true("a line", lambda: "belongs to cluster" in caplog.text)
+        await comes_true("its term ends", lambda: not controller.is_active)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert (resigned, registered.epoch) == (0, first)
+        assert await other.exists(znodes.broker_path(1)) is None
+        assert await other.exists(znodes.CONTROLLER) is None
+        if instead is not None:
+            await other.delete(znodes.CLUSTER_ID)
+        await other.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))
+        await comes_true("it is back", lambda: registered.epoch > first and controller.is_active)
+        assert resigned == (0 if ends else 1)
+        nursery.cancel_scope.cancel()
 
 
 @pytest.fixture

@@ -173,7 +173,7 @@ class Broker:
         )
         self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
         self.advertised = SUPPORTED
-        self.registration = Registration(tree, broker_id, self._describe)
+        self.registration = Registration(tree, broker_id, self._describe, cluster_id=cluster_id)
         self.controller = Controller(
             tree,
             broker_id,

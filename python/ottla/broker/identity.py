@@ -24,8 +24,8 @@ __all__ = [
 
 
 async def cluster_id(tree: Tree, known: str | None) -> str:
-    """The cluster's id. A tree without one takes the data directory's, so that a directory can be moved to another
-    tree.
+    """The cluster's id. An embedded tree that is made from a directory's logs takes the directory's. (One in ZooKeeper
+    is refused that has none: `open_tree`.)
     """
     if known is not None:
         await tree.ensure(znodes.CLUSTER)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.config import BrokerConfig
+from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
-from ottla.coordination.tree import NotAllowed, Tree, Unavailable
+from ottla.coordination.tree import NoNode, NotAllowed, Tree, Unavailable
 
 if TYPE_CHECKING:
     from ottla.coordination.zookeeper import ZooKeeperTree
@@ -33,12 +33,13 @@ async def open_tree(
     the block. `waits`, if it is cancelled, ends the wait for ZooKeeper with StoppedBeforeStart. `adopt`: an embedded
     tree that is not there is made from the logs.
 
-    Raises ConfigError where there are logs and no embedded tree, unless they are adopted.
+    Raises ConfigError where there are logs and no embedded tree, unless they are adopted, and where the directories
+    belong to a cluster that is not in ZooKeeper.
     """
     tree: Tree | None = None
     if config.zookeeper:
         with waits:
-            tree = await _zookeeper(config, config.zookeeper)
+            tree = await _zookeeper(config, config.zookeeper, logs.directories.identity().get("cluster.id"))
         if tree is None:
             raise StoppedBeforeStart
     else:
@@ -60,8 +61,10 @@ async def open_tree(
         yield tree
 
 
-async def _zookeeper(config: BrokerConfig, servers: str) -> Tree:
-    """A session with ZooKeeper. Raises Unavailable."""
+async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None) -> Tree:
+    """A session with ZooKeeper. `cluster_id` is the cluster that the data directories name, if they name one. Raises
+    Unavailable, and ConfigError if no cluster is there, and then has written nothing.
+    """
     from ottla.coordination.zookeeper import ZooKeeperTree  # kazoo is imported only where it is used
 
     timeout_ms = config.zookeeper_connection_timeout_ms
@@ -76,12 +79,26 @@ async def _zookeeper(config: BrokerConfig, servers: str) -> Tree:
             servers,
             session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
             connect_timeout_ms=timeout_ms,
+            create_chroot=cluster_id is None,
         )
         try:
             await _refuse_rules(tree)
+            if cluster_id is not None:
+                # This server may be behind another one, to which the first broker has told the id.
+                await tree.sync()
+                if await tree.exists(znodes.CLUSTER_ID) is None:
+                    raise NoNode(znodes.CLUSTER_ID)
         except BaseException:
             await tree.aclose()
             raise
+    except NoNode as error:
+        raise ConfigError(
+            "zookeeper.connect",
+            f"there is no cluster at {servers} in ZooKeeper ({error.path} is missing), and the data directories belong "
+            f"to cluster {cluster_id}. Correct zookeeper.connect; or restore ZooKeeper's data; or copy a tree there "
+            "(ottla tree export); or, if this is to become the first broker of a new cluster with the records that it "
+            "has, remove the line cluster.id from meta.properties in each of log.dirs. Nothing was changed",
+        ) from None
     except NotAllowed as error:
         raise NotAllowed(
             f"the tree in ZooKeeper at {servers} has access rules ({error}), and Ottla does not log in to ZooKeeper "

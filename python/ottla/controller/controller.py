@@ -326,10 +326,13 @@ class Controller:
 
     async def _is_registered(self) -> bool:
         """Registers this broker, if it is not in this session. False if the session ended meanwhile."""
-        if self._registration is None or self._registration.is_current:
+        if self._registration is None:
             return True
         try:
-            await self._registration.register()
+            # Who stands for election in a tree that was emptied would lead another cluster.
+            await self._registration.at_home()
+            if not self._registration.is_current:
+                await self._registration.register()
         except SessionExpired:
             return False
         return True

@@ -82,9 +82,13 @@ class Registration:
         describe: Callable[[], BrokerRegistration],
         *,
         on_epoch: Callable[[int], None] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
-        """`describe` is asked for the content whenever it is written; `on_epoch` hears of every new broker epoch."""
+        """`describe` is asked for the content whenever it is written; `on_epoch` hears of every new broker epoch. With
+        `cluster_id` the broker registers only in a tree that has the node of this cluster.
+        """
         self._tree = tree
+        self._cluster_id = cluster_id
         self._broker_id = broker_id
         self._describe = describe
         self._on_epoch = on_epoch
@@ -119,9 +123,10 @@ class Registration:
         """Make the registration and return the broker epoch, which is greater than `after`.
 
         Raises AlreadyRegistered if another process still holds the id after `wait_ms`, SessionExpired if the session
-        ended meanwhile. While the tree is away it waits.
+        ended meanwhile. While the tree is away, or has not the node of this cluster, it waits.
         """
         path = znodes.broker_path(self._broker_id)
+        await self.at_home()
         async with self._registering:
             stat: Stat | None = None
             while stat is None:
@@ -134,6 +139,37 @@ class Registration:
         if self._on_epoch is not None:
             self._on_epoch(stat.czxid)
         return stat.czxid
+
+    async def at_home(self) -> None:
+        """Returns when the tree has the node of this broker's cluster. Where that is gone, somebody has emptied
+        ZooKeeper, or it has lost its data: that removes no topic, and a cluster that begins anew in such a tree would
+        take writes which are gone when its data are restored. Raises SessionExpired.
+        """
+        is_told = False
+        while self._cluster_id is not None:
+            node = await get_or_none(self._tree, znodes.CLUSTER_ID)
+            found = None if node is None else _cluster_id(node.data)
+            if found == self._cluster_id:
+                if is_told:
+                    logger.warning("the tree is that of cluster %s again", found)
+                return
+            changed = trio.Event()
+
+            def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
+                changed.set()
+
+            stat = await self._tree.exists(znodes.CLUSTER_ID, wake)
+            if (None if stat is None else stat.mzxid) != (None if node is None else node.stat.mzxid):
+                continue
+            if not is_told:
+                message = (
+                    "%s: this broker belongs to cluster %s, and serves on without the tree until that has it again: "
+                    "restore ZooKeeper's data, or stop the broker and see zookeeper.connect"
+                )
+                what = "the tree has no cluster" if node is None else f"the tree is that of another cluster, {found}"
+                logger.error(message, what, self._cluster_id)
+                is_told = True
+            await changed.wait()
 
     async def watch(self, lost: Callable[[], Awaitable[None]]) -> None:
         """Registers again whenever the registration is removed while the session lives, and when `renew` asks for it,
@@ -154,6 +190,9 @@ class Registration:
                 asked = self._epoch if self.is_current else None
                 stat = await self._tree.exists(path, wake)
                 if is_lost(asked, self._epoch, None if stat is None else stat.czxid) and self.is_current:
+                    await self.at_home()
+                    if asked != self._epoch or not self.is_current:
+                        continue
                     logger.warning(
                         "broker %d: its registration was removed, and it lives: it registers again", self._broker_id
                     )
@@ -256,6 +295,14 @@ def _owner(path: str, node: Node) -> str:
     except MalformedNode:
         return session
     return f"{', '.join(map(str, endpoints))} in {session}"
+
+
+def _cluster_id(data: bytes) -> str | None:
+    """None for a node that nobody understands."""
+    try:
+        return znodes.decode_cluster_id(data)
+    except MalformedNode:
+        return None
 
 
 async def prepare(tree: Tree) -> None:
