@@ -144,6 +144,33 @@ async def test_a_copy_gives_up_what_the_log_lost(tmp_path: Path) -> None:
         assert (future.start_offset, values(future, 100)) == (100, [b"new"])
 
 
+@pytest.mark.parametrize("piece_bytes", [1, WHOLE])
+async def test_a_copy_gives_up_an_epoch_that_the_log_never_had(tmp_path: Path, piece_bytes: int) -> None:
+    """The next leader has never heard of epoch 5, and more of epoch 4 than was copied: the log that it leads is longer
+    than the copy, and no end of an epoch is behind the copy's.
+    """
+    made = Made(tmp_path)
+    async with LogManager.open(made.settings.config) as logs:
+        await logs.load(made.settings)
+        log = (await logs.open_or_create("t", [0])).logs[0]
+        log.append_bytes(batch(b"0", b"1", b"2"), 4)
+        log.append_bytes(batch(b"lost", b"lost", b"lost"), 5)
+        future = await made.start_move(logs)
+        while log.copy_to(future, WHOLE):
+            pass
+        log.truncate_to(3)
+        log.append_bytes(batch(b"3", b"4", b"5", b"6", b"7"), 4)
+        # Nothing of the leader's own epoch yet: the copy's last epoch is later than the log's.
+        assert log.copy_to(future, 1) > 0
+        assert values(future) == values(log)[: future.end_offset]
+        log.append_bytes(batch(b"8", b"9"), 6)
+        while log.copy_to(future, piece_bytes):
+            pass
+        assert await logs.replace_with_future("t", 0) is future
+        assert values(future) == [b"%d" % number for number in range(10)]
+        assert future.leader_epochs == [(4, 0), (6, 8)]
+
+
 async def test_the_old_log_beside_the_new_one_is_removed(tmp_path: Path) -> None:
     """A crash between the two renames; the new log went on since, as after a failure of the old directory."""
     made = Made(tmp_path)
