@@ -16,7 +16,7 @@ use super::rewrite::is_plain;
 use super::segment::{AppendFailure, Segment};
 use super::transaction_index::AbortedEntry;
 use super::verification::NO_GUARD;
-use crate::records::batch::{MAGIC, Unstamped};
+use crate::records::batch::{MAGIC, Unstamped, is_offset};
 use crate::records::{set_max_timestamp, stamp};
 use crate::traffic::Count;
 
@@ -188,6 +188,10 @@ impl Log {
             flush_due: false,
             losses: self.losses.load(Ordering::Relaxed),
         };
+        if !is_offset(info.base_offset) {
+            let problem = format!("the log ends at {}: no offset is left", info.base_offset);
+            return Err(LogError::InvalidRecord(problem));
+        }
         if header.has_producer_id() {
             if origin == Origin::Client
                 && let Some(first) = writer.producers.duplicate_of(header)

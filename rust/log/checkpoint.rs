@@ -15,6 +15,7 @@ use std::path::Path;
 
 use super::error::{Context, LogError, Result};
 use super::names::TopicPartition;
+use crate::records::batch::is_offset;
 use crate::storage::Storage;
 
 pub const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
@@ -101,7 +102,7 @@ pub fn read_offsets(storage: &dyn Storage, path: &Path) -> Result<Offsets> {
                 topic: (*topic).to_owned(),
                 partition: partition.parse().ok()?,
             },
-            offset.parse().ok()?,
+            offset.parse().ok().filter(|offset| is_offset(*offset))?,
         ))
     })?;
     Ok(lines.into_iter().collect())

@@ -54,8 +54,13 @@ impl OldFetch<'_> {
             return Ok(Converted::Refused);
         }
         let mut messages = self.messages_of(fetched)?;
-        let mut length = fetched.length;
+        let (mut length, mut from) = (fetched.length, self.offset);
         while let (true, Some(next)) = (messages.bytes.is_empty(), messages.next_offset) {
+            if next <= from {
+                // Offsets that go back are damage that no checksum covers: it would be read for ever.
+                break;
+            }
+            from = next;
             room.bytes += length;
             let Some(following) = self.following(next, room)? else {
                 break;
@@ -186,5 +191,41 @@ mod tests {
         };
         let made = messages(&log, 3, &mut room);
         assert_eq!((made.records, made.bytes.len()), (0, 0));
+    }
+
+    /// Markers at 0, 1 and 2, of which the last says that it is at 0: behind both is 1 again.
+    #[test]
+    fn offsets_that_go_back_are_not_read_for_ever() {
+        let folder = Folder::new();
+        let log = folder.open(LogConfig::default(), true);
+        let marker = Marker {
+            outcome: Outcome::Commit,
+            coordinator_epoch: 0,
+        };
+        let mut starts = Vec::new();
+        for _ in 0..3 {
+            let mut batch = marker.batch(1, 0, 1000).unwrap();
+            starts.push(log.size_bytes());
+            log.append(&mut batch, 0, Origin::Coordinator, 1000)
+                .unwrap();
+        }
+        let path = log.segments()[0].file.path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[starts[2] as usize..][..8].copy_from_slice(&[0; 8]);
+        std::fs::write(&path, bytes).unwrap();
+        let mut room = Room {
+            bytes: 1000,
+            is_empty: true,
+        };
+        let fetched = log.read(1, 1000, i64::MAX, true).unwrap().slice.unwrap();
+        let asked = OldFetch {
+            offset: 1,
+            bytes_max: 1000,
+            ..asked(&log, i64::MAX)
+        };
+        let Converted::Messages(made) = asked.convert(&fetched, &mut room).unwrap() else {
+            panic!("markers are left out");
+        };
+        assert_eq!((made.bytes.len(), made.next_offset), (0, Some(1)));
     }
 }

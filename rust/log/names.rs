@@ -13,6 +13,7 @@
 use std::fmt::{self, Write};
 
 use super::error::LogError;
+use crate::records::batch::is_offset;
 
 /// The topic and number of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -206,12 +207,15 @@ pub fn parse_file_name(name: &str) -> Option<(i64, Kind, Suffix)> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    Some((digits.parse().ok()?, kind, suffix))
+    // No log gets beyond OFFSET_MAX: such a file is somebody else's.
+    let base_offset = digits.parse().ok().filter(|offset| is_offset(*offset))?;
+    Some((base_offset, kind, suffix))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::batch::OFFSET_MAX;
 
     #[test]
     fn file_names_read_as_they_are_written() {
@@ -221,7 +225,7 @@ mod tests {
         );
         for kind in Kind::ALL {
             for suffix in [Suffix::None, Suffix::Deleted, Suffix::Cleaned, Suffix::Swap] {
-                for base_offset in [0, 7, i64::MAX] {
+                for base_offset in [0, 7, OFFSET_MAX] {
                     let name = file_name(base_offset, kind, suffix);
                     assert_eq!(parse_file_name(&name), Some((base_offset, kind, suffix)));
                 }
@@ -234,6 +238,7 @@ mod tests {
             "x.log",
             "-1.log",
             "1.log.tmp",
+            "09223372036854775807.log",
         ] {
             assert_eq!(parse_file_name(name), None, "{name}");
         }

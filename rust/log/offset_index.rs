@@ -33,7 +33,7 @@ impl Entry for OffsetPosition {
     }
 
     fn encode(&self, bytes: &mut [u8], base_offset: i64) {
-        let relative = (self.offset - base_offset) as i32;
+        let relative = relative(self.offset, base_offset);
         bytes[..4].copy_from_slice(&relative.to_be_bytes());
         bytes[4..].copy_from_slice(&self.position.to_be_bytes());
     }
@@ -55,6 +55,12 @@ impl OffsetIndex {
         let entry = self.last_not(reach, |entry| u64::from(entry.position) >= position)?;
         Ok(entry.map(|entry| u64::from(entry.position)))
     }
+}
+
+/// What an entry says of `offset`. Of a batch whose offset is damaged (no checksum covers it) that is wrong in any case, and every entry is
+/// compared with the batch that it names before it is believed.
+pub(super) fn relative(offset: i64, base_offset: i64) -> i32 {
+    offset.wrapping_sub(base_offset) as i32
 }
 
 /// Entries hold offsets relative to the segment in 31 bits.

@@ -21,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use super::error::{LogError, Result};
 use super::transaction_index::AbortedEntry;
 use crate::checksum::crc32c;
-use crate::records::batch::{NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, increment_sequence};
+use crate::records::batch::{
+    NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, OFFSET_MAX, increment_sequence,
+};
 use crate::records::{BatchHeader, Marker, Outcome};
 
 /// How many batches a retry may be behind.
@@ -400,12 +402,19 @@ impl ProducerState {
             producer.coordinator_epoch = i32::from_be_bytes(fields.take()?);
             let transaction_start = i64::from_be_bytes(fields.take()?);
             if last_offset >= 0 {
+                if last_offset > OFFSET_MAX || !(0..=last_offset).contains(&i64::from(offset_delta))
+                {
+                    return None;
+                }
                 producer.batches.push_back(BatchMetadata {
                     last_sequence,
                     last_offset,
                     offset_delta,
                     timestamp_ms,
                 });
+            }
+            if transaction_start > OFFSET_MAX {
+                return None;
             }
             if transaction_start >= 0 {
                 producer.transaction_start = Some(transaction_start);

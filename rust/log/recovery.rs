@@ -259,7 +259,12 @@ fn flushed_header(scan: &mut Scan, flushed_offset: i64) -> Result<Option<BatchHe
     }
     if header.last_offset() >= end_offset || is_last {
         // Offsets that were given are not given again.
-        header.last_offset_delta = (end_offset - 1 - header.base_offset) as i32;
+        let last_offset_delta = (end_offset - 1).checked_sub(header.base_offset);
+        match last_offset_delta.map(i32::try_from) {
+            Some(Ok(delta)) => header.last_offset_delta = delta,
+            // Its first offset is damaged too.
+            _ => return Ok(None),
+        }
     }
     Ok(Some(header))
 }

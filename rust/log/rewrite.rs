@@ -98,7 +98,7 @@ impl Rewrite<'_> {
         if may_stay && magic == 1 {
             let produced = self.check_message(&batches[0], 0, scratch)?;
             if produced.is_numbered {
-                return Ok(self.stay_packed(&batches[0], &produced));
+                return self.stay_packed(&batches[0], &produced);
             }
         }
         if magic == 2 {
@@ -139,7 +139,7 @@ impl Rewrite<'_> {
     }
 
     /// A set of format 1 that is stored as it is: only its own offset and timestamp are new.
-    fn stay_packed(&self, set: &Batch<'_>, produced: &Produced) -> Rewritten {
+    fn stay_packed(&self, set: &Batch<'_>, produced: &Produced) -> Result<Rewritten> {
         let mut bytes = set.bytes.to_vec();
         let last_offset =
             self.first_offset + i64::from(produced.validated.header.last_offset_delta);
@@ -148,8 +148,8 @@ impl Rewrite<'_> {
         if self.append_time_ms().is_none() && set.header.max_timestamp != max_timestamp {
             set_timestamp(&mut bytes, max_timestamp);
         }
-        let headers = BatchHeader::parse(&bytes).map(|header| vec![(0, header)]);
-        Rewritten::Messages(bytes, headers.unwrap_or_default())
+        let header = BatchHeader::parse(&bytes)?;
+        Ok(Rewritten::Messages(bytes, vec![(0, header)]))
     }
 
     fn rebuild_batch(

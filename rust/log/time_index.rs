@@ -10,6 +10,7 @@
 
 use super::index::{Entry, Index};
 use super::names::Kind;
+use super::offset_index::relative;
 
 /// The greatest timestamp up to an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ impl Entry for TimestampOffset {
 
     fn encode(&self, bytes: &mut [u8], base_offset: i64) {
         bytes[..8].copy_from_slice(&self.timestamp_ms.to_be_bytes());
-        bytes[8..].copy_from_slice(&((self.offset - base_offset) as i32).to_be_bytes());
+        bytes[8..].copy_from_slice(&relative(self.offset, base_offset).to_be_bytes());
     }
 
     fn key(&self) -> i64 {

@@ -185,7 +185,8 @@ impl TransactionIndex {
                 entry.producer_id >= 0
                     && (0..=entry.last_offset).contains(&entry.first_offset)
                     && last.0 < entry.last_offset
-                    && (last.1..=entry.last_offset + 1).contains(&entry.last_stable_offset)
+                    && (last.1..=entry.last_offset.saturating_add(1))
+                        .contains(&entry.last_stable_offset)
             }))
     }
 

@@ -10,6 +10,7 @@ use super::names::{Kind, Suffix};
 use super::producer_state::ProducerState;
 use super::segment::Segment;
 use super::snapshots::{load_producers, snapshots};
+use crate::records::batch::OFFSET_MAX;
 
 /// A cut of which the disk, or the checkpoint of recovery points, may not know yet.
 pub(super) struct Cut {
@@ -54,7 +55,7 @@ impl Log {
 
     /// [`truncate_to`](Self::truncate_to) as far as readers see it; what is cut off is [unsettled](Self::settle).
     pub(super) fn cut(&self, writer: &mut Writer, offset: i64) -> Result<bool> {
-        self.check_not_negative(offset)?;
+        self.check_offset(offset)?;
         let end_offset = self.end_offset();
         writer.epoch = -1;
         if offset >= end_offset {
@@ -77,8 +78,8 @@ impl Log {
     }
 
     /// What a leader answers when it does not know an epoch is no place to cut at.
-    fn check_not_negative(&self, offset: i64) -> Result<()> {
-        if offset >= 0 {
+    fn check_offset(&self, offset: i64) -> Result<()> {
+        if (0..=OFFSET_MAX).contains(&offset) {
             return Ok(());
         }
         let (start, end) = (self.start_offset(), self.end_offset());
@@ -166,7 +167,7 @@ impl Log {
 
     /// [`truncate_fully_and_start_at`](Self::truncate_fully_and_start_at) as far as readers see it; what went is [unsettled](Self::settle).
     pub(super) fn start_anew(&self, writer: &mut Writer, offset: i64) -> Result<()> {
-        self.check_not_negative(offset)?;
+        self.check_offset(offset)?;
         let result = self.drop_all(writer, offset);
         self.guard(result)
     }

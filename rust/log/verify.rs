@@ -329,7 +329,7 @@ impl Verifier<'_> {
             if current.0 <= last.0
                 || current.1 < last.1
                 || entry.first_offset > entry.last_offset
-                || entry.last_stable_offset > entry.last_offset + 1
+                || entry.last_stable_offset > entry.last_offset.saturating_add(1)
             {
                 self.damage(&path, at, format!("{entry:?} cannot be, after {last:?}"));
             }

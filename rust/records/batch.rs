@@ -44,6 +44,9 @@ pub(super) const RECORD_COUNT: usize = BASE_SEQUENCE + 4;
 pub const HEADER_BYTES: usize = RECORD_COUNT + 4;
 /// base_offset and batch_length: what is needed to know where the next batch starts.
 pub const LOG_OVERHEAD_BYTES: usize = LEADER_EPOCH;
+/// No log gets so far. What a header, a name, a checkpoint or another broker says is held against it where it comes in ([`is_offset`]).
+/// Behind that, any 32-bit delta and the step to the next offset may be added without a look at the ends of i64.
+pub const OFFSET_MAX: i64 = i64::MAX - (1 << 32);
 /// The format of record batches.
 pub const MAGIC_V2: i8 = 2;
 /// The timestamp of a record or an empty batch that has none.
@@ -57,6 +60,12 @@ pub(super) const CODEC_MASK: i16 = 0x07;
 pub(super) const LOG_APPEND_TIME: i16 = 0x08;
 pub(super) const TRANSACTIONAL: i16 = 0x10;
 pub(super) const CONTROL: i16 = 0x20;
+
+/// Whether `offset` is as far from both ends of i64 as [`OFFSET_MAX`].
+#[inline]
+pub fn is_offset(offset: i64) -> bool {
+    (-OFFSET_MAX..=OFFSET_MAX).contains(&offset)
+}
 
 /// Whether the batch that `bytes` begin with belongs to a transaction, by its flag alone: what else may be wrong with it is not looked at.
 pub fn is_transactional(bytes: &[u8]) -> bool {
@@ -85,8 +94,8 @@ pub struct BatchHeader {
 impl BatchHeader {
     /// Reads the header at the start of `bytes`, which need not hold the whole batch.
     ///
-    /// Checked: batch_length covers a header, the magic is known, last_offset_delta and record_count are not negative. The
-    /// checksum is not checked here (see [`check_crc`]).
+    /// Checked: batch_length covers a header, the magic is known, last_offset_delta and record_count are not negative, the offsets are not
+    /// beyond [`OFFSET_MAX`]. The checksum is not checked here (see [`check_crc`]).
     pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
         let header = Self::read(bytes)?;
         header.check()?;
@@ -122,6 +131,15 @@ impl BatchHeader {
 
     /// What no batch has, whoever wrote it.
     pub fn check(&self) -> Result<(), RecordError> {
+        if !is_offset(self.base_offset) {
+            let problem = format!("{} is no offset of a log", self.base_offset);
+            let field = if self.is_message() {
+                "offset"
+            } else {
+                "base_offset"
+            };
+            return Err(RecordError::invalid(field, BASE_OFFSET, problem));
+        }
         if self.last_offset_delta < 0 {
             let problem = format!("{} is negative", self.last_offset_delta);
             return Err(RecordError::invalid(
@@ -165,20 +183,23 @@ impl BatchHeader {
         LOG_OVERHEAD_BYTES + self.batch_length as usize
     }
 
-    /// The offset of the last record (of the last that was there before compaction). Of a damaged header never one before the first.
+    /// The offset of the last record (of the last that was there before compaction). One more is an offset too, also of a header that was
+    /// [`read`](Self::read) and not checked: whose base_offset has no room for that, the last is before the first.
     pub fn last_offset(&self) -> i64 {
         self.base_offset
-            .wrapping_add(i64::from(self.last_offset_delta.max(0)))
+            .saturating_add(i64::from(self.last_offset_delta.max(0)))
+            .min(i64::MAX - 1)
     }
 
-    /// The offset of a record of this batch.
+    /// The offset of a record of this batch. Of a header that was checked nothing wraps.
     #[inline(always)]
     pub fn offset_of(&self, record: &RawRecord) -> i64 {
         self.base_offset
             .wrapping_add(i64::from(record.offset_delta))
     }
 
-    /// The timestamp that the record itself has, whatever kind of time the batch's is.
+    /// The timestamp that the record itself has, whatever kind of time the batch's is. Deltas are differences modulo 2^64, here and in every
+    /// other client: whatever two times a producer has, their sum is the one that it wrote.
     #[inline(always)]
     pub fn timestamp_of(&self, record: &RawRecord) -> i64 {
         self.base_timestamp.wrapping_add(record.timestamp_delta)

@@ -132,7 +132,8 @@ impl BatchBuilder {
         } else {
             self.base_timestamp
         };
-        let timestamp_delta = timestamp_ms - base_timestamp; // both are at least -1
+        // Modulo 2^64, as `timestamp_of` adds it: from -1 to the last time is further than i64 says.
+        let timestamp_delta = timestamp_ms.wrapping_sub(base_timestamp);
         let fields = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len) + 10;
         let upper_bound = headers
             .iter()

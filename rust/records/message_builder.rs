@@ -68,7 +68,10 @@ impl MessageBuilder {
         self.last_offset = offset;
         self.max_timestamp = self.max_timestamp.max(timestamp_ms);
         let numbered = if self.magic > 0 && self.codec != Codec::None {
-            offset - first
+            offset.checked_sub(first).ok_or_else(|| {
+                let problem = format!("{offset} is too far from the first, {first}");
+                RecordError::invalid("offset", OFFSET, problem)
+            })?
         } else {
             offset
         };

@@ -183,7 +183,9 @@ impl Entry {
     fn lag(&self) -> i64 {
         match self.leader_high_watermark {
             ..0 => -1,
-            high_watermark => (high_watermark - self.replica.end_offset()).max(0),
+            high_watermark => high_watermark
+                .saturating_sub(self.replica.end_offset())
+                .max(0),
         }
     }
 

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod columns;
+mod ends;
 mod headers;
 mod hostile;
 mod messages;
