@@ -36,6 +36,7 @@ from tests.coordination.proxy import LossyProxy
 from tests.support.waiting import PATIENCE_S, comes_true
 
 HERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))
+THERE = BrokerRegistration((Endpoint("PLAINTEXT", "h", 2),))
 
 
 @trio_fixture
@@ -76,7 +77,7 @@ async def test_a_second_process_with_the_same_id_is_refused(store: EmbeddedStore
     told = f"/brokers/ids/1: another process is broker 1: PLAINTEXT://h:1 in session 0x{one.session_id:x}. Stop it"
     assert str(refused.value).startswith(told)
     assert await one.get(znodes.broker_path(1)) == before
-    await registration(two, 2).register()
+    await Registration(two, 2, lambda: THERE).register()
 
 
 @pytest.mark.trio
@@ -98,6 +99,55 @@ async def test_a_killed_brokers_old_session_is_waited_for(store: EmbeddedStore) 
         assert again.epoch == -1
         await one.aclose()
     assert again.epoch > first
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("host", ["h", "H"])
+async def test_a_second_broker_at_the_same_address_is_refused(store: EmbeddedStore, host: str) -> None:
+    """Whichever of their listeners has it; and it leaves no registration."""
+    one, two = await store.session(), await store.session()
+    await registration(one).register()
+    await one.create(znodes.broker_path(3), b"no json")
+    here = BrokerRegistration((Endpoint("INTERNAL", "h", 7), Endpoint("OUTSIDE", host, 1)))
+    second = Registration(two, 2, lambda: here)
+    with trio.fail_after(PATIENCE_S), pytest.raises(AlreadyRegistered) as refused:
+        await second.register(wait_ms=50)
+    told = f"/brokers/ids/1: broker 1 advertises PLAINTEXT://h:1, in session 0x{one.session_id:x}, as broker 2 does."
+    assert str(refused.value).startswith(told)
+    assert "advertised.listeners" in str(refused.value)
+    assert await two.exists(znodes.broker_path(2)) is None
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("how", ["ends", "moves"])
+async def test_who_had_the_address_is_waited_for(store: EmbeddedStore, how: str) -> None:
+    """A machine that comes back with another id finds its own former session."""
+    one, two = await store.session(), await store.session()
+    await registration(one).register()
+    second = registration(two, 2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(second.register)
+        # A write that changes nothing is no reason to go on.
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        await one.set(znodes.broker_path(1), HERE.encode())
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert second.epoch == -1
+        if how == "ends":
+            await one.aclose()
+        else:
+            await one.set(znodes.broker_path(1), THERE.encode())
+    assert second.epoch > 0
+
+
+@pytest.mark.trio
+async def test_who_was_registered_keeps_its_address(store: EmbeddedStore) -> None:
+    """In a new session it asks nobody: another that has come meanwhile must not end a broker that serves."""
+    one, two = await store.session(), await store.session()
+    first = registration(one)
+    epoch = await first.register()
+    await two.create(znodes.broker_path(2), HERE.encode(), ephemeral=True)
+    await one.expire()
+    assert await first.register(wait_ms=0) > epoch
 
 
 @pytest.mark.trio

@@ -89,10 +89,27 @@ class Addresses:
 
     def registered(self) -> list[Endpoint]:
         """What the coordination tree is told, for other brokers."""
-        return [
-            endpoint._replace(host=_own_address()) if endpoint.is_wildcard else endpoint
-            for endpoint in self._advertised.values()
+        return [_for_brokers(endpoint) for endpoint in self._advertised.values()]
+
+    def newly(self, config: BrokerConfig) -> list[Endpoint]:
+        """What the tree would be told with these settings, and is not told now; without ports that are not known before
+        they are open.
+        """
+        ports = {endpoint.name: endpoint.port for endpoint in (*config.listeners, *self.listening)}
+        told = {(endpoint.host, endpoint.port) for endpoint in self._advertised.values()}
+        wanted = [
+            endpoint._replace(port=endpoint.port or ports.get(endpoint.name, 0))
+            for endpoint in config.advertised_listeners
         ]
+        return [
+            _for_brokers(endpoint)
+            for endpoint in wanted
+            if endpoint.port and (endpoint.host, endpoint.port) not in told
+        ]
+
+
+def _for_brokers(endpoint: Endpoint) -> Endpoint:
+    return endpoint._replace(host=_own_address()) if endpoint.is_wildcard else endpoint
 
 
 def _own_address() -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from ottla.broker import loggers
+from ottla.broker import identity, loggers
 from ottla.broker.pace import Pace
 from ottla.broker.resources import own_broker
 from ottla.broker.settings import DEFAULT, decoded
@@ -19,6 +19,7 @@ from ottla.config.alter import Alteration, altered
 from ottla.config.dynamic import check_reconfiguration, stored
 from ottla.controller import admin
 from ottla.controller.configs import Entity, Wanted, get_configs, set_config, set_configs
+from ottla.controller.same_address import holder
 from ottla.coordination import znodes
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import (
@@ -32,8 +33,10 @@ from ottla.errors import (
 from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
+    from ottla.broker.addresses import Addresses
     from ottla.broker.metadata_cache import MetadataCache
     from ottla.broker.settings import Settings
+    from ottla.config import BrokerConfig
     from ottla.coordination.tree import Tree
 
 Assignment = dict[int, tuple[int, ...]]
@@ -61,11 +64,14 @@ def check_number_of_settings(settings: Sized) -> None:
 class Admin:
     """`settings` are the broker's; `metadata` is what it knows of the cluster."""
 
-    def __init__(self, tree: Tree, broker_id: int, settings: Settings, metadata: MetadataCache) -> None:
+    def __init__(
+        self, tree: Tree, broker_id: int, settings: Settings, metadata: MetadataCache, addresses: Addresses
+    ) -> None:
         self._tree = tree
         self._broker_id = broker_id
         self._settings = settings
         self._metadata = metadata
+        self._addresses = addresses
 
     async def create_topic(
         self,
@@ -231,13 +237,21 @@ class Admin:
         config = self._settings.config
         current, _ = await decoded(config, before, for_one_broker=is_own)
         wanted = altered(current, alterations, of_topic=False)
-        check_reconfiguration(config, config.require_dynamic(wanted, for_one_broker=is_own))
+        then = config.require_dynamic(wanted, for_one_broker=is_own)
+        check_reconfiguration(config, then)
+        if is_own:
+            await self._check_addresses(then)
         names = {alteration.name for alteration in alterations}
         text = stored(
             wanted, before, decoded=current, altered=names, for_one_broker=is_own, passwords=config.password_encoder
         )
         if not validate_only:
             await set_config(self._tree, *entity, text)
+
+    async def _check_addresses(self, config: BrokerConfig) -> None:
+        other = await holder(self._tree, self._broker_id, identity.in_tree(self._addresses.newly(config)))
+        if other is not None:
+            raise InvalidRequest(f"advertised.listeners: {other}; two brokers cannot have one address.")
 
 
 def _altered_topic(current: dict[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:

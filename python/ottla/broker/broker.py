@@ -163,7 +163,7 @@ class Broker:
         self.safe_appends = SafeAppends(self.replicas, self.server, self.deadlines)
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
         self.producer_ids = ProducerIds(tree, broker_id)
-        self.admin = Admin(tree, broker_id, settings, self.metadata)
+        self.admin = Admin(tree, broker_id, settings, self.metadata, self.addresses)
         self.transactions = Transactions(
             transaction_state_topic(self),
             settings.config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 from ottla import __version__
 from ottla.config import BrokerConfig, ConfigError, Endpoint
@@ -19,6 +20,7 @@ __all__ = [
     "assigned",
     "broker_id",
     "cluster_id",
+    "in_tree",
     "registration",
 ]
 
@@ -69,9 +71,14 @@ async def assigned(tree: Tree, broker: int) -> set[TopicPartition]:
 def registration(config: BrokerConfig, endpoints: list[Endpoint], *, is_unclean: bool = False) -> BrokerRegistration:
     """What `/brokers/ids/N` says. `is_unclean`: replicas may have lost records with the power of the machine."""
     return BrokerRegistration(
-        endpoints=tuple(znodes.Endpoint(e.name, e.host, e.port, e.protocol) for e in endpoints),
+        endpoints=in_tree(endpoints),
         rack=config.get_str("broker.rack"),
         timestamp_ms=znodes.now_ms(),
         ottla=__version__,
         is_unclean=is_unclean,
     )
+
+
+def in_tree(endpoints: Iterable[Endpoint]) -> tuple[znodes.Endpoint, ...]:
+    """Listeners as registrations have them."""
+    return tuple(znodes.Endpoint(e.name, e.host, e.port, e.protocol) for e in endpoints)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from ottla.broker import connection_limits
+from ottla.broker import connection_limits, identity
 from ottla.config.table import DYNAMIC_SETTINGS, TOPIC_SETTINGS
+from ottla.controller.same_address import Holder, holder
 from ottla.coordination.tree import ConnectionLoss, NoNode, SessionExpired
 from ottla.replication import cleaner, throttles
 
@@ -35,6 +37,8 @@ CONNECTIONS: Final = ("max.connections", "max.connections.per.ip", "max.connecti
 class Parts(Protocol):
     """The parts of a broker that hear of changed settings."""
 
+    id: int
+    log: logging.Logger
     settings: Settings
     server: Server
     logs: LogManager
@@ -73,12 +77,19 @@ def subscribe(broker: Parts, nursery: trio.Nursery) -> None:
     def elections() -> None:
         broker.controller.allow_unclean_elections(broker.config.get_bool("unclean.leader.election.enable"))
 
-    def addresses() -> None:
+    async def change_addresses() -> None:
+        if (other := await _holder(broker)) is not None:
+            # Somebody wrote it past AlterConfigs, or the other has come since.
+            broker.log.error("a change of advertised.listeners has no effect, for an address is another's: %s", other)
+            return
         broker.addresses.change(broker.config)
         # New listeners have bounds of their own.
         limits()
         broker.settings.subscribe(connection_limits.settings(broker.config), limits)
-        nursery.start_soon(register_again, broker)
+        await register_again(broker)
+
+    def addresses() -> None:
+        nursery.start_soon(change_addresses)
 
     broker.settings.subscribe(OF_PARTITIONS, partitions)
     broker.settings.subscribe(CONNECTIONS, connections)
@@ -99,3 +110,16 @@ async def register_again(broker: Parts) -> None:
             await broker.tree.wait_connected()
         except (NoNode, SessionExpired):
             return None  # the next session registers with what holds then
+
+
+async def _holder(broker: Parts) -> Holder | None:
+    """Another broker that has an address which is new in the settings that hold when this returns."""
+    while True:
+        config = broker.config
+        try:
+            found = await holder(broker.tree, broker.id, identity.in_tree(broker.addresses.newly(config)))
+        except SessionExpired:
+            await broker.tree.wait_connected()
+            continue
+        if broker.config is config:
+            return found

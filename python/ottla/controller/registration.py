@@ -7,7 +7,9 @@ epoch.
 A node that is in the way belongs to someone: to our own session (the answer was lost), to a session that this process
 had and lost (ZooKeeper may remove it late, ZOOKEEPER-2985), or to another process. Ours is kept, our dead session's is
 replaced, and for another's end we wait a while: a broker that was killed and started again finds its own old session
-not expired yet. Kafka 2.7 fails at once there.
+not expired yet. Kafka 2.7 fails at once there. An address that another broker has registered is waited for likewise,
+before a process registers for the first time: a machine that comes back with another id finds its former session. Later
+it keeps what it has.
 
 Controllers remove registrations of processes that seem to be gone (`neighbours`). A broker that lives notices. It stops
 leading, since others may have been elected, and it leads again only in a newer leader epoch. So a controller must see
@@ -29,6 +31,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import trio
 
+from ottla.controller.same_address import holder
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,
@@ -53,11 +56,13 @@ from ottla.coordination.znodes import BrokerRegistration, MalformedNode
 logger = logging.getLogger(__name__)
 
 WAIT_MS = 30_000
-"""For the session of a former process with our id to expire: more than Kafka's default session timeout of 18 s."""
+"""For the session of a former process with our id, or at our address, to expire: more than Kafka's default session
+timeout of 18 s.
+"""
 
 
 class AlreadyRegistered(TreeError):
-    """A broker with this id lives: another process, whose session does not end."""
+    """A broker with this id, or with an address of this one, lives: another process, whose session does not end."""
 
 
 def is_lost(asked: int | None, epoch: int, found: int | None) -> bool:
@@ -122,14 +127,17 @@ class Registration:
     async def register(self, *, wait_ms: int = WAIT_MS, after: int = -1) -> int:
         """Make the registration and return the broker epoch, which is greater than `after`.
 
-        Raises AlreadyRegistered if another process still holds the id after `wait_ms`, SessionExpired if the session
-        ended meanwhile. While the tree is away, or has not the node of this cluster, it waits.
+        Raises AlreadyRegistered if another process still holds the id after `wait_ms`, or another broker an address of
+        this one before it is registered for the first time; SessionExpired if the session ended meanwhile. While the
+        tree is away, or has not the node of this cluster, it waits.
         """
         path = znodes.broker_path(self._broker_id)
         await self.at_home()
         async with self._registering:
             stat: Stat | None = None
             while stat is None:
+                if self._epoch < 0:
+                    await self._until_addresses_are_free(wait_ms)
                 stat = await self._try(path, wait_ms, after)
             self._session_id = stat.ephemeral_owner
             self._own_sessions.add(stat.ephemeral_owner)
@@ -274,6 +282,30 @@ class Registration:
                 f"another process is broker {self._broker_id}: {other}. Stop it, or give this one another broker.id",
             )
         return None
+
+    async def _until_addresses_are_free(self, wait_ms: int) -> None:
+        found = await holder(self._tree, self._broker_id, self._describe().endpoints)
+        if found is None:
+            return
+        message = "%s, as this broker does: waiting for the end of that session, %.0f s at most"
+        logger.warning(message, found, wait_ms / 1000)
+        with trio.move_on_after(wait_ms / 1000):
+            while found is not None:
+                changed = trio.Event()
+
+                def wake(_: WatchEvent, changed: trio.Event = changed) -> None:
+                    changed.set()
+
+                stat = await self._tree.exists(found.path, wake)
+                if stat is not None and stat.mzxid == found.mzxid:
+                    await changed.wait()
+                found = await holder(self._tree, self._broker_id, self._describe().endpoints)
+        if found is not None:
+            raise AlreadyRegistered(
+                found.path,
+                f"{found}, as broker {self._broker_id} does. Stop it, or give one of them another address "
+                "(advertised.listeners)",
+            )
 
     async def _until_gone(self, path: str) -> None:
         while True:
