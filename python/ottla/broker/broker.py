@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla._core import Disconnected, Hub
-from ottla.broker import connection_limits, identity, leaving, loggers, reconfiguration
+from ottla.broker import connection_limits, identity, leaving, loggers, reconfiguration, untold
 from ottla.broker.addresses import Addresses
 from ottla.broker.admin import Admin
 from ottla.broker.answer_memory import LARGE_ANSWERS_AT_ONCE
@@ -292,6 +292,7 @@ class Broker:
         if self._session_s() is not None:
             nursery.start_soon(self.controller.watch_neighbours)
         nursery.start_soon(self._answer_anyway)
+        nursery.start_soon(untold.say_so, self)
         await self._until_ready()
         nursery.start_soon(self.failing_directories.run)
         try:
