@@ -2,13 +2,16 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 
 from ottla.broker.broker import Broker
 from ottla.config import BrokerConfig
 from ottla.coordination import znodes
 from ottla.errors import RequestTimedOut
+from ottla.net import Server
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
     CreatableReplicaAssignment,
@@ -16,6 +19,29 @@ from ottla.wire.k19_create_topics import (
     CreateTopicsRequest,
 )
 from tests.support.client import Client
+from tests.support.waiting import comes_true
+
+
+@pytest.mark.trio
+async def test_who_is_counted_as_gone_while_it_stops_does_not_register_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its listeners are closed, and its session lives: neighbours take it for dead."""
+    config = BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    run = Server.run
+    started: list[Broker] = []
+
+    async def run_and_be_removed(self: Server, *handlers: Any) -> None:
+        await run(self, *handlers)
+        (broker,) = started
+        await broker.tree.delete(znodes.broker_path(broker.id))
+        await comes_true("it is seen", lambda: "its registration was removed" in caplog.text)
+        assert "it registers again" not in caplog.text
+
+    monkeypatch.setattr(Server, "run", run_and_be_removed)
+    async with Broker.start(config) as broker:
+        started.append(broker)
+    assert "it stops anyway" in caplog.text
 
 
 def test_who_waits_for_a_leader_is_told_that_there_is_none(tmp_path: Path) -> None:

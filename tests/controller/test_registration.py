@@ -200,6 +200,45 @@ async def test_a_session_that_ends_during_the_election_registers_again(
 
 
 @pytest.mark.trio
+@pytest.mark.parametrize("how", ["removed", "renewed", "expired"])
+async def test_one_that_stops_does_not_register_again(
+    store: EmbeddedStore, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    """Whatever becomes of its registration; it resigns, since others may be elected."""
+    tree, other = await store.session(), await store.session()
+    epochs: list[int] = []
+    registered = Registration(tree, 1, lambda: HERE, on_epoch=epochs.append)
+    epoch, resigned = await registered.register(), trio.Event()
+
+    async def resign() -> None:
+        resigned.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(registered.watch, resign)
+        nursery.start_soon(Controller(tree, 1, registration=registered).run)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        registered.stop()
+        if how == "removed":
+            await other.delete(znodes.broker_path(1))
+            with trio.fail_after(PATIENCE_S):
+                await resigned.wait()
+            assert "it stops anyway" in caplog.text
+        elif how == "renewed":
+            registered.renew(-1, 1)
+        else:
+            await tree.expire()
+        await comes_true("it is about to", registered._registering.locked)
+        # What it would do takes a few calls of the tree.
+        for _ in range(10):
+            await other.sync()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        stat = await other.exists(znodes.broker_path(1))
+        assert (None if stat is None else stat.czxid) == (epoch if how == "renewed" else None)
+        assert epochs == [epoch]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.trio
 async def test_what_the_dead_session_of_this_process_left_is_replaced(store: EmbeddedStore) -> None:
     """ZooKeeper may remove it late (ZOOKEEPER-2985): two sessions of one process stand for the two."""
     late, tree = await store.session(), await store.session()

@@ -303,6 +303,8 @@ class Broker:
             if self.handing_over.cancelled_caught:
                 self.log.warning("nobody else was waited for any longer")
         finally:
+            # Before it closes anything: neighbours take that for its end, and they are right.
+            self.registration.stop()
             self.groups.stop()
             self.metadata.stop()
             # Those who wait in the hub are answered; and it holds what it leases, out of the collector's sight.

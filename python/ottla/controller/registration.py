@@ -104,6 +104,7 @@ class Registration:
         #: Whether this process has led partitions, and leads them no more.
         self._has_resigned = False
         self._registering = trio.Lock()
+        self._is_over = False
         #: Ends the wait for a change of the node.
         self._woken = trio.Event()
         #: The epoch of the registration that is to be replaced, and the newest controller for which that was asked.
@@ -201,9 +202,8 @@ class Registration:
                     await self.at_home()
                     if asked != self._epoch or not self.is_current:
                         continue
-                    logger.warning(
-                        "broker %d: its registration was removed, and it lives: it registers again", self._broker_id
-                    )
+                    what = "it stops anyway" if self._is_over else "it lives: it registers again"
+                    logger.warning("broker %d: its registration was removed, and %s", self._broker_id, what)
                     self._has_resigned = True
                     await lost()
                     # A registration that another task made meanwhile is from before the last leader has resigned.
@@ -214,6 +214,15 @@ class Registration:
                     await self.register(after=self._epoch)
                     continue
                 await changed.wait()
+
+    def stop(self) -> None:
+        """From now on no registration is made: whoever would make one waits until cancelled. A registration that is
+        there stays until the session ends.
+
+        A broker that closes its listeners seems to be gone, and is, to all who see it. If it registered again, its
+        neighbours would find it gone once more, at the end of its session.
+        """
+        self._is_over = True
 
     def renew(self, epoch: int, controller_epoch: int) -> None:
         """Has the registration with this epoch (-1: the one that there is) replaced, so that the controller elects
@@ -238,6 +247,8 @@ class Registration:
         """Makes the node, after other operations. None if it is not known whether it was made, if a node is in the way,
         and if a condition of the other operations does not hold.
         """
+        if self._is_over:
+            await trio.sleep_forever()
         try:
             # The last operation is there for its Stat, which a creation does not give.
             made: list[Operation] = [Create(path, b"", ephemeral=True), Set(path, self._content(), 0)]
