@@ -19,6 +19,7 @@ from ottla.logging_setup import of_partition
 from ottla.replication import boots, upkeep
 from ottla.replication.by_partition import ByPartition, Homes
 from ottla.replication.data_directories import DataDirectories
+from ottla.replication.data_directory import sync_folder
 from ottla.replication.log_settings import SettingsSource, native_config, topic_config
 from ottla.replication.pace import Pace
 
@@ -394,6 +395,20 @@ class LogManager:
             raise StorageError(
                 f"{topic}-{index} may be in a log directory that is out of use: {self.directories.offline[0]}"
             )
+
+    async def sync_deletions(self) -> None:
+        """Returns when what `delete` did would survive a power cut: a topic must not leave the tree before. Raises
+        StorageError.
+        """
+
+        def sync() -> None:
+            for directory in self.directories.online:
+                sync_folder(directory.path)
+
+        try:
+            await trio.to_thread.run_sync(sync)
+        except OSError as error:
+            raise StorageError(f"deletions may not survive a power cut: {error}") from error
 
     async def delete_records(self, starts: Sequence[tuple[Log, int]]) -> list[KafkaError | None]:
         """Moves the starts of logs up to offsets (those that are there already stay), and returns when that would

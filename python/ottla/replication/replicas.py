@@ -436,6 +436,10 @@ class Replicas:
                 self.unclean_start.forget((topic, index))
             await self._logs.delete(topic, index)
 
+    async def sync_deletions(self) -> None:
+        """Returns when logs that were deleted would stay so after a power cut. Raises StorageError."""
+        await self._logs.sync_deletions()
+
     async def resign(self) -> None:
         """Leads nothing until a controller says so in a newer leader epoch: this broker was taken for gone, and others
         may lead.

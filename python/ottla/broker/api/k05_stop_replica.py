@@ -9,7 +9,8 @@ is told so. Without the mark the next request would be told that there never was
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
@@ -22,6 +23,9 @@ from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError,
 if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.contexts import ControlContext
+
+
+logger = logging.getLogger("ottla")
 
 
 async def handle(broker: ControlContext, request: Request) -> None:
@@ -38,9 +42,15 @@ async def handle(broker: ControlContext, request: Request) -> None:
             answer.error_code = StaleControllerEpoch.code
         else:
             pace = Pace()
+            deleted = []
             for partition in _partitions(asked):
                 await pace.turn()
-                answer.partition_errors.append(await _stop(broker, *partition))
+                stopped = await _stop(broker, *partition)
+                answer.partition_errors.append(stopped)
+                if partition[-1] and not stopped.error_code:
+                    deleted.append(stopped)
+            if deleted:
+                await _sync(broker, deleted)
     reply(broker, request, STOP_REPLICA, answer)
 
 
@@ -54,6 +64,18 @@ def _partitions(asked: StopReplicaRequest) -> Iterator[tuple[str, int, int, bool
             yield topic.name, index, NO_EPOCH, asked.delete_partitions
     for partition in asked.ungrouped_partitions:
         yield partition.topic_name, partition.partition_index, NO_EPOCH, asked.delete_partitions
+
+
+async def _sync(broker: ControlContext, deleted: Iterable[StopReplicaPartitionError]) -> None:
+    """The controller takes a topic out of the tree when it has this answer. A folder that a power cut brought back
+    would then be one that nobody knows, and the next topic of its name would get the records.
+    """
+    try:
+        await broker.replicas.sync_deletions()
+    except StorageError as error:
+        logger.error("%s", error)
+        for stopped in deleted:
+            stopped.error_code = error.code
 
 
 async def _stop(
