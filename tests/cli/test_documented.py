@@ -73,6 +73,7 @@ ELSEWHERE = {
     "broker.session.timeout.ms": "of Kafka's brokers without ZooKeeper, beside which Ottla is measured",
     "consumer.obstacle": "Python",
     "df.write": "Python",
+    "ottla-tree.sqlite.moved": "a file",
     "ottla.mirror.from": "a header",
     "ottla.mirror.source": "a header",
     "spark.python.unix.domain.socket.enabled": "of Spark",

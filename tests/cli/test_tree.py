@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,7 +14,7 @@ from ottla.controller import NewTopic, ProducerIds, Registration, create_topics,
 from ottla.coordination import znodes
 from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 from ottla.coordination.transfer import walk
-from ottla.coordination.tree import Node, Tree
+from ottla.coordination.tree import Node, Tree, Unavailable
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState
 from ottla.coordination.zookeeper import ZooKeeperTree
 from tests.cli.conftest import Ottla
@@ -118,6 +120,138 @@ def test_nothing_is_moved_under_running_brokers(ottla: Ottla, data: Path, zookee
         return ottla("tree", "import", "--data-dir", str(tmp_path / "b"), "--zookeeper", zookeeper, code=1).err
 
     trio.run(run)
+
+
+MARK = f"{TREE_FILE}.moved"
+
+
+@pytest.mark.zookeeper
+def test_a_tree_that_moved_is_not_moved_again_over_its_cluster(ottla: Ottla, data: Path, zookeeper: str) -> None:
+    """What is there may be newer, and `--replace` is easily said. Where there is no cluster, it may go once more."""
+    export = ("tree", "export", "--data-dir", str(data), "--zookeeper")
+    ottla(*export, zookeeper)
+    mark = (data / MARK).read_text()
+    assert zookeeper in mark.replace("\\", "")
+    refused = ottla(*export, zookeeper, "--replace", code=1).err
+    assert str(data / MARK) in refused
+    assert zookeeper in refused
+    ottla(*export, f"{zookeeper}-another")
+    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", zookeeper, "--replace")
+    assert not (data / MARK).exists()
+    ottla(*export, zookeeper, "--replace")
+    assert (data / MARK).exists()
+
+
+@pytest.mark.zookeeper
+def test_what_is_refused_marks_nothing(ottla: Ottla, data: Path, zookeeper: str, tmp_path: Path) -> None:
+    another = tmp_path / "another"
+    another.mkdir()
+    (another / TREE_FILE).write_bytes((data / TREE_FILE).read_bytes())
+    ottla("tree", "export", "--data-dir", str(another), "--zookeeper", zookeeper)
+    ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper, code=1)
+    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", zookeeper, code=1)
+    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", f"{zookeeper}-none", "--replace", code=1)
+    assert not (data / MARK).exists()
+
+
+class Dying:
+    """Ends what writes into one kind of tree at a write."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type[Tree], writes: int) -> None:
+        self.left = writes
+        for name in {"multi", "delete"} & vars(kind).keys():
+            monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
+
+    def _counted(self, write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def counted(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise Unavailable("/", "the process died")
+            return await write(*arguments)
+
+        return counted
+
+
+#: Writes before a process dies: all of a copy into nothing; of the removal before it, which is long, some.
+WRITES = (*range(6), *range(6, 200, 7))
+
+
+def there(zookeeper: str) -> list[tuple[str, Node]]:
+    async def look() -> list[tuple[str, Node]]:
+        async with await ZooKeeperTree.connect(zookeeper) as tree:
+            return await walk(tree)
+
+    return trio.run(look)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("over", ["nothing", "an old cluster"])
+def test_an_export_that_dies_leaves_one_tree_to_start_with_at_most(
+    ottla: Ottla, data: Path, zookeeper: str, over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lasting(content(data))
+    for writes in WRITES:
+        place = f"{zookeeper}-{writes}"
+        replace = []
+        if over != "nothing":
+            ottla("tree", "export", "--data-dir", str(data), "--zookeeper", place)
+            replace = ["--replace"]
+        (data / MARK).unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            dying = Dying(patch, ZooKeeperTree, writes)
+            try:
+                ottla("tree", "export", "--data-dir", str(data), "--zookeeper", place, *replace)
+            except AssertionError:
+                assert dying.left < 0
+        if dying.left >= 0:
+            break
+        left = there(place)
+        # The first write makes the chroot, or takes the old cluster's id away.
+        assert znodes.CLUSTER_ID not in dict(left) or writes == 0
+        assert (data / MARK).exists() == (writes > 0)
+        if (data / MARK).exists():
+            half = ottla("tree", "import", "--data-dir", str(data), "--zookeeper", place, "--replace", code=1).err
+            assert "Repeat ottla tree export" in half
+        if writes < 8:
+            ottla("tree", "export", "--data-dir", str(data), "--zookeeper", place, "--replace")
+            assert lasting(there(place)) == before
+    assert writes > 2
+    assert lasting(there(place)) == before
+    assert (data / MARK).exists()
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("was", ["new", "marked", "in use"])
+def test_an_import_that_dies_leaves_no_tree_to_start_with(
+    ottla: Ottla, data: Path, zookeeper: str, was: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper)
+    before = lasting(content(data))
+    for writes in WRITES:
+        back = tmp_path / f"back-{writes}"
+        arguments = ("tree", "import", "--data-dir", str(back), "--zookeeper", zookeeper)
+        if was != "new":
+            ottla(*arguments)
+            arguments = (*arguments, "--replace")
+        if was == "marked":
+            (back / MARK).touch()
+        with monkeypatch.context() as patch:
+            dying = Dying(patch, EmbeddedTree, writes)
+            try:
+                ottla(*arguments)
+            except AssertionError:
+                assert dying.left < 0
+        if dying.left >= 0:
+            break
+        # Before the first write it is what it was.
+        assert (back / MARK).exists() == (writes > 0 or was != "in use")
+        if writes < 8:
+            ottla(*arguments[:6], "--replace")
+            assert lasting(content(back)) == before
+            assert not (back / MARK).exists()
+    assert writes > 2
+    assert lasting(content(back)) == before
+    assert not (back / MARK).exists()
 
 
 def test_dump_beside_a_running_broker(ottla: Ottla, data: Path) -> None:

@@ -1,23 +1,25 @@
-"""A data directory whose coordination tree is gone, or that comes from Kafka without one.
+"""A data directory whose coordination tree is gone, or is another one's, or that comes from Kafka without one.
 
 A tree that is made anew would know no topic: the broker would be an empty cluster beside records that nobody can read,
-until a new topic of the same name takes them for its own. So such a start is refused (`refuse`). Where there is no
+until a new topic of the same name takes them for its own. So such a start is refused (`refuse`), and so is one with a
+tree that does not know partitions that are there: it is older than they are (`refuse_unknown`). Where there is no
 tree to be had any more, `adopt` makes one from the folders: topics with a partition for each folder, and settings that
 delete nothing. What else the old tree said cannot be known, and is told to the operator.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from ottla import kafka
-from ottla.broker import identity
+from ottla.broker import identity, moved
 from ottla.broker.internal_topics import offsets_settings, transaction_state_settings
 from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.names import check_name
@@ -25,8 +27,8 @@ from ottla.controller.producer_ids import BLOCK_SIZE
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
-from ottla.coordination.tree import Create, Operation, Set, in_batches
-from ottla.coordination.znodes import PartitionState, ProducerIdBlock, TopicAssignment
+from ottla.coordination.tree import Create, Operation, Set, Tree, in_batches
+from ottla.coordination.znodes import MalformedNode, PartitionState, ProducerIdBlock, TopicAssignment
 from ottla.errors import InvalidTopic, KafkaError, counted
 from ottla.log import Log
 from ottla.log.verify import partitions
@@ -40,15 +42,20 @@ UNFINISHED = ".adopting"
 #: Partitions without a folder that a topic may get, for each that has one: the others may be on other brokers. More of
 #: them come from a folder that is called like a partition without being one (`orders-20240101`).
 MISSING_MAX = 100
+#: Folders that one line names.
+NAMED_MAX = 3
 #: Nothing is deleted from an adopted topic.
 KEEP = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 
 
 def refuse(tree: Path, directories: DataDirectories) -> None:
-    """Raises ConfigError if there are logs, and the tree's file, which would be made now, is not there."""
-    if tree.exists():
-        return
+    """Raises ConfigError if there are logs, and the tree's file, which would be made now, is not there; or if it is
+    there, and its topics moved elsewhere.
+    """
     folders = _folders(directories)
+    if tree.exists():
+        moved.refuse(tree, _some(folders))
+        return
     if folders:
         raise ConfigError(
             "log.dirs",
@@ -56,6 +63,42 @@ def refuse(tree: Path, directories: DataDirectories) -> None:
             f"coordination tree that knows their topics: there is no {tree.name}. Restore that file from a backup; or "
             "name the ZooKeeper that has the tree (--zookeeper), or copy the tree from there (ottla tree import); or, "
             "if it is lost, start once with --adopt, which makes topics from the folders. Nothing was changed",
+        )
+
+
+async def refuse_unknown(tree: Tree, file: Path, directories: DataDirectories) -> None:
+    """Raises ConfigError if there are logs of partitions that the tree does not know. Changes no node.
+
+    A broker that dies leaves none of them: topics and partitions are written into the tree before a controller tells
+    anybody of them, who then makes the folder; and they leave the tree when all have answered StopReplica, for which
+    folders take their names for what is deleted (`x-0.<unique>-delete`) in a way that survives a power cut. A topic
+    that is being deleted is in the tree until then. Folders with names that no topic can have hurt nobody.
+    """
+    found: dict[str, dict[int, Path]] = defaultdict(dict)
+    for folder in _folders(directories):
+        topic, _, number = folder.name.rpartition("-")
+        with contextlib.suppress(InvalidTopic):
+            check_name(topic)
+            found[topic][int(number)] = folder
+    paths = [znodes.topic_path(topic) for topic in found]
+    unknown: list[Path] = []
+    for path, folders, node in zip(paths, found.values(), await tree.get_many(paths), strict=True):
+        known: Collection[int] = ()
+        if node is not None:
+            try:
+                known = TopicAssignment.decode(path, node.data).partitions
+            except MalformedNode:
+                # Its name is taken, so that no other topic gets these records.
+                known = folders
+        unknown += [folder for number, folder in folders.items() if number not in known]
+    if unknown:
+        raise ConfigError(
+            "log.dirs",
+            f"the coordination tree {file} does not know {counted(len(unknown), 'partition')} whose folders are here: "
+            f"{_some(unknown)}. It is older than they are, or another one's. Put the right file in its place; or name "
+            "the ZooKeeper that has their topics (--zookeeper, zookeeper.connect), or copy the tree from there (ottla "
+            "tree import --replace); or move the folders away. If the right tree is lost, move this one away and start "
+            "once with --adopt, which makes topics from all folders. Nothing was changed",
         )
 
 
@@ -94,6 +137,8 @@ async def adopt(tree: Path, directories: DataDirectories, config: BrokerConfig) 
         operations.append(Set(znodes.PRODUCER_ID_BLOCK, block.encode()))
         for batch in in_batches(operations):
             await made.multi(batch)
+    # Of a tree that is gone; where the next line is not reached, there is none, which is refused as well.
+    moved.unmark(tree)
     unfinished.rename(tree)
     sync_folder(tree.parent)
     _tell(topics, config)
@@ -101,6 +146,13 @@ async def adopt(tree: Path, directories: DataDirectories, config: BrokerConfig) 
 
 def _folders(directories: DataDirectories) -> list[Path]:
     return [Path(folder) for directory in directories.online for folder in partitions(directory.path)]
+
+
+def _some(folders: Sequence[Path]) -> str:
+    """Folders for a line that may be of thousands."""
+    shown = ", ".join(str(folder) for folder in folders[:NAMED_MAX])
+    more = f" and {len(folders) - NAMED_MAX} more" if len(folders) > NAMED_MAX else ""
+    return f"{shown}{more}" if folders else "no folders of partitions"
 
 
 def _topics(folders: Iterable[Path]) -> dict[str, dict[int, Path]]:

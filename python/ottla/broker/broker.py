@@ -32,7 +32,7 @@ from ottla.broker.requests import SUPPORTED, Requests, answer
 from ottla.broker.settings import Settings
 from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
-from ottla.broker.tree import open_tree
+from ottla.broker.tree import mark_moved, open_tree
 from ottla.config import BrokerConfig
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
@@ -238,6 +238,7 @@ class Broker:
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
             broker_id = await identity.broker_id(tree, config, known.get("broker.id"))
             logs.directories.claim(broker_id, cluster_id)
+            mark_moved(config, logs.directories)
             settings = Settings(tree, config, broker_id)
             await settings.load()
             at("opening logs, recovering them if need be")

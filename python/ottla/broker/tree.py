@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
+from ottla.broker import moved
 from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.registration import prepare
 from ottla.coordination import znodes
@@ -16,6 +18,7 @@ from ottla.coordination.tree import NoNode, NotAllowed, Tree, Unavailable
 
 if TYPE_CHECKING:
     from ottla.coordination.zookeeper import ZooKeeperTree
+    from ottla.replication.data_directories import DataDirectories
     from ottla.replication.log_manager import LogManager
 
 logger = logging.getLogger("ottla")
@@ -33,32 +36,48 @@ async def open_tree(
     the block. `waits`, if it is cancelled, ends the wait for ZooKeeper with StoppedBeforeStart. `adopt`: an embedded
     tree that is not there is made from the logs.
 
-    Raises ConfigError where there are logs and no embedded tree, unless they are adopted, and where the directories
-    belong to a cluster that is not in ZooKeeper.
+    Raises ConfigError where there are logs and no embedded tree, unless they are adopted; where the embedded tree moved
+    elsewhere, or does not know the logs; and where the directories belong to a cluster that is not in ZooKeeper.
     """
     tree: Tree | None = None
+    file: Path | None = None
     if config.zookeeper:
         with waits:
             tree = await _zookeeper(config, config.zookeeper, logs.directories.identity().get("cluster.id"))
         if tree is None:
             raise StoppedBeforeStart
     else:
+        from ottla.broker import adoption
         from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
 
         directory = logs.directories.directory_with(TREE_FILE)
         logs.directories.keeps_tree(directory)
         file = directory / TREE_FILE
-        if adopt or not file.exists():
-            from ottla.broker import adoption
-
-            if adopt:
-                await adoption.adopt(file, logs.directories, config)
-            else:
-                adoption.refuse(file, logs.directories)
+        if adopt:
+            await adoption.adopt(file, logs.directories, config)
+        else:
+            adoption.refuse(file, logs.directories)
+            if not file.exists():
+                moved.unmark(file)
         tree = await EmbeddedTree.open(str(file))
     async with tree:
+        if file is not None:
+            await adoption.refuse_unknown(tree, file, logs.directories)
         await prepare(tree)
         yield tree
+
+
+def mark_moved(config: BrokerConfig, directories: DataDirectories) -> None:
+    """Under ZooKeeper an embedded tree that the directories still have is out of date from now on. To be called when
+    the directories are this cluster's, and before anything is opened or registered. Raises OSError.
+    """
+    if config.zookeeper:
+        from ottla.coordination.embedded import TREE_FILE
+
+        for directory in directories.online:
+            file = directory.path / TREE_FILE
+            if file.exists():
+                moved.mark(file, config.zookeeper)
 
 
 async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None) -> Tree:

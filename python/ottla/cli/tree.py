@@ -68,18 +68,28 @@ def export(data_dir: str, zookeeper: str, replace: bool) -> None:
     """Copy the embedded tree of a stopped broker into ZooKeeper.
 
     Then start the broker with --zookeeper, or Apache Kafka on the same data directory. Topics, settings, the cluster's
-    id and all else that outlives brokers are copied; the embedded tree stays as it is.
+    id and all else that outlives brokers are copied. The embedded tree is marked as moved (in a file beside it): no
+    broker starts with it until `ottla tree import` has copied the tree back.
     """
     file = _tree_file(data_dir)
     _must_exist(file)
 
     async def work() -> Moved:
+        from ottla.broker import moved
+        from ottla.coordination import znodes
         from ottla.coordination.embedded import EmbeddedTree
-        from ottla.coordination.transfer import copy
+        from ottla.coordination.transfer import NotMovable, copy
         from ottla.coordination.zookeeper import ZooKeeperTree
 
+        path = Path(file).absolute()
         async with await EmbeddedTree.open(file) as source, await ZooKeeperTree.connect(zookeeper) as target:
-            return await copy(source, target, replace=replace)
+            if replace and moved.is_marked(path) and await target.exists(znodes.CLUSTER_ID) is not None:
+                raise NotMovable(
+                    znodes.CLUSTER_ID,
+                    f"the tree {file} went to {moved.place(path)} before, and the cluster that would be removed may be "
+                    f"newer. If this one is the newer one, remove {moved.mark_of(path)}, and try again",
+                )
+            return await copy(source, target, replace=replace, begun=lambda: moved.mark(path, zookeeper))
 
     _report(_run(f"cannot export {file}", work), zookeeper)
 
@@ -91,20 +101,31 @@ def export(data_dir: str, zookeeper: str, replace: bool) -> None:
 def import_(data_dir: str, zookeeper: str, replace: bool) -> None:
     """Copy the tree of a stopped cluster from ZooKeeper into a data directory.
 
-    Then start a broker on that directory without --zookeeper. Its replicas must all be on that one broker.
+    Then start a broker on that directory without --zookeeper. Its replicas must all be on that one broker. If the
+    import is interrupted, no broker starts there until it was repeated.
     """
     file = _tree_file(data_dir)
 
     async def work() -> Moved:
+        from ottla.broker import moved
+        from ottla.coordination import znodes
         from ottla.coordination.embedded import EmbeddedTree
-        from ottla.coordination.transfer import copy
+        from ottla.coordination.transfer import NotMovable, copy
         from ottla.coordination.zookeeper import ZooKeeperTree
         from ottla.replication.data_directory import make_private
 
+        path = Path(file).absolute()
         async with await ZooKeeperTree.connect(zookeeper, create_chroot=False) as source:
-            make_private(Path(file).absolute().parent)
+            if moved.is_marked(path) and await source.exists(znodes.CLUSTER_ID) is None:
+                raise NotMovable(
+                    znodes.CLUSTER_ID,
+                    "there is none: it was not copied there to the end. Repeat ottla tree export",
+                )
+            make_private(path.parent)
             async with await EmbeddedTree.open(file) as target:
-                return await copy(source, target, replace=replace)
+                copied = await copy(source, target, replace=replace, begun=lambda: moved.mark(path, zookeeper))
+                moved.unmark(path)
+                return copied
 
     _report(_run(f"cannot import from {zookeeper}", work), file)
 

@@ -5,10 +5,14 @@ back. What is copied is every node except those that belong to the living: ephem
 and notifications that nobody is left to read. Unknown nodes are copied too. Versions begin anew, which nobody remembers
 who is not running; the one exception is `/brokers/seqid`, whose version *is* its content: ids that were generated must
 not be generated again.
+
+The cluster's id is what makes a tree one that brokers start with: it is removed before anything else is, and written
+after everything else. Who dies between leaves a copy that is no cluster's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.coordination import znodes
@@ -77,38 +81,46 @@ async def check_free(tree: Tree) -> None:
         raise NotMovable("/", "a cluster is there already; give --replace to remove it first")
 
 
-async def clear(tree: Tree) -> None:
-    """Remove all of a cluster's nodes."""
+async def clear(tree: Tree, begun: Callable[[], None] = lambda: None) -> None:
+    """Remove all of a cluster's nodes. `begun` is called when it is a cluster's tree no more, before the others go."""
     registered = await children_or_none(tree, znodes.BROKER_IDS)
     if registered:
         raise NotMovable(znodes.BROKER_IDS, f"brokers are running there: {', '.join(registered)}; stop them first")
+    await tree.delete_all(znodes.CLUSTER_ID)
+    begun()
     for name in await tree.children("/"):
         if name != "zookeeper":
             await tree.delete_all(join("/", name))
 
 
-async def copy(source: Tree, target: Tree, *, replace: bool = False) -> Moved:
+async def copy(source: Tree, target: Tree, *, replace: bool = False, begun: Callable[[], None] = lambda: None) -> Moved:
     """Copy everything that outlives brokers. Raises NotMovable; then nothing was written.
 
-    Not one transaction: if it is interrupted, do it again with `replace`.
+    Not one transaction: if it is interrupted, do it again with `replace`. `begun` is called when the target has no
+    cluster's id any more, and before anything is written into it.
     """
     nodes = await snapshot(source)
     if replace:
-        await clear(target)
+        await clear(target, begun)
     else:
         await check_free(target)
+        begun()
     paths = list(nodes)
     there = dict(zip(paths, await target.get_many(paths), strict=True))
     operations: list[Operation] = []
+    last: list[Operation] = []
     for path, node in nodes.items():
+        written = last if path == znodes.CLUSTER_ID else operations
         present = there[path]
         if present is None:
-            operations.append(Create(path, node.data))
+            written.append(Create(path, node.data))
         elif present.data != node.data:
-            operations.append(Set(path, node.data))
+            written.append(Set(path, node.data))
     for batch in in_batches(operations):
         await target.multi(batch)
     await _copy_sequence(nodes, target)
+    if last:
+        await target.multi(last)
     cluster = nodes.get(znodes.CLUSTER_ID)
     return Moved(
         nodes=len(nodes),
