@@ -1,6 +1,6 @@
 //! A data directory: many logs, one lock, the checkpoints.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -364,6 +364,22 @@ impl LogDirectory {
 
     /// Removes a partition: see [`Log::delete`]. Its checkpoints forget it first, so that a partition of the same name starts clean.
     pub fn delete(&self, partition: &TopicPartition, unique_id: u128) -> Result<()> {
+        match self.take_out(partition)? {
+            Some(log) => log.delete(unique_id),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes a log, whose folder is the caller's from now on. The directory and its checkpoints know nothing of it any more, so that a partition of
+    /// the same name starts clean.
+    pub fn release(&self, partition: &TopicPartition) -> Result<()> {
+        match self.take_out(partition)? {
+            Some(log) => log.close(true),
+            None => Ok(()),
+        }
+    }
+
+    fn take_out(&self, partition: &TopicPartition) -> Result<Option<Arc<Log>>> {
         let (log, noted) = {
             let mut state = self.state.lock();
             let noted = state.start_offsets.contains_key(partition)
@@ -371,15 +387,30 @@ impl LogDirectory {
             state.forget(partition);
             (state.logs.remove(partition), noted)
         };
-        let Some(log) = log else {
-            return Ok(());
-        };
         // Offsets in the files that mean nothing for the next one of this name, and would be believed after a crash.
-        if noted || explicit_start(&log).is_some() || log.cleaned_offset().is_some() {
+        if let Some(log) = &log
+            && (noted || explicit_start(log).is_some() || log.cleaned_offset().is_some())
+        {
             self.checkpoint_start_offsets()?;
             self.checkpoint_cleaned_offsets()?;
         }
-        log.delete(unique_id)
+        Ok(log)
+    }
+
+    /// The partitions that the checkpoints name, and that are not open: those whose folders are gone, after all were loaded.
+    pub fn missing(&self) -> Vec<TopicPartition> {
+        let state = self.state.lock();
+        let tables = [
+            &state.high_watermarks,
+            &state.recovery_points,
+            &state.start_offsets,
+            &state.cleaned_offsets,
+        ];
+        let named = tables.iter().flat_map(|table| table.keys());
+        let missing: BTreeSet<_> = named
+            .filter(|partition| !state.logs.contains_key(*partition))
+            .collect();
+        missing.into_iter().cloned().collect()
     }
 
     /// Reads a partition from its first byte, cuts it at the first damage and rebuilds what is derived from its batches, whatever the checkpoints say.

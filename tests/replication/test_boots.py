@@ -30,6 +30,7 @@ class Machine:
         async with LogManager.open(settings.config) as logs:
             await logs.load(settings)
             found = set(logs.suspects)
+            logs.note_suspects(found | logs.without_log)
             await logs.open_or_create("t", [0, 1])
             if sure_of:
                 logs.note_suspects(found.difference(sure_of))

@@ -45,6 +45,7 @@ from ottla.kafka import TopicPartition
 from ottla.net import Server
 from ottla.peers import Dialer, Peers
 from ottla.replication.appends import SafeAppends
+from ottla.replication.belonging import Belonging
 from ottla.replication.cleaner import Cleaner
 from ottla.replication.delayed import Deadlines
 from ottla.replication.following import Following
@@ -197,6 +198,7 @@ class Broker:
             self.surroundings,
             tree,
             wait_s=settings.config.get_int("unclean.start.wait.ms") / 1000,
+            without_log=logs.without_log,
             note=logs.note_suspects,
         )
         self.fetch_sessions = FetchSessions(settings.config.get_int("max.incremental.fetch.session.cache.slots"))
@@ -237,15 +239,24 @@ class Broker:
             known = logs.directories.identity()
             cluster_id = await identity.cluster_id(tree, known.get("cluster.id"))
             broker_id = await identity.broker_id(tree, config, known.get("broker.id"))
+            has_new_directory = logs.has_new_directory()
             logs.directories.claim(broker_id, cluster_id)
             mark_moved(config, logs.directories)
             settings = Settings(tree, config, broker_id)
             await settings.load()
             at("opening logs, recovering them if need be")
             await logs.load(settings)
+            belonging = Belonging(broker_id, tree, logs)
+            await belonging.look()
+            if has_new_directory:
+                # They may have been on the disk that was there before.
+                held = await identity.assigned(tree, broker_id)
+                logs.without_log.update(held - logs.logs.keys() - logs.failures.keys())
+            await trio.to_thread.run_sync(logs.note_suspects, logs.suspects | logs.without_log)
             at("registering, and waiting for the controller")
             async with trio.open_nursery() as nursery:
                 broker = cls(broker_id, cluster_id, tree, settings, logs, nursery)
+                broker.replicas.belonging = belonging
                 broker.log.info("broker %d of cluster %s, with %s", broker_id, cluster_id, _tree_of(config, logs))
                 async with broker._serving():
                     yield broker

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ottla.cli import _log_import
+from ottla.cli import _log_aside, _log_import
 from ottla.cli._ask import confirm
 from ottla.cli._errors import explained
 from ottla.cli._output import counted, print_json
@@ -19,12 +19,14 @@ folder = click.argument("path", metavar="FOLDER", type=click.Path(exists=True))
 
 @click.group()
 def command() -> None:
-    """Look into log files, find damage, repair it, and import other formats. FOLDER is a data directory or a
-    partition's folder; PATH may also be one file.
+    """Look into log files, find damage, repair it, import other formats, and take back what was put aside.
+
+    FOLDER is a data directory or a partition's folder; PATH may also be one file.
     """
 
 
-command.add_command(_log_import.command)
+for each in (_log_import.command, _log_aside.listing, _log_aside.take_back):
+    command.add_command(each)
 
 
 @command.command()

@@ -6,6 +6,8 @@ the machine. The directory's `.ottla_boot` has the one under which the directory
 whose logs may have lost records at their ends. Those stay in it over restarts, until something shows that such a log
 has all that it must have (`unclean_start.py`). Kafka does not look at the file.
 
+It also has the partitions whose logs were gone, until that is seen to.
+
 A directory that was left without a clean-shutdown mark and without this file (by Kafka, or by an older Ottla) is taken
 for one that lost its power: nobody knows.
 """
@@ -36,6 +38,10 @@ class Boot(msgspec.Struct, frozen=True):
 
     boot_id: str
     suspects: tuple[tuple[str, int], ...] = ()
+    #: Not in this directory, nor in another one, though their logs had been somewhere.
+    without_log: tuple[tuple[str, int], ...] = ()
+    #: Nobody has looked yet which partitions should be in this directory, which is new.
+    is_new: bool = False
 
 
 def boot_id() -> str:
@@ -59,14 +65,38 @@ def suspects(directory: DataDirectory, logs: Collection[PartitionKey], boot: str
     return set() if last is None else set(last.suspects) & set(logs)
 
 
-def note(directory: DataDirectory, suspects: Collection[PartitionKey], boot: str) -> None:
-    """Writes down that the directory is open under this boot, and what it is not sure of. Returns when that would
-    survive a power cut.
+def without_log(directory: DataDirectory) -> set[PartitionKey]:
+    """The partitions whose logs were gone when that was written down."""
+    last = _read(directory.path)
+    return set() if last is None else set(last.without_log)
+
+
+def is_new(directory: DataDirectory) -> bool:
+    """Whether the directory is new: it has been no broker's, or nobody has looked since what it lacks. Raises
+    ConfigError.
+    """
+    last = _read(directory.path)
+    return not directory.identity() or (last is not None and last.is_new)
+
+
+def note_new(directory: DataDirectory, boot: str) -> None:
+    """Writes down that the directory is new, before it becomes this broker's."""
+    _write(directory, Boot(boot, is_new=True))
+
+
+def note(
+    directory: DataDirectory, suspects: Collection[PartitionKey], boot: str, without_log: Collection[PartitionKey] = ()
+) -> None:
+    """Writes down that the directory is open under this boot, what it is not sure of, and what is gone. Returns when
+    that would survive a power cut.
 
     A disk that is full keeps nobody from serving: the file stays as it was, and more logs are suspected at the next
     start than need be.
     """
-    now = Boot(boot, tuple(sorted(suspects)))
+    _write(directory, Boot(boot, tuple(sorted(suspects)), tuple(sorted(without_log))))
+
+
+def _write(directory: DataDirectory, now: Boot) -> None:
     if _read(directory.path) == now:
         return
     try:

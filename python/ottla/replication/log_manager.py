@@ -7,16 +7,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import trio
 
 from ottla._core import LogDirectory
 from ottla.config import BrokerConfig, TopicConfig
+from ottla.coordination import znodes
 from ottla.errors import KafkaError, StorageError, counted
 from ottla.kafka import PartitionKey
 from ottla.logging_setup import of_partition
-from ottla.replication import boots, upkeep
+from ottla.replication import aside, boots, log_notes, upkeep
+from ottla.replication.aside import Aside
 from ottla.replication.by_partition import ByPartition, Homes
 from ottla.replication.data_directories import DataDirectories
 from ottla.replication.data_directory import sync_folder
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from ottla._core import Cleanable, Log, LogConfig
     from ottla.replication.data_directory import DataDirectory
     from ottla.replication.following import Cut
+    from ottla.replication.log_notes import Note
 
 logger = logging.getLogger("ottla.log_manager")
 
@@ -57,6 +61,8 @@ class LogManager:
         self.futures: ByPartition[Log] = ByPartition()
         #: partitions whose logs may have lost their ends with the power of the machine
         self.suspects: set[PartitionKey] = set()
+        #: partitions without a log that had one, by what is left of it in the directories
+        self.without_log: set[PartitionKey] = set()
         self._boot_id = boots.boot_id()
         self._homes = Homes()
         self._future_homes = Homes()
@@ -153,23 +159,37 @@ class LogManager:
         for directory in self.directories.online:
             keys = [key for key, home in self._homes.items() if home is directory]
             self.suspects |= boots.suspects(directory, keys, self._boot_id)
-        await trio.to_thread.run_sync(self.note_suspects, self.suspects)
+            self.without_log |= boots.without_log(directory)
+            self.without_log.update(directory.open_native.missing())
+        self.without_log -= self.logs.keys() | self.failures.keys()
         for key in self.futures.keys() - self.logs.keys():
             logger.warning(
                 "%s-%d is on its way into another log directory, but is in none", *key, extra=of_partition(*key)
             )
 
+    def has_new_directory(self) -> bool:
+        """Whether a directory is new, which has not what this broker had elsewhere; to be asked before it becomes this
+        broker's. The directory stays new until `note_suspects`. Raises ConfigError.
+        """
+        new = [directory for directory in self.directories.online if boots.is_new(directory)]
+        for directory in new:
+            boots.note_new(directory, self._boot_id)
+        return bool(new)
+
     def note_suspects(self, suspects: Collection[PartitionKey]) -> None:
-        """Writes down in each directory which of its logs may have lost their ends, for the starts to come. It takes as
-        long as a disk does.
+        """Writes down in each directory which of its logs may have lost their ends, and in all of them which partitions
+        have no log any more, for the starts to come. It takes as long as a disk does.
         """
         of_each: dict[DataDirectory, list[PartitionKey]] = {directory: [] for directory in self.directories.online}
+        without_log: list[PartitionKey] = []
         for key in suspects:
             directory = self._homes.get(key)
-            if directory in of_each:
+            if directory is None and key not in self.failures:
+                without_log.append(key)
+            elif directory in of_each:
                 of_each[directory].append(key)
         for directory, keys in of_each.items():
-            boots.note(directory, keys, self._boot_id)
+            boots.note(directory, keys, self._boot_id, without_log)
 
     async def _add(self, directory: DataDirectory, log: Log) -> None:
         key = (log.topic, log.partition)
@@ -232,8 +252,16 @@ class LogManager:
         if self.directories.offline:
             raise StorageError(f"nothing is moved while a log directory is out of use: {self.directories.offline[0]}")
         create = directory.open_native.create_future
-        log = await trio.to_thread.run_sync(create, topic, index, self._native_config(topic))
-        await self._add(directory, log)
+        config, current = self._native_config(topic), self.logs.get((topic, index))
+
+        def create_noted() -> Log:
+            log = create(topic, index, config)
+            note = None if current is None else log_notes.read(Path(current.directory))
+            if note is not None:
+                _write_note(log, note)
+            return log
+
+        await self._add(directory, await trio.to_thread.run_sync(create_noted))
 
     async def delete_future(self, topic: str, index: int) -> None:
         """Gives up a move. Raises StorageError."""
@@ -261,8 +289,11 @@ class LogManager:
 
     # --- a topic's logs ---
 
-    async def open_or_create(self, topic: str, partitions: list[int], new: Collection[int] = ()) -> Places:
-        """The logs of a topic's partitions; those that are not there are made, in the directories with the fewest logs.
+    async def open_or_create(
+        self, topic: str, partitions: list[int], new: Collection[int] = (), note: Note | None = None
+    ) -> Places:
+        """The logs of a topic's partitions; those that are not there are made, in the directories with the fewest logs,
+        and get the `note`.
 
         While a directory is out of use, only those that are `new` are made: another one may be in that directory.
         """
@@ -288,8 +319,9 @@ class LogManager:
             config = self._native_config(topic)
             for directory, indexes in missing.items():
                 try:
-                    create = directory.open_native.create
-                    created = await trio.to_thread.run_sync(create, topic, indexes, config)
+                    created = await trio.to_thread.run_sync(
+                        _create, directory.open_native, topic, indexes, config, note
+                    )
                 except StorageError as error:
                     places.errors.update(dict.fromkeys(indexes, error))
                     continue
@@ -297,6 +329,47 @@ class LogManager:
                     await self._add(directory, log)
         places.logs = {index: self.logs[topic, index] for index in partitions if (topic, index) in self.logs}
         return places
+
+    async def notes(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, Note | None]:
+        """What the notes in the folders of logs say, of those that are here."""
+        folders = {key: Path(log.directory) for key in keys if (log := self.logs.get(key)) is not None}
+        return await trio.to_thread.run_sync(lambda: {key: log_notes.read(folder) for key, folder in folders.items()})
+
+    async def note(self, notes: Mapping[PartitionKey, Note]) -> None:
+        """Writes notes of logs that are here."""
+        logs = [(log, note) for key, note in notes.items() if (log := self.logs.get(key)) is not None]
+
+        def write() -> None:
+            for log, note in logs:
+                _write_note(log, note)
+
+        await trio.to_thread.run_sync(write)
+
+    async def put_aside(self, topic: str, index: int, note: Note) -> tuple[DataDirectory, str]:
+        """Takes a log out of the way that is another topic's by its `note`: see `ottla.replication.aside`. Returns the
+        directory, and under which id it is there. Raises StorageError; then the partition cannot be used.
+        """
+        key = topic, index
+        await self.delete_future(topic, index)
+        directory, log = self._homes[key], self.logs[key]
+        description = Aside(
+            topic, index, note, log.start_offset, log.end_offset, log.high_watermark, put_aside_ms=znodes.now_ms()
+        )
+        native = directory.open_native
+        del self._homes[key], self.logs[key]
+        self.suspects.discard(key)
+
+        def move() -> str:
+            native.release(topic, index)
+            return aside.put_aside(directory.path, description)
+
+        try:
+            return directory, await trio.to_thread.run_sync(move)
+        except (OSError, StorageError) as error:
+            self.failures[key] = failure = StorageError(
+                f"{topic}-{index} is of another topic of this name, and cannot be put aside: {error}"
+            )
+            raise failure from error
 
     async def begin_epochs(self, epochs: Mapping[PartitionKey, int]) -> dict[PartitionKey, StorageError]:
         """Becoming leader of partitions: leader epoch of each. Returns what failed."""
@@ -457,6 +530,22 @@ class LogManager:
     async def run(self) -> None:
         """Retention and checkpoints, until cancelled."""
         await upkeep.run(self.directories, self._settings.config)
+
+
+def _create(native: LogDirectory, topic: str, indexes: list[int], config: LogConfig, note: Note | None) -> list[Log]:
+    created = native.create(topic, indexes, config)
+    if note is not None:
+        for log in created:
+            _write_note(log, note)
+    return created
+
+
+def _write_note(log: Log, note: Note) -> None:
+    """A log without one is as good, as long as nobody takes its topic's name."""
+    try:
+        log_notes.write(Path(log.directory), note)
+    except OSError as error:
+        logger.warning("no note can be written beside the log in %s: %s", log.directory, error)
 
 
 def is_beginning_of(log: Log, other: Log) -> bool:

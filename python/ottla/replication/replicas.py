@@ -16,20 +16,23 @@ from ottla.logging_setup import Repeated, of_partition
 from ottla.net import Server
 from ottla.net.guard import failed
 from ottla.replication.awaited import Awaited
+from ottla.replication.belonging import Taken
 from ottla.replication.by_partition import ByPartition
 from ottla.replication.in_sync import Proposal, now_ms
 from ottla.replication.moves import Moves
 from ottla.replication.pace import Pace
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState, Role
-from ottla.replication.unclean_start import end_of
+from ottla.replication.unclean_start import NOTHING, end_of
 
 if TYPE_CHECKING:
     from ottla._core import Log
     from ottla.config import TopicConfig
+    from ottla.replication.belonging import Belonging
     from ottla.replication.data_directory import DataDirectory
     from ottla.replication.following import Following
     from ottla.replication.log_manager import LogManager
+    from ottla.replication.log_notes import Note
     from ottla.replication.questions import EpochEnd
     from ottla.replication.roles import RoleListener
     from ottla.replication.throttles import Throttles
@@ -77,6 +80,8 @@ class Replicas:
         self.role_listeners: dict[str, RoleListener] = {}
         #: The replicas that may have lost records; None where that is not looked at.
         self.unclean_start: UncleanStart | None = None
+        #: Whose the logs are that are here; None where that is not looked at.
+        self.belonging: Belonging | None = None
         self._directory_failed = directory_failed
         self._has_run_out = has_run_out
         self._propose = propose
@@ -139,7 +144,8 @@ class Replicas:
             await pace.turn()
             if (role := self._role(key, state)) is not Role.STALE:
                 roles[key] = role
-        refused = await self._refuse(states, roles)
+        taken = await self._before_roles(states, roles, new)
+        refused = await self._refuse(states, roles, new)
         if self._following is not None:
             await self._following.stop(roles)
         resigned: set[PartitionKey] = set()
@@ -156,7 +162,7 @@ class Replicas:
                 partition.resign()
                 self._role_changed(partition, was_leader=True)
             await pace.turn()
-        logs, errors = await self._open(roles, new)
+        logs, errors = await self._open(roles, new, taken.notes)
         leads: dict[PartitionKey, int] = {}
         follows: dict[PartitionKey, int] = {}
         for key, role in roles.items():
@@ -191,17 +197,38 @@ class Replicas:
         if self._logs.directories.offline:
             for topic, index in errors:
                 self.mark_offline(topic, index)
-        elif errors:
+        elif errors or taken.errors:
             self._has_run_out()
+        errors |= taken.errors
         return errors | dict.fromkeys(refused, MayHaveLost())
 
+    async def _before_roles(
+        self,
+        states: Mapping[PartitionKey, PartitionState],
+        roles: dict[PartitionKey, Role],
+        new: Collection[PartitionKey],
+    ) -> Taken:
+        """Sees to it that a log that is here is the topic's. Takes those out of `roles` whose logs cannot be used."""
+        if self.belonging is None:
+            return Taken({}, set(), {})
+        taken = await self.belonging.before_roles([key for key in roles if key not in self.partitions])
+        for key in taken.errors:
+            del roles[key]
+        if self.unclean_start is not None:
+            for key in taken.put_aside.difference(new):
+                self.unclean_start.has_no_log(key)
+        return taken
+
     async def _refuse(
-        self, states: Mapping[PartitionKey, PartitionState], roles: dict[PartitionKey, Role]
+        self,
+        states: Mapping[PartitionKey, PartitionState],
+        roles: dict[PartitionKey, Role],
+        new: Collection[PartitionKey],
     ) -> set[PartitionKey]:
         """Takes those out of `roles` that this broker must not have because it may have lost records."""
         if not self.unclean_start:
             return set()
-        refused = await self.unclean_start.refuse({key: states[key] for key in roles})
+        refused = await self.unclean_start.refuse({key: states[key] for key in roles}, new)
         settings: dict[str, TopicConfig] = {}
         for key in refused:
             del roles[key]
@@ -222,17 +249,24 @@ class Replicas:
         return partition
 
     def end_of(self, topic: str, index: int) -> EpochEnd | None:
-        """Where this broker's log of a partition ends, whether it leads or not; None if the log cannot be used.
+        """Where this broker's log of a partition ends, whether it leads or not; None if the log cannot be used, or is
+        not here and has not been.
 
         Also of a replica that was stopped: Kafka's controller does that to those that were refused.
         """
-        log = None if self.is_offline(topic, index) else self._logs.logs.get((topic, index))
-        return None if log is None else end_of(log.leader_epochs, log.end_offset)
+        if self.is_offline(topic, index):
+            return None
+        log = self._logs.logs.get((topic, index))
+        if log is not None:
+            return end_of(log.leader_epochs, log.end_offset)
+        return NOTHING if self.unclean_start is not None and self.unclean_start.is_without_log((topic, index)) else None
 
     async def _open(
-        self, keys: Collection[PartitionKey], new: Collection[PartitionKey]
+        self, keys: Collection[PartitionKey], new: Collection[PartitionKey], notes: Mapping[str, Note]
     ) -> tuple[dict[PartitionKey, Log], dict[PartitionKey, StorageError]]:
-        """The logs of partitions, made where they are missing, and the errors of those that cannot be used."""
+        """The logs of partitions, made where they are missing, with their topics' notes; and the errors of those that
+        cannot be used.
+        """
         topics: dict[str, list[int]] = {}
         pace = Pace()
         for topic, index in keys:
@@ -245,7 +279,7 @@ class Replicas:
         errors: dict[PartitionKey, StorageError] = {}
         for topic, indexes in topics.items():
             await pace.turn()
-            places = await self._logs.open_or_create(topic, indexes, new_of.get(topic, ()))
+            places = await self._logs.open_or_create(topic, indexes, new_of.get(topic, ()), notes.get(topic))
             for index, log in places.logs.items():
                 logs[topic, index] = log
             for index, error in places.errors.items():

@@ -1,4 +1,5 @@
-"""Replicas that may have lost the ends of their logs with the power of their machine, and that stay in the ISR.
+"""Replicas that may have lost records, and that stay in the ISR: the ends of their logs with the power of their
+machine, or the whole of them with a disk.
 
 The ISR means: each of these has all that is committed. After a power loss that is not true any more of a replica whose
 disk did not have everything. Mostly it left the ISR meanwhile, because others lead on, and comes back when it has
@@ -18,12 +19,21 @@ the replica works, and elects at the next start of a broker; so the broker regis
 
 The last one in sync has nobody to compare itself with: what the others lack was committed. It waits for an operator, or
 for `unclean.leader.election.enable`. An operator's election by our controller is marked in the partition's node.
+
+A replica in the ISR *without a log* is suspected likewise, if it had one: a directory is new, a checkpoint or
+`.ottla_boot` names the partition, or its log was put aside (`belonging.py`). Without such a trace, and where a
+controller says that the replica is new, it is: a topic that was made just before a kill has no log yet. One without a
+log compares itself too, and is as short as a log can be; but it waits for every answer, however long that takes, since
+whoever is silent may have all. As the last one in sync it asks the replicas that were not in sync as well: with
+`unclean.leader.election.enable` it leads if none of them has a record. Where there is no other replica, nobody can
+have more: it leads, and says what it lacks.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -54,11 +64,16 @@ NOT_ELECTED_S: Final = 3.0
 TREE_S: Final = 3.0
 #: The epoch that is asked for to hear where a log ends that has no leader.
 ANY_EPOCH: Final = znodes.INT32_MAX
+#: Where a log ends that is not there.
+NOTHING: Final = EpochEnd(NO_EPOCH, 0)
 
 
 class Suspect(msgspec.Struct, gc=False):
-    """A replica that may have lost the end of its log."""
+    """A replica that may have lost the end of its log, or has lost it."""
 
+    is_without_log: bool = False
+    #: All brokers with a replica, itself included.
+    replicas: frozenset[int] = frozenset()
     #: The brokers that were in sync with it, itself included.
     in_sync: frozenset[int] = frozenset()
     is_refused: bool = False
@@ -118,8 +133,9 @@ def may_offer(
 
 
 class UncleanStart:
-    """The suspected replicas of one broker. `wait_s` is for how long nobody may lead before one is offered though
-    others in sync have not answered; 0 suspects nobody.
+    """The suspected replicas of one broker: `keys` have logs that may lack their ends, `without_log` had one. `wait_s`
+    is for how long nobody may lead before one with a log is offered though others in sync have not answered; 0 suspects
+    nobody.
 
     `note` is called, on a thread, with those that are left when some are suspected no longer.
     """
@@ -132,6 +148,7 @@ class UncleanStart:
         tree: Tree,
         *,
         wait_s: float,
+        without_log: Iterable[PartitionKey] = (),
         note: Callable[[Collection[PartitionKey]], None] = lambda keys: None,
     ) -> None:
         self._broker_id = broker_id
@@ -144,6 +161,7 @@ class UncleanStart:
         self.suspects: dict[PartitionKey, Suspect] = {}
         if wait_s > 0:
             self.suspects = {key: Suspect() for key in keys}
+            self.suspects |= {key: Suspect(is_without_log=True) for key in without_log}
 
     def __bool__(self) -> bool:
         return bool(self.suspects)
@@ -152,6 +170,17 @@ class UncleanStart:
         """The replica is suspected no longer."""
         if self.suspects.pop(key, None) is not None:
             self._is_noted = False
+
+    def has_no_log(self, key: PartitionKey) -> None:
+        """The replica has no log any more."""
+        if self._wait_s > 0:
+            self.suspects[key] = Suspect(is_without_log=True)
+            self._is_noted = False
+
+    def is_without_log(self, key: PartitionKey) -> bool:
+        """Whether the replica is suspected because it has no log."""
+        suspect = self.suspects.get(key)
+        return suspect is not None and suspect.is_without_log
 
     # --- at the start ---
 
@@ -171,9 +200,20 @@ class UncleanStart:
                 unknown.add(topic)
                 continue
             replicas |= {(topic, index): brokers for index, brokers in held.items()}
+        empty: list[PartitionKey] = []
         for key in tuple(self.suspects):
             if key[0] not in unknown and self._is_alone_or_out(replicas.get(key, ())):
+                if self.is_without_log(key) and self._broker_id in replicas.get(key, ()):
+                    empty.append(key)
                 self.forget(key)
+        if empty:
+            logger.error(
+                "%s had a log here that is gone, among them %s-%d: a disk or a folder is missing. No other broker has "
+                "a replica, so they begin without a record. If the folders can be found, stop this broker and put them "
+                "back",
+                counted(len(empty), "partition"),
+                *min(empty),
+            )
         keys = list(self.suspects)
         pace = Pace()
         for key, state in (await self._states(keys)).items():
@@ -182,13 +222,22 @@ class UncleanStart:
                 self.forget(key)
             else:
                 self.suspects[key].in_sync = frozenset(state.isr)
-        if self.suspects:
+        cut = [key for key, suspect in self.suspects.items() if not suspect.is_without_log]
+        gone = [key for key, suspect in self.suspects.items() if suspect.is_without_log]
+        if cut:
             logger.warning(
                 "the machine started anew since this broker ran, which was not stopped: %s in the ISR "
                 "may have lost records, and may not lead before it is known that nobody in sync has more, among them "
                 "%s-%d",
-                counted(len(self.suspects), "replica"),
-                *min(self.suspects),
+                counted(len(cut), "replica"),
+                *min(cut),
+            )
+        if gone:
+            logger.error(
+                "%s in the ISR had a log here that is gone, among them %s-%d: a disk or a folder is missing. They may "
+                "not lead before it is known that no other replica has a record",
+                counted(len(gone), "replica"),
+                *min(gone),
             )
 
     def _is_alone_or_out(self, replicas: Collection[int]) -> bool:
@@ -207,8 +256,15 @@ class UncleanStart:
 
     # --- what a controller tells ---
 
-    async def refuse(self, states: Mapping[PartitionKey, PartitionState]) -> set[PartitionKey]:
-        """Which of these states must not be taken, because a replica that is suspected is in sync in them."""
+    async def refuse(
+        self, states: Mapping[PartitionKey, PartitionState], new: Collection[PartitionKey] = ()
+    ) -> set[PartitionKey]:
+        """Which of these states must not be taken, because a replica that is suspected is in sync in them. `new` are
+        those that never had a log.
+        """
+        for key in new:
+            if self.is_without_log(key):
+                self.forget(key)
         if not self.suspects:
             return set()
         now_s = trio.current_time()
@@ -231,7 +287,8 @@ class UncleanStart:
             self.forget(key)
             return False
         suspect.in_sync |= set(state.isr)
-        is_last = state.isr == (self._broker_id,)
+        suspect.replicas = frozenset(state.replicas)
+        is_last = state.isr == (self._broker_id,) and not suspect.is_without_log
         is_free = suspect.offered_until_s > now_s or (is_last and self._cluster.may_be_unclean(key[0]))
         if is_free and state.leader == self._broker_id:
             self._leads(key)
@@ -244,6 +301,15 @@ class UncleanStart:
 
     def _leads(self, key: PartitionKey) -> None:
         end = self._cluster.end_of(key)
+        if self.is_without_log(key):
+            logger.warning(
+                "%s-%d: this broker leads without a record, though it had a log that is gone: what was committed and "
+                "is on no other replica is lost",
+                *key,
+                extra=of_partition(*key),
+            )
+            self.forget(key)
+            return
         logger.warning(
             "%s-%d: this broker leads after its machine lost its power, up to offset %d: what was committed and had "
             "reached no disk is lost",
@@ -289,6 +355,7 @@ class UncleanStart:
         """Offers the replicas that are to lead."""
         now_s = trio.current_time()
         contested: dict[PartitionKey, frozenset[int]] = {}
+        last_without: dict[PartitionKey, frozenset[int]] = {}
         is_again = is_offered = is_overlooked = False
         pace = Pace()
         for key, suspect in tuple(self.suspects.items()):
@@ -311,13 +378,22 @@ class UncleanStart:
             others = suspect.in_sync - {self._broker_id}
             if others:
                 contested[key] = others
+            elif suspect.is_without_log:
+                asked = contested if self._cluster.may_be_unclean(key[0]) else last_without
+                if asked is contested or not suspect.is_told:
+                    asked[key] = suspect.replicas - {self._broker_id}
             elif self._cluster.may_be_unclean(key[0]):
                 self._offer(suspect, now_s)
                 is_offered = True
             elif not suspect.is_told:
                 suspect.is_told = True
                 self._tell_operator(key)
-        ends = await self._ends(contested)
+        ends = await self._ends(contested | last_without)
+        for key, others in last_without.items():
+            after = self.suspects.get(key)
+            if after is not None and not after.is_told:
+                after.is_told = True
+                self._tell_what_is_left(key, {other: ends.get((other, key)) for other in others})
         for key, others in contested.items():
             await pace.turn()
             after = self.suspects.get(key)
@@ -325,14 +401,16 @@ class UncleanStart:
             if after is None or after.leaderless_since_s is None or end is None:
                 continue
             waited_s = now_s - after.leaderless_since_s
-            if may_offer(
-                self._broker_id, end, {other: ends.get((other, key)) for other in others}, waited_s, self._wait_s
-            ):
+            wait_s = inf if after.is_without_log else self._wait_s
+            if may_offer(self._broker_id, end, {other: ends.get((other, key)) for other in others}, waited_s, wait_s):
                 self._offer(after, now_s)
                 is_offered = True
             elif waited_s >= 2 * self._wait_s and not after.is_told:
                 # Most likely the controller has taken it out of the ISR, as Kafka's does.
                 after.is_told = True
+                if after.is_without_log:
+                    self._tell_what_is_left(key, {other: ends.get((other, key)) for other in others})
+                    continue
                 logger.error(
                     "%s-%d has no leader: this broker's machine lost its power, and another broker that was in sync "
                     "has more; it is among %s. An unclean election of it loses least",
@@ -364,6 +442,18 @@ class UncleanStart:
             extra=of_partition(*key),
         )
 
+    def _tell_what_is_left(self, key: PartitionKey, others: Mapping[int, EpochEnd | None]) -> None:
+        known = [f"broker {other} {_told(end)}" for other, end in sorted(others.items())]
+        logger.error(
+            "%s-%d has no leader: this broker was in sync, and the log that it had is gone; %s. If the folder can be "
+            "found, stop this broker and put it back. What no other replica has is lost otherwise: `ottla topic elect "
+            "%s --partition %d --unclean` elects who has most of those that live",
+            *key,
+            ", ".join(known),
+            *key,
+            extra=of_partition(*key),
+        )
+
     async def _ends(self, contested: Mapping[PartitionKey, frozenset[int]]) -> dict[tuple[int, PartitionKey], EpochEnd]:
         """Where the logs of others end, by broker and partition, of those that answer."""
         asked: dict[int, list[PartitionKey]] = {}
@@ -386,6 +476,12 @@ class UncleanStart:
                 nursery.start_soon(ask, broker, keys)
         # Kafka's brokers, and leaders, do not know the question: this is no answer.
         return {place: end for place, end in found.items() if end.offset >= 0}
+
+
+def _told(end: EpochEnd | None) -> str:
+    if end is None:
+        return "does not answer"
+    return "has no record" if end == NOTHING else f"has records up to offset {end.offset}"
 
 
 def end_of(epochs: Iterable[tuple[int, int]], end_offset: int) -> EpochEnd:

@@ -272,6 +272,16 @@ impl LogDirectory {
         Ok(py.detach(|| self.directory.delete(&partition, unique_id()))?)
     }
 
+    fn release(&self, py: Python<'_>, topic: String, partition: i32) -> PyResult<()> {
+        let partition = TopicPartition::new(topic, partition)?;
+        Ok(py.detach(|| self.directory.release(&partition))?)
+    }
+
+    fn missing(&self) -> Vec<(String, i32)> {
+        let missing = self.directory.missing().into_iter();
+        missing.map(|of| (of.topic, of.partition)).collect()
+    }
+
     fn delete_old_segments(&self, py: Python<'_>, now_ms: i64) -> (Vec<Deleted>, Option<PyErr>) {
         let (deleted, failure) = py.detach(|| self.directory.delete_old_segments(now_ms));
         let deleted = deleted.into_iter();
