@@ -74,6 +74,10 @@ class Observer:
     def state(self, topic: str, partition: int = 0) -> PartitionState:
         return _state(*self._get(_path(topic, partition)))
 
+    def topics(self) -> set[str]:
+        """The topics that the tree has."""
+        return set(self.tree.retry(self.tree.get_children, "/brokers/topics"))
+
     def assignment(self, topic: str) -> dict[int, list[int]]:
         """The assigned replicas of each partition."""
         value, _ = self._get(f"/brokers/topics/{topic}")

@@ -36,7 +36,7 @@ class Around:
         self.alive = {ME, OTHER, THIRD}
         self.unclean = False
         self.ends: dict[int, EpochEnd | KafkaError | Exception] = {ME: EpochEnd(3, 10)}
-        self.asked_again = self.registered_anew = 0
+        self.asked_again = self.registered_anew = self.elected = 0
         self.nodes: dict[str, bytes] = {}
         self.tree_fails = False
 
@@ -65,6 +65,10 @@ class Around:
 
     async def register_anew(self) -> None:
         self.registered_anew += 1
+
+    async def elect_most(self, keys: Collection[PartitionKey]) -> None:
+        assert [*keys] == [T]
+        self.elected += 1
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         if self.tree_fails:

@@ -82,15 +82,18 @@ async def test_the_last_in_sync_without_a_log_asks_those_that_were_not(
     assert stand.asked_again == 0
     assert caplog.text.count("t-0 has no leader: this broker was in sync") == 1
     assert "broker 2 has records up to offset 5" in caplog.text
-    # Also where unclean elections are allowed: the other one has a log.
+    assert stand.elected == 0
+    # Where unclean elections are allowed, the one that has a log is elected.
     stand.unclean = True
-    for silent in (False, True):
+    for times, silent in ((3, False), (0, True)):
         if silent:
             del stand.ends[OTHER]
+        stand.elected = 0
         for _ in range(3):
             await stand.start.look()
+            await stand.start.look()
             mock_clock.jump(10 * WAIT_S)
-        assert stand.asked_again == 0
+        assert (stand.asked_again, stand.elected) == (0, times)
         assert await stand.is_refused(state(ME, ME, epoch=6))
     stand.ends[OTHER] = NOTHING
     await stand.start.look()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller.model import Broker
 from ottla.coordination import znodes
@@ -15,6 +15,7 @@ from ottla.coordination.znodes import Endpoint
 from ottla.kafka import NO_EPOCH, PartitionKey
 from ottla.replication.questions import EpochEnd, Questions
 from ottla.replication.unclean_start import ANY_EPOCH, Known
+from ottla.wire.k43_elect_leaders import ELECT_LEADERS, ElectLeadersRequest, TopicPartitions
 
 if TYPE_CHECKING:
     from ottla.broker.failing_directories import FailingDirectories
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from ottla.peers import Peers
     from ottla.replication.log_manager import LogManager
     from ottla.replication.replicas import Replicas
+
+#: A replica that is not in sync may lead.
+UNCLEAN: Final = 1
+#: The first with that kind of election, of the inter-broker protocol 2.4.
+ELECT_LEADERS_VERSION: Final = 1
+ELECTION_MS: Final = 10_000
 
 
 class Surroundings:
@@ -46,6 +53,7 @@ class Surroundings:
         self._logs = logs
         self._replicas = replicas
         self._failing_directories = failing_directories
+        self._peers = peers
         self._questions = Questions(broker_id, peers)
 
     def known(self, key: PartitionKey) -> Known | None:
@@ -81,6 +89,14 @@ class Surroundings:
         # `Registration.watch` makes it anew.
         with contextlib.suppress(NoNode, ConnectionLoss, SessionExpired):
             await self._tree.delete(znodes.broker_path(self._broker_id))
+
+    async def elect_most(self, keys: Collection[PartitionKey]) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, index in keys:
+            topics.setdefault(topic, []).append(index)
+        wanted = [TopicPartitions(topic, indexes) for topic, indexes in topics.items()]
+        request = ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=wanted, timeout_ms=ELECTION_MS)
+        await self._peers.call(self._metadata.controller_id, ELECT_LEADERS, request, ELECT_LEADERS_VERSION)
 
 
 def _registered(broker: BrokerMetadata) -> Broker:

@@ -25,7 +25,8 @@ A replica in the ISR *without a log* is suspected likewise, if it had one: a dir
 controller says that the replica is new, it is: a topic that was made just before a kill has no log yet. One without a
 log compares itself too, and is as short as a log can be; but it waits for every answer, however long that takes, since
 whoever is silent may have all. As the last one in sync it asks the replicas that were not in sync as well: with
-`unclean.leader.election.enable` it leads if none of them has a record. Where there is no other replica, nobody can
+`unclean.leader.election.enable` it leads if none of them has a record, and has the one elected that has most if some
+have (our controller waits for those that may have lost records). Where there is no other replica, nobody can
 have more: it leads, and says what it lacks.
 """
 
@@ -120,6 +121,11 @@ class Cluster(Protocol):
     async def register_anew(self) -> None:
         """Leaves the cluster and comes back."""
 
+    async def elect_most(self, keys: Collection[PartitionKey]) -> None:
+        """Has the controller elect, of each partition, the replica that has most, though it is not in sync. Raises
+        OSError, ProtocolError.
+        """
+
 
 def may_offer(
     broker: int, end: EpochEnd, others: Mapping[int, EpochEnd | None], waited_s: float, wait_s: float
@@ -157,7 +163,7 @@ class UncleanStart:
         self._wait_s = wait_s
         self._note = note
         self._is_noted = True
-        self._asked_again_s = float("-inf")
+        self._asked_again_s = self._elected_s = float("-inf")
         self.suspects: dict[PartitionKey, Suspect] = {}
         if wait_s > 0:
             self.suspects = {key: Suspect() for key in keys}
@@ -356,6 +362,7 @@ class UncleanStart:
         now_s = trio.current_time()
         contested: dict[PartitionKey, frozenset[int]] = {}
         last_without: dict[PartitionKey, frozenset[int]] = {}
+        elect: list[PartitionKey] = []
         is_again = is_offered = is_overlooked = False
         pace = Pace()
         for key, suspect in tuple(self.suspects.items()):
@@ -402,14 +409,17 @@ class UncleanStart:
                 continue
             waited_s = now_s - after.leaderless_since_s
             wait_s = inf if after.is_without_log else self._wait_s
-            if may_offer(self._broker_id, end, {other: ends.get((other, key)) for other in others}, waited_s, wait_s):
+            theirs = {other: ends.get((other, key)) for other in others}
+            if may_offer(self._broker_id, end, theirs, waited_s, wait_s):
                 self._offer(after, now_s)
                 is_offered = True
+            elif after.in_sync == {self._broker_id} and any(map(_has_records, theirs.values())):
+                elect.append(key)
             elif waited_s >= 2 * self._wait_s and not after.is_told:
                 # Most likely the controller has taken it out of the ISR, as Kafka's does.
                 after.is_told = True
                 if after.is_without_log:
-                    self._tell_what_is_left(key, {other: ends.get((other, key)) for other in others})
+                    self._tell_what_is_left(key, theirs)
                     continue
                 logger.error(
                     "%s-%d has no leader: this broker's machine lost its power, and another broker that was in sync "
@@ -418,6 +428,12 @@ class UncleanStart:
                     sorted(others),
                     extra=of_partition(*key),
                 )
+        if elect and now_s - self._elected_s >= ASK_AGAIN_S:
+            self._elected_s = now_s
+            try:
+                await self._cluster.elect_most(elect)
+            except (OSError, ProtocolError) as error:
+                logger.info("the controller does not elect who has most: %s", error)
         if is_overlooked:
             logger.warning("this broker registers anew: the controller has replicas that can lead, and does not elect")
             await self._cluster.register_anew()
@@ -476,6 +492,10 @@ class UncleanStart:
                 nursery.start_soon(ask, broker, keys)
         # Kafka's brokers, and leaders, do not know the question: this is no answer.
         return {place: end for place, end in found.items() if end.offset >= 0}
+
+
+def _has_records(end: EpochEnd | None) -> bool:
+    return end is not None and end > NOTHING
 
 
 def _told(end: EpochEnd | None) -> str:
