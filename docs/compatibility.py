@@ -183,7 +183,8 @@ Taken, kept and shown, like all of Kafka's settings ([settings.md](settings.md) 
 Segments, indexes, checkpoints, `meta.properties`, `.lock` and the clean-shutdown marker are Kafka's. The coordination
 tree is in ZooKeeper (`--zookeeper`) with Kafka 2.7's paths and JSON, or the same tree in one SQLite file in the data
 directory; `ottla tree export` and `ottla tree import` copy between them. A file `ottla-tree.sqlite.moved` beside
-it says that its topics are in ZooKeeper now. Kafka ignores both."""
+it says that its topics are in ZooKeeper now. `.ottla_boot`, `.ottla_topic` in the folders of partitions, and files that
+begin with `.ottla-aside` are told of in [A cluster](cluster.md). Kafka ignores all of them."""
 
 
 if __name__ == "__main__":

@@ -322,7 +322,7 @@ class LogNotFound(StorageError, FileNotFoundError):
 
 
 class MayHaveLost(StorageError):
-    """The replica may have lost records with the power of its machine, and somebody in sync may have more."""
+    """The replica may have lost records, with the power of its machine or with its log, and somebody may have more."""
 
 
 class LogDirNotFound(KafkaError, code=57):

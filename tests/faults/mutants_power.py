@@ -91,15 +91,15 @@ MUTANTS = (
     Mutant(
         "power.refused-and-leads",
         _REPLICAS,
-        "            del roles[key]\n",
-        "            pass\n",
+        "        for key in refused:\n            del roles[key]\n",
+        "        for key in refused:\n",
         pytest=(f"{_START_TEST}::test_a_refused_replica_is_there_without_a_role",),
     ),
     Mutant(
         "power.who-was-stopped-has-no-log",
         _REPLICAS,
-        "log = None if self.is_offline(topic, index) else self._logs.logs.get((topic, index))",
-        "log = None if self.is_offline(topic, index) else getattr(self.partitions.get((topic, index)), 'log', None)",
+        "log = self._logs.logs.get((topic, index))\n        if log is not None:\n            return end_of",
+        "log = getattr(self.partitions.get((topic, index)), 'log', None)\n        if log is not None:\n            return end_of",
         pytest=(f"{_START_TEST}::test_a_refused_replica_is_there_without_a_role",),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,11 +14,14 @@ from ottla.coordination import znodes
 from ottla.coordination.embedded import EmbeddedTree
 from ottla.coordination.tree import ConnectionLoss, Tree
 from ottla.coordination.znodes import PartitionState, TopicAssignment
-from ottla.errors import StorageError
+from ottla.errors import MayHaveLost, StorageError
 from ottla.kafka import PartitionKey
 from ottla.replication import aside, belonging, log_notes
-from ottla.replication.belonging import Belonging
+from ottla.replication.belonging import Belonging, Taken
 from ottla.replication.log_manager import LogManager
+from tests.replication.internal import opened
+from tests.replication.test_unclean_start import Stand, state
+from tests.support.client import batch
 from tests.support.log_manager import Settings, append, config, folders
 
 pytestmark = pytest.mark.trio
@@ -235,3 +238,45 @@ async def test_a_log_on_its_way_into_another_directory_takes_its_note_along(plac
         await logs.create_future("t", 0, logs.directories.at(str(second)))
         assert note is not None
         assert log_notes.read(Path(logs.futures[T].directory)) == note
+
+
+async def test_a_role_is_taken_with_the_topics_own_log_alone(place: Place) -> None:
+    """Told that it is in sync, without being new, a replica whose log was put aside has lost it."""
+    names = ("new", "in-sync", "out", "held")
+    async with opened(place.data) as here:
+        replicas, logs = here.replicas, here.replicas._logs
+        replicas.belonging = Belonging(ME, place.tree, logs)
+        replicas.unclean_start = Stand(wait_s=30).start
+        replicas.unclean_start.suspects.clear()
+        for name in names:
+            await place.topic(name, (ME, OTHER))
+            assert await replicas.apply(name, {0: state(OTHER, OTHER)}, new=[0]) == {}
+            logs.logs[name, 0].append_bytes(batch(b"old"), 5)
+            await replicas.stop(name, 0, delete=False)
+            if name != "held":
+                await place.gone(name)
+                await place.topic(name, (ME, OTHER))
+        told = {"new": state(ME, ME, OTHER), "in-sync": state(ME, ME, OTHER), "out": state(OTHER, OTHER)}
+        errors = {
+            name: await replicas.apply(name, {0: told.get(name, state(ME, ME))}, new=[0] if name == "new" else [])
+            for name in names
+        }
+        assert {name: [*map(type, each.values())] for name, each in errors.items()} == {
+            "new": [],
+            "in-sync": [MayHaveLost],
+            "out": [],
+            "held": [],
+        }
+        ends = {name: log.end_offset for (name, _), log in logs.logs.items()}
+        assert ends == {"new": 0, "out": 0, "held": 1}
+        assert sorted(place.asides()) == [("in-sync-0", 1), ("new-0", 1), ("out-0", 1)]
+        # Of a role that this process has had the tree is not asked again.
+        asked: list[Collection[PartitionKey]] = []
+
+        async def before_roles(keys: Collection[PartitionKey]) -> Taken:
+            asked.append(keys)
+            return Taken({}, set(), {})
+
+        replicas.belonging.before_roles = before_roles  # type: ignore[method-assign]
+        assert await replicas.apply("held", {0: state(ME, ME, epoch=6)}) == {}
+        assert asked == [[]]

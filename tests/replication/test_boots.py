@@ -1,5 +1,6 @@
 """Which logs may have lost their ends, by the machine's boot id and the clean-shutdown mark."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,47 @@ async def test_the_kernel_has_a_boot_id(monkeypatch: pytest.MonkeyPatch) -> None
     assert known == boots.boot_id()
     monkeypatch.setattr(boots, "BOOT_ID", Path("/nowhere"))
     assert boots.boot_id() == ""
+
+
+async def test_a_directory_is_new_until_it_is_known_what_it_lacks(machine: Machine) -> None:
+    async def starts(*, is_noted: bool) -> bool:
+        """Whether there is a new one; the process may end before it has looked."""
+        async with LogManager.open(config(*machine.paths)) as logs:
+            found = logs.has_new_directory()
+            logs.directories.claim(1, "cluster")
+            if is_noted:
+                await logs.load(Settings(config(*machine.paths)))
+                logs.note_suspects(())
+            return found
+
+    assert await starts(is_noted=False)
+    assert await starts(is_noted=False)
+    assert await starts(is_noted=True)
+    assert not await starts(is_noted=True)
+    shutil.rmtree(machine.paths[1])
+    assert await starts(is_noted=True)
+    assert not await starts(is_noted=True)
+
+
+async def test_what_is_gone_stays_known(machine: Machine) -> None:
+    """By the checkpoints first, which are written without it when a log is there again."""
+    settings = Settings(config(*machine.paths))
+
+    async def gone() -> set[PartitionKey]:
+        async with LogManager.open(settings.config) as logs:
+            await logs.load(settings)
+            logs.note_suspects(logs.without_log)
+            return set(logs.without_log)
+
+    await machine.runs()
+    assert await gone() == set()
+    (folder,) = machine.paths[0].glob("t-*")
+    key = ("t", int(folder.name[-1]))
+    shutil.rmtree(folder)
+    assert await gone() == {key}
+    for path in machine.paths:
+        for checkpoint in path.glob("*-checkpoint"):
+            checkpoint.unlink()
+    assert await gone() == {key}
+    await machine.runs()
+    assert await gone() == set()

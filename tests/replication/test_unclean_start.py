@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import ConnectionLoss, Node
+from ottla.coordination.tree import ConnectionLoss, Node, check_path
 from ottla.coordination.znodes import TopicAssignment
 from ottla.errors import KafkaError, MayHaveLost, NotLeaderOrFollower
 from ottla.kafka import NO_LEADER, PartitionKey
@@ -71,6 +71,8 @@ class Around:
         self.elected += 1
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        for path in paths:
+            check_path(path)
         if self.tree_fails:
             raise ConnectionLoss("/")
         return [Node(self.nodes[path], cast("Any", None)) if path in self.nodes else None for path in paths]
@@ -298,7 +300,7 @@ async def test_a_leader_that_has_taken_it_out_can_be_followed(mock_clock: trio.t
 
 async def test_the_tree_clears_most_before_anybody_is_asked() -> None:
     gone, alone, never, out, left = (("t", index) for index in range(5))
-    stand = Stand(("other", 0), gone, alone, never, out, left)
+    stand = Stand(("other", 0), ("..", 0), gone, alone, never, out, left)
     for key, replicas, isr in [
         (alone, (ME,), (ME,)),
         (never, (ME, OTHER), None),

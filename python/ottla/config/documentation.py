@@ -283,8 +283,8 @@ _BROKER = {
     ),
     "unclean.start.wait.ms": (
         "How long nobody may lead a partition before a replica does that may have lost records with the power of its "
-        "machine, where other replicas that were in sync do not say what they have. With 0 such a replica leads like "
-        "any other."
+        "machine, where other replicas that were in sync do not say what they have. One whose log is "
+        "gone waits for their answers without a limit. With 0 such replicas lead like any other."
     ),
     "controlled.shutdown.enable": "Whether a broker that stops hands its partitions to other leaders first.",
     "controlled.shutdown.max.retries": "How often that is tried.",

@@ -303,8 +303,13 @@ _PATH = re.compile(r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)+")
 
 def check_path(path: str) -> None:
     """Raises ValueError unless ZooKeeper would take it as the path of a node."""
-    if not _PATH.fullmatch(path):
+    if not is_path(path):
         raise ValueError(f"not a path in the tree: {path!r}")
+
+
+def is_path(path: str) -> bool:
+    """Whether ZooKeeper would take it as the path of a node."""
+    return _PATH.fullmatch(path) is not None
 
 
 async def ensure_one(tree: Tree, path: str, data: bytes = b"") -> bool:

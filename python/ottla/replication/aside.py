@@ -129,7 +129,9 @@ def take_back(directory: Path, identity: str, aside: Aside) -> None:
 
 def is_being_taken_back(directory: Path, aside: Aside) -> bool:
     """Whether the folder that is there is the log's own, which was interrupted on its way."""
-    return log_notes.read(directory / aside.folder_name) == aside.note
+    folder = directory / aside.folder_name
+    is_its_own = log_notes.read(folder) == aside.note
+    return is_its_own and (not aside.is_whole or os.listdir(folder) == [log_notes.FILE])
 
 
 def _identity(directory: Path, aside: Aside) -> str:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import Tree, TreeError
+from ottla.coordination.tree import Tree, TreeError, is_path
 from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssignment
 from ottla.errors import KafkaError, StorageError, counted
 from ottla.logging_setup import of_partition
@@ -129,7 +129,8 @@ class Belonging:
 
     async def _topics(self, topics: Iterable[str]) -> tuple[dict[str, Note], dict[str, Node]]:
         """The topics that are in the tree, and their nodes. None where the tree has no cluster."""
-        names = list(topics)
+        # A folder may have a name that no topic can have.
+        names = [topic for topic in topics if is_path(znodes.topic_path(topic))]
         await self._tree.sync()
         paths = [znodes.CLUSTER_ID, *map(znodes.topic_path, names)]
         cluster, *nodes = await self._tree.get_many(paths)

@@ -41,7 +41,7 @@ import msgspec
 import trio
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import Tree, TreeError
+from ottla.coordination.tree import Tree, TreeError, is_path
 from ottla.coordination.znodes import MalformedNode, TopicAssignment
 from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
@@ -194,6 +194,9 @@ class UncleanStart:
         """Suspects only those that the tree has in the ISR beside other replicas. Called before the broker registers,
         so that no controller has changed an ISR for its return. Raises TreeError.
         """
+        # A folder may have a name that no topic can have.
+        for key in [key for key in self.suspects if not is_path(znodes.topic_path(key[0]))]:
+            self.forget(key)
         topics = sorted({topic for topic, _ in self.suspects})
         paths = [znodes.topic_path(topic) for topic in topics]
         replicas: dict[PartitionKey, tuple[int, ...]] = {}
