@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         "power.who-was-stopped-has-no-log",
         _REPLICAS,
-        "log = self._logs.logs.get((topic, index))\n        if log is not None:\n            return end_of",
-        "log = getattr(self.partitions.get((topic, index)), 'log', None)\n        if log is not None:\n            return end_of",
+        "        log = self._logs.logs.get((topic, index))\n        if log is not None:\n",
+        "        log = getattr(self.partitions.get((topic, index)), 'log', None)\n        if log is not None:\n",
         pytest=(f"{_START_TEST}::test_a_refused_replica_is_there_without_a_role",),
     ),
     Mutant(

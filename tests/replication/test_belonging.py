@@ -100,6 +100,7 @@ async def test_a_log_of_a_topic_that_was_made_anew_is_put_aside(place: Place, ca
         assert not taken.errors
         places = await logs.open_or_create("t", [0], note=taken.notes["t"])
         assert places.logs[0].end_offset == 0
+        assert log_notes.read(place.data / "t-0") == taken.notes["t"]
         ((identity, _),) = aside.found(place.data)
         assert f"`ottla log take-back {place.data} {identity}`" in caplog.text
         assert "offsets 0 to 2" in caplog.text
