@@ -5,7 +5,7 @@ the controller's after brokers left or came. Logs are lists of (leader epoch, va
 random number generator. After each step `check` looks for what must never be:
 
 * a record is gone that was below a leader's high watermark, unless each replica that was in sync lost it with the power
-  of its machine,
+  of its machine, or with its disk,
 * what others had, or were to have, was committed on the word of a leader alone, and is lost with its power (`Replica`),
 * two logs differ below the high watermarks of both,
 * a leader epoch goes back, in a log or in what a replica knows.
@@ -145,6 +145,13 @@ class Replica:
         self.truncate(self.flushed)
         self.start = UncleanStart(self.id, [T], cast("Any", Around(self)), cast("Any", None), wait_s=FOR_EVER)
 
+    def lose_disk(self) -> None:
+        self.is_alive = False
+        self.vouched = 0
+        self.truncate(0)
+        around, tree = cast("Any", Around(self)), cast("Any", None)
+        self.start = UncleanStart(self.id, (), around, tree, wait_s=FOR_EVER, without_log=[T])
+
     def advance(self) -> None:
         if self.in_sync is None:
             return
@@ -186,8 +193,8 @@ class Registered:
 
 class Cluster:
     """`forgets_followers`, `waits_for_epoch_start`, `suspects`, `waits_for_disk`, `believes_the_right_answers`,
-    `leads_anew` and `renews` are rules that tests switch off, to see that they matter. Without `power`, no machine
-    loses it.
+    `leads_anew`, `renews` and `waits_for_all` are rules that tests switch off, to see that they matter. Without
+    `power`, no machine loses it; with `disks` it loses its disk instead.
     """
 
     def __init__(
@@ -201,7 +208,9 @@ class Cluster:
         believes_the_right_answers: bool = True,
         leads_anew: bool = True,
         renews: bool = True,
+        waits_for_all: bool = True,
         power: bool = False,
+        disks: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
         self.replicas = {each: Replica(each, waits_for_disk=waits_for_disk) for each in REPLICAS}
@@ -236,7 +245,9 @@ class Cluster:
         self._leads_anew = leads_anew
         self._renews = renews
         self._suspects = suspects
-        self._power = power
+        self._waits_for_all = waits_for_all
+        self._power = power or disks
+        self._disks = disks
         self._forgets_followers = forgets_followers
         self._waits_for_epoch_start = waits_for_epoch_start
         self._tell()
@@ -428,7 +439,9 @@ class Cluster:
         self.register(replica)
 
     def rests(self) -> None:
-        """Nothing is lost or delayed any more. Somebody must lead soon."""
+        """Nothing is lost or delayed any more. Somebody must lead soon, an operator's help included where the last one in
+        sync has lost something.
+        """
         for replica in self.replicas.values():
             if not replica.is_alive:
                 replica.restart(self.rng)
@@ -447,8 +460,12 @@ class Cluster:
             leader = self.replicas.get(self.leader)
             if leader is not None and leader.is_leader and leader.epoch == self.epoch:
                 return
+            self.order()
             for replica in self.replicas.values():
                 self.ask(replica)
+                self.offer(replica)
+                if replica.id in self.unheard | self.failed:
+                    self._tell_again(replica)
         raise AssertionError(f"broker {self.leader} does not lead in epoch {self.epoch}")
 
     def _answered(self, broker: int, life: int, is_refused: bool) -> None:
@@ -504,7 +521,8 @@ class Cluster:
             each: self.replicas[each].end_of_all if self.replicas[each].is_alive else None
             for each in suspect.in_sync - {replica.id}
         }
-        if others and may_offer(replica.id, replica.end_of_all, others, 0, FOR_EVER):
+        wait_s = FOR_EVER if self._waits_for_all else 0
+        if others and may_offer(replica.id, replica.end_of_all, others, 0, wait_s):
             suspect.offered_until_s = self.now + 50
             self.offers += 1
             self._tell_again(replica)
@@ -726,7 +744,13 @@ class Cluster:
         lost = [replica for replica in replicas if replica.is_alive]
         for replica in lost:
             self.power_losses += 1
-            replica.lose_power()
+            if self._disks and self.rng.random() < 0.5:
+                # Of those that die together some have their disks still.
+                replica.is_alive = False
+            elif self._disks:
+                replica.lose_disk()
+            else:
+                replica.lose_power()
         if len(lost) == len(REPLICAS) and self.rng.random() < 0.5:
             self.has_controller = False
             self.messages.clear()

@@ -18,8 +18,7 @@ def run(first: int, runs: int, **rules: bool) -> list[Cluster]:
         try:
             for _ in range(STEPS):
                 cluster.step()
-            if not rules.get("power"):
-                cluster.rests()
+            cluster.rests()
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
         clusters.append(cluster)
@@ -92,6 +91,19 @@ def test_who_may_have_lost_records_does_not_simply_lead() -> None:
     """Without the rule the model loses what another that was in sync had."""
     with pytest.raises(AssertionError, match="seed"):
         run(1, 3000, power=True, suspects=False)
+
+
+def test_what_anybody_in_sync_has_survives_the_loss_of_disks() -> None:
+    clusters = run(1, RUNS, disks=True)
+    for what in ("power_losses", "refusals", "offers", "orders", "lost"):
+        assert sum(getattr(cluster, what) for cluster in clusters) >= RUNS // 20, what
+
+
+@pytest.mark.parametrize("rule", ["suspects", "waits_for_all"])
+def test_who_has_lost_its_log_does_not_simply_lead(rule: str) -> None:
+    """Without the rule the model loses what another that was in sync had."""
+    with pytest.raises(AssertionError, match="seed"):
+        run(1, 3000, disks=True, **{rule: False})
 
 
 def test_nobody_alone_vouches_for_what_the_disk_may_lose() -> None:
