@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ottla.broker import adoption
 from ottla.cli.serve import command
 from ottla.client import Cluster, Consumer, Producer
-from ottla.config import ConfigError
+from ottla.config import BrokerConfig, ConfigError
 from ottla.controller.configs import notify_config_change
+from ottla.controller.registration import prepare
 from ottla.coordination import znodes
-from ottla.coordination.embedded import TREE_FILE
+from ottla.coordination.embedded import TREE_FILE, EmbeddedTree
+from ottla.coordination.znodes import TopicAssignment
 from ottla.kafka import TopicPartition
 from ottla.replication import upkeep
+from ottla.replication.log_manager import LogManager
 from tests.support.client import batch, values
 from tests.support.transactions import add, begun, end, init
 from tests.support.waiting import comes_true
@@ -63,6 +67,28 @@ async def test_a_start_beside_logs_without_their_tree_is_refused(tmp_path: Path)
     for part in (str(tmp_path), TREE_FILE, "--zookeeper", "ottla tree import", "--adopt"):
         assert part in str(refused.value)
     assert seen(tmp_path) == before
+
+
+async def test_folders_that_zookeeper_does_not_know_are_named_and_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await made(tmp_path / "data")
+    before = seen(tmp_path / "data")
+    config = BrokerConfig({"log.dirs": str(tmp_path / "data")})
+    tree = await EmbeddedTree.open(str(tmp_path / "another"))
+    async with LogManager.open(config) as logs, tree:
+        await prepare(tree)
+        await adoption.tell_unknown(tree, logs.directories)
+        assert "does not know 105 partitions whose folders are here" in caplog.text
+        assert "and 102 more. They stay" in caplog.text
+        caplog.clear()
+        for topic, count in {"__consumer_offsets": 50, "__transaction_state": 50, **TOPICS}.items():
+            assignment = TopicAssignment(dict.fromkeys(range(count), (1,)))
+            await tree.ensure(znodes.topic_path(topic))
+            await tree.set(znodes.topic_path(topic), assignment.encode())
+        await adoption.tell_unknown(tree, logs.directories)
+        assert not caplog.records
+    assert seen(tmp_path / "data").keys() == before.keys()
 
 
 async def test_what_is_adopted(tmp_path: Path) -> None:

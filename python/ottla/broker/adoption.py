@@ -2,9 +2,10 @@
 
 A tree that is made anew would know no topic: the broker would be an empty cluster beside records that nobody can read,
 until a new topic of the same name takes them for its own. So such a start is refused (`refuse`), and so is one with a
-tree that does not know partitions that are there: it is older than they are (`refuse_unknown`). Where there is no
-tree to be had any more, `adopt` makes one from the folders: topics with a partition for each folder, and settings that
-delete nothing. What else the old tree said cannot be known, and is told to the operator.
+tree that does not know partitions that are there: it is older than they are (`refuse_unknown`). ZooKeeper's tree is
+not this broker's alone, and the rest of it is to be served: there such partitions are only named (`tell_unknown`).
+Where there is no tree to be had any more, `adopt` makes one from the folders: topics with a partition for each folder,
+and settings that delete nothing. What else the old tree said cannot be known, and is told to the operator.
 """
 
 from __future__ import annotations
@@ -74,6 +75,33 @@ async def refuse_unknown(tree: Tree, file: Path, directories: DataDirectories) -
     folders take their names for what is deleted (`x-0.<unique>-delete`) in a way that survives a power cut. A topic
     that is being deleted is in the tree until then. Folders with names that no topic can have hurt nobody.
     """
+    unknown = await _unknown(tree, directories)
+    if unknown:
+        raise ConfigError(
+            "log.dirs",
+            f"the coordination tree {file} does not know {counted(len(unknown), 'partition')} whose folders are here: "
+            f"{_some(unknown)}. It is older than they are, or another one's. Put the right file in its place; or name "
+            "the ZooKeeper that has their topics (--zookeeper, zookeeper.connect), or copy the tree from there (ottla "
+            "tree import --replace); or move the folders away. If the right tree is lost, move this one away and start "
+            "once with --adopt, which makes topics from all folders. Nothing was changed",
+        )
+
+
+async def tell_unknown(tree: Tree, directories: DataDirectories) -> None:
+    """One line, if there are logs of partitions that the tree does not know: they stay, and are served to nobody."""
+    unknown = await _unknown(tree, directories)
+    if unknown:
+        logger.warning(
+            "the coordination tree does not know %s whose folders are here: %s. They stay, and nobody is served from "
+            "them. The tree is older than they are (restored from a backup, or made anew), or the folders are another "
+            "cluster's. Move them away before topics of these names are made, which would take them for their own",
+            counted(len(unknown), "partition"),
+            _some(unknown),
+        )
+
+
+async def _unknown(tree: Tree, directories: DataDirectories) -> list[Path]:
+    """The folders of partitions that the tree does not know."""
     found: dict[str, dict[int, Path]] = defaultdict(dict)
     for folder in _folders(directories):
         topic, _, number = folder.name.rpartition("-")
@@ -91,15 +119,7 @@ async def refuse_unknown(tree: Tree, file: Path, directories: DataDirectories) -
                 # Its name is taken, so that no other topic gets these records.
                 known = folders
         unknown += [folder for number, folder in folders.items() if number not in known]
-    if unknown:
-        raise ConfigError(
-            "log.dirs",
-            f"the coordination tree {file} does not know {counted(len(unknown), 'partition')} whose folders are here: "
-            f"{_some(unknown)}. It is older than they are, or another one's. Put the right file in its place; or name "
-            "the ZooKeeper that has their topics (--zookeeper, zookeeper.connect), or copy the tree from there (ottla "
-            "tree import --replace); or move the folders away. If the right tree is lost, move this one away and start "
-            "once with --adopt, which makes topics from all folders. Nothing was changed",
-        )
+    return unknown
 
 
 async def adopt(tree: Path, directories: DataDirectories, config: BrokerConfig) -> None:

@@ -32,7 +32,7 @@ from ottla.broker.requests import SUPPORTED, Requests, answer
 from ottla.broker.settings import Settings
 from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
-from ottla.broker.tree import mark_moved, open_tree
+from ottla.broker.tree import mark_moved, open_tree, tell_unknown
 from ottla.config import BrokerConfig
 from ottla.controller.balance import Balance
 from ottla.controller.controller import Controller
@@ -242,6 +242,7 @@ class Broker:
             has_new_directory = logs.has_new_directory()
             logs.directories.claim(broker_id, cluster_id)
             mark_moved(config, logs.directories)
+            await tell_unknown(config, tree, logs.directories)
             settings = Settings(tree, config, broker_id)
             await settings.load()
             at("opening logs, recovering them if need be")

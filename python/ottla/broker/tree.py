@@ -80,6 +80,16 @@ def mark_moved(config: BrokerConfig, directories: DataDirectories) -> None:
                 moved.mark(file, config.zookeeper)
 
 
+async def tell_unknown(config: BrokerConfig, tree: Tree, directories: DataDirectories) -> None:
+    """Under ZooKeeper logs that the tree does not know are named. (An embedded tree is refused beside them.) To be
+    called when the directories are this cluster's.
+    """
+    if config.zookeeper:
+        from ottla.broker import adoption
+
+        await adoption.tell_unknown(tree, directories)
+
+
 async def _zookeeper(config: BrokerConfig, servers: str, cluster_id: str | None) -> Tree:
     """A session with ZooKeeper. `cluster_id` is the cluster that the data directories name, if they name one. Raises
     Unavailable, and ConfigError if no cluster is there, and then has written nothing.
