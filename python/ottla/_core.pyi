@@ -729,9 +729,13 @@ class Fetcher:
         completions: Completions,
         token: int,
     ) -> Self: ...
-    def add(self, partitions: list[tuple[str, int, Log, int]], *, is_move: bool = False) -> None:
+    def add(
+        self, partitions: list[tuple[str, int, Log, int]], *, is_move: bool = False, is_agreed: bool = False
+    ) -> None:
         """Topic, partition, log, leader epoch: fetches them, each from its log's end on, until an event pauses it.
         `is_move`: a reassignment adds these replicas, and what they fetch counts as `reassignment_bytes_in`, too.
+        `is_agreed`: these logs are known to agree with the leader's, though their epochs do not tell. The leader is not
+        asked to compare epochs, and batches may be of newer epochs than the leader's.
 
         One that is there already gets the new log and epoch; one that is paused is resumed. What an earlier epoch has
         asked for is not appended any more, but an append that is under way is not waited for (`remove` waits).
@@ -759,6 +763,7 @@ class FetcherEvent:
     * "out_of_range": the leader has nothing at `offset`, which is our log's end.
     * "fenced": another leader epoch, at the leader (`code` 74) or in our log (`code` 6, `epoch`).
     * "storage": our log cannot be written to.
+    * "newer_epoch": a batch is of a newer leader epoch, `epoch`, than the leader's.
     * "corrupt": records that our log does not take: a wrong checksum, other offsets than those that come next, or a
       batch larger than a segment (`code` 18).
     * "panic": a mistake of ours. With a topic: while that partition's records were appended, and it is paused.

@@ -77,6 +77,11 @@ pub enum LogError {
     /// The append was meant for another leader epoch than the log's.
     #[error("the append is for leader epoch {given}, the log is in epoch {current}")]
     OtherEpoch { given: i32, current: i32 },
+    /// A follower got a batch of a newer leader epoch than its leader's.
+    #[error(
+        "a batch's partition_leader_epoch {given} is newer than the leader's, which is {newest}"
+    )]
+    NewerEpoch { given: i32, newest: i32 },
     #[error("producer {producer_id} sent sequence {sequence} after {last_sequence}")]
     OutOfOrderSequence {
         producer_id: i64,
@@ -127,7 +132,7 @@ impl LogError {
             | Self::Locked(_) => 56,
             Self::NotAPartition(..) => 42,
             Self::InvalidName { .. } => 17,
-            Self::Corrupt { .. } => 2,
+            Self::Corrupt { .. } | Self::NewerEpoch { .. } => 2,
             Self::OffsetOutOfRange { .. } => 1,
             Self::Record(error) => error.code(),
             Self::InvalidRecord(_) | Self::RejectedRecords(_) => 87,

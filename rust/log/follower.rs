@@ -17,8 +17,7 @@ use super::log::Log;
 use super::offset_index::fits;
 use super::prepare::Checked;
 use super::snapshots::end_marker;
-use crate::records::batch::LEADER_EPOCH;
-use crate::records::{Batches, RecordError, check_crc};
+use crate::records::{Batches, check_crc};
 
 /// A batch with its position in the bytes that it came in.
 type Located = (usize, Checked);
@@ -95,27 +94,39 @@ impl Log {
         leader_epoch: i32,
         now_ms: i64,
     ) -> Result<AppendInfo> {
-        self.append_fetched(records, Some(leader_epoch), now_ms)
+        self.append_fetched(records, Some(leader_epoch), Some(leader_epoch), now_ms)
+    }
+
+    /// The same where batches may be of newer epochs than `leader_epoch`: the leader was asked, and has them. Such records are older than a
+    /// coordination tree that was put back from a backup, or made anew.
+    pub fn append_of_any_epoch(
+        &self,
+        records: &[u8],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<AppendInfo> {
+        self.append_fetched(records, Some(leader_epoch), None, now_ms)
     }
 
     /// The same from another log of this broker, for which no epoch is expected.
     pub(super) fn append_copied(&self, records: &[u8], now_ms: i64) -> Result<AppendInfo> {
-        self.append_fetched(records, None, now_ms)
+        self.append_fetched(records, None, None, now_ms)
     }
 
     fn append_fetched(
         &self,
         records: &[u8],
         leader_epoch: Option<i32>,
+        newest_epoch: Option<i32>,
         now_ms: i64,
     ) -> Result<AppendInfo> {
         if let Some(next) = self.successor.get() {
-            return next.append_fetched(records, leader_epoch, now_ms);
+            return next.append_fetched(records, leader_epoch, newest_epoch, now_ms);
         }
         self.check_writable()?;
         self.check_given(leader_epoch)?;
         // Checksums take time, in which others may have the lock.
-        let batches = check_fetched(records, leader_epoch)?;
+        let batches = check_fetched(records, newest_epoch)?;
         if batches
             .first()
             .is_some_and(|first| self.begins_inside(first))
@@ -202,9 +213,9 @@ impl Log {
     }
 }
 
-/// The whole batches of `records`, none of them damaged. A leader has none of a newer epoch than its own; believed, such a batch would make the table of
-/// epochs say what no leader says, and the log would be cut at the wrong place later.
-fn check_fetched(records: &[u8], leader_epoch: Option<i32>) -> Result<Vec<Located>> {
+/// The whole batches of `records`, none of them damaged, and none of an epoch above `newest_epoch`. In all likelihood a leader has none of a newer epoch than
+/// its own; believed, such a batch would make the table of epochs say what no leader says, and the log would be cut at the wrong place later.
+fn check_fetched(records: &[u8], newest_epoch: Option<i32>) -> Result<Vec<Located>> {
     let mut batches = Vec::new();
     for batch in Batches::new(records) {
         let batch = match batch {
@@ -212,11 +223,9 @@ fn check_fetched(records: &[u8], leader_epoch: Option<i32>) -> Result<Vec<Locate
             other => other?,
         };
         check_crc(batch.bytes, &batch.header)?;
-        let epoch = batch.header.leader_epoch;
-        if let Some(newest) = leader_epoch.filter(|newest| epoch > *newest) {
-            let problem = format!("{epoch} is newer than the leader's, which is {newest}");
-            let error = RecordError::corrupt("partition_leader_epoch", LEADER_EPOCH, problem);
-            return Err(error.moved_by(batch.position).into());
+        let given = batch.header.leader_epoch;
+        if let Some(newest) = newest_epoch.filter(|newest| given > *newest) {
+            return Err(LogError::NewerEpoch { given, newest });
         }
         let checked = Checked {
             header: batch.header,

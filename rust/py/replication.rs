@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 
 use super::log::Log;
 use super::net::Completions;
-use crate::replication::{self, FetcherSettings, PartitionKey, Quota, Replica, Throttled, Window};
+use crate::replication::{
+    self, FetcherSettings, PartitionKey, Quota, Replica, Terms, Throttled, Window,
+};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ReplicationQuota>()?;
@@ -203,8 +205,13 @@ impl Fetcher {
         )?))
     }
 
-    #[pyo3(signature = (partitions, *, is_move = false))]
-    fn add(&self, partitions: Vec<(String, i32, PyRef<'_, Log>, i32)>, is_move: bool) {
+    #[pyo3(signature = (partitions, *, is_move = false, is_agreed = false))]
+    fn add(
+        &self,
+        partitions: Vec<(String, i32, PyRef<'_, Log>, i32)>,
+        is_move: bool,
+        is_agreed: bool,
+    ) {
         let replica = |log: &Log| -> Arc<dyn Replica> { Arc::new(Arc::clone(&log.log)) };
         let partitions = partitions.iter();
         let partitions = partitions
@@ -216,10 +223,7 @@ impl Fetcher {
                 )
             })
             .collect();
-        match is_move {
-            true => self.0.add_moved(partitions),
-            false => self.0.add(partitions),
-        }
+        self.0.add_under(partitions, Terms { is_move, is_agreed });
     }
 
     fn remove(&self, py: Python<'_>, partitions: Vec<(String, i32)>) {

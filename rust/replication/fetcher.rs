@@ -31,7 +31,9 @@ use super::large::LargeAnswers;
 use super::quota::Quota;
 use super::replica::Replica;
 use super::session::{Named, Refused, Row, Session};
-use super::table::{Append, Begun, Event, Figures, Kind, Outcome, PartitionKey, Problem, Table};
+use super::table::{
+    Append, Begun, Event, Figures, Kind, Outcome, PartitionKey, Problem, Table, Terms,
+};
 use crate::io::panics::catching;
 use crate::log::LogError;
 use crate::records::Batches;
@@ -105,12 +107,12 @@ impl Fetcher {
 
     /// Fetches these partitions in these leader epochs, each from its log's end on. One that is there already, or is paused, starts anew.
     pub fn add(&self, partitions: Vec<(PartitionKey, Arc<dyn Replica>, i32)>) {
-        self.table.add(partitions, false);
+        self.add_under(partitions, Terms::default());
     }
 
-    /// The same for replicas that a reassignment adds: what they fetch is counted apart, too.
-    pub fn add_moved(&self, partitions: Vec<(PartitionKey, Arc<dyn Replica>, i32)>) {
-        self.table.add(partitions, true);
+    /// The same under other terms than the common ones.
+    pub fn add_under(&self, partitions: Vec<(PartitionKey, Arc<dyn Replica>, i32)>, terms: Terms) {
+        self.table.add(partitions, terms);
     }
 
     /// Fetches these partitions no more. When it returns nothing is appended to them, and nothing will be.
@@ -422,7 +424,9 @@ impl Worker {
         if !records.is_empty() {
             self.session.begin_after(key);
             if matches!(outcome, Outcome::Taken { .. }) {
-                append.replica.note_appended(records.len(), append.is_move);
+                append
+                    .replica
+                    .note_appended(records.len(), append.terms.is_move);
             }
             // Those of in-sync replicas count too: the quota is for all that goes for throttled partitions.
             if self.table.is_throttled(key) {
@@ -488,13 +492,12 @@ fn take<Name, Data>(
             ..Problem::new(Kind::Diverged, NONE, message)
         }));
     }
-    let taken =
-        append_records(replica, records, append.leader_epoch, asked.offset).and_then(|()| {
-            if row.high_watermark >= 0 {
-                replica.set_high_watermark(row.high_watermark);
-            }
-            Ok(replica.move_start_offset(row.log_start_offset)?)
-        });
+    let taken = append_records(append, records, asked.offset).and_then(|()| {
+        if row.high_watermark >= 0 {
+            replica.set_high_watermark(row.high_watermark);
+        }
+        Ok(replica.move_start_offset(row.log_start_offset)?)
+    });
     Some(match taken {
         Ok(()) => Outcome::Taken {
             leader_high_watermark: row.high_watermark,
@@ -516,14 +519,13 @@ impl From<LogError> for Untaken {
     }
 }
 
-fn append_records(
-    replica: &dyn Replica,
-    records: &[u8],
-    leader_epoch: i32,
-    from: i64,
-) -> Result<(), Untaken> {
+fn append_records(append: &Append<'_>, records: &[u8], from: i64) -> Result<(), Untaken> {
+    let replica = &*append.replica;
     for piece in pieces(records, replica.append_bytes_max()) {
-        replica.append(piece, leader_epoch)?;
+        match append.terms.is_agreed {
+            true => replica.append_of_any_epoch(piece, append.leader_epoch)?,
+            false => replica.append(piece, append.leader_epoch)?,
+        }
     }
     if !records.is_empty() && replica.end_offset() == from {
         return Err(Untaken::NoBatch(records.len()));
@@ -573,6 +575,10 @@ fn problem_of(error: &Untaken) -> Problem {
         LogError::OtherEpoch { current, .. } => Problem {
             epoch: *current,
             ..Problem::new(Kind::Fenced, error.code(), message)
+        },
+        LogError::NewerEpoch { given, .. } => Problem {
+            epoch: *given,
+            ..Problem::new(Kind::NewerEpoch, error.code(), message)
         },
         LogError::Panicked(_) => Problem::new(Kind::Storage, STORAGE_ERROR, message),
         _ if error.code() == STORAGE_ERROR => Problem::new(Kind::Storage, STORAGE_ERROR, message),

@@ -23,7 +23,7 @@ pub use fetcher::{Fetcher, FetcherSettings};
 pub use large::LargeAnswers;
 pub use quota::{Quota, Throttled, Window};
 pub use replica::Replica;
-pub use table::{Event, Figures, Kind, PartitionKey};
+pub use table::{Event, Figures, Kind, PartitionKey, Terms};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::log::home::now_ms;
-use crate::log::{Log, LogError};
+use crate::log::{AppendInfo, Log, LogError};
 
 /// A replica that follows. All methods are called by the fetcher's thread alone, and may wait for the disk.
 pub trait Replica: Send + Sync {
@@ -21,6 +21,9 @@ pub trait Replica: Send + Sync {
     /// Appends whole batches as the leader of `leader_epoch` sent them. An error changes nothing.
     fn append(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError>;
 
+    /// The same where batches may be of newer epochs than `leader_epoch`.
+    fn append_of_any_epoch(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError>;
+
     /// Counts records that were appended, `is_move` if a reassignment adds this replica.
     fn note_appended(&self, _bytes: usize, _is_move: bool) {}
 
@@ -29,6 +32,12 @@ pub trait Replica: Send + Sync {
 
     /// Moves the log start offset up to `offset`, but not beyond the high watermark.
     fn move_start_offset(&self, offset: i64) -> Result<(), LogError>;
+}
+
+fn flush_if_due(log: &Arc<Log>, appended: AppendInfo) {
+    if appended.flush_due {
+        log.flush_async(Box::new(drop));
+    }
 }
 
 impl Replica for Arc<Log> {
@@ -49,10 +58,18 @@ impl Replica for Arc<Log> {
     }
 
     fn append(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
-        let appended = self.append_as_follower(records, leader_epoch, now_ms())?;
-        if appended.flush_due {
-            self.flush_async(Box::new(drop));
-        }
+        flush_if_due(
+            self,
+            self.append_as_follower(records, leader_epoch, now_ms())?,
+        );
+        Ok(())
+    }
+
+    fn append_of_any_epoch(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
+        flush_if_due(
+            self,
+            Log::append_of_any_epoch(self, records, leader_epoch, now_ms())?,
+        );
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use super::quota::Quota;
 use super::replica::Replica;
 use super::session::Row;
 use crate::io::Wake;
+use crate::log::leader_epochs::NO_EPOCH;
 
 /// A partition's name; cheap to copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +58,8 @@ pub enum Kind {
     Fenced,
     /// Our log cannot be written to.
     Storage,
+    /// The leader sent a batch of a newer leader epoch, `epoch`, than its own.
+    NewerEpoch,
     /// Our log takes no such records: the checksum is wrong, they do not continue the log, or they are too large for a segment.
     Corrupt,
     /// The leader cannot serve the partition yet. The fetcher asks again by itself, after its back-off.
@@ -74,6 +77,7 @@ impl Kind {
             Self::OutOfRange => "out_of_range",
             Self::Fenced => "fenced",
             Self::Storage => "storage",
+            Self::NewerEpoch => "newer_epoch",
             Self::Corrupt => "corrupt",
             Self::Delayed => "delayed",
             Self::Connection => "connection",
@@ -165,6 +169,16 @@ enum Phase {
     Paused,
 }
 
+/// How partitions are fetched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terms {
+    /// A reassignment adds these replicas.
+    pub is_move: bool,
+    /// The logs are known to agree up to the end of ours, though their epochs do not tell: the leader is not asked to compare epochs, and batches may be of newer
+    /// ones than the leader's.
+    pub is_agreed: bool,
+}
+
 struct Entry {
     replica: Arc<dyn Replica>,
     leader_epoch: i32,
@@ -174,8 +188,7 @@ struct Entry {
     /// The code of the delay that was told last; 0 after a good answer.
     told: i16,
     leader_high_watermark: i64,
-    /// A reassignment adds this replica.
-    is_move: bool,
+    terms: Terms,
 }
 
 impl Entry {
@@ -260,7 +273,7 @@ pub(super) struct Append<'a> {
     generation: u64,
     pub replica: Arc<dyn Replica>,
     pub leader_epoch: i32,
-    pub is_move: bool,
+    pub terms: Terms,
 }
 
 impl Table {
@@ -283,7 +296,7 @@ impl Table {
         }))
     }
 
-    pub fn add(&self, partitions: Vec<(PartitionKey, Arc<dyn Replica>, i32)>, is_move: bool) {
+    pub fn add(&self, partitions: Vec<(PartitionKey, Arc<dyn Replica>, i32)>, terms: Terms) {
         let mut state = self.state.lock();
         for (key, replica, leader_epoch) in partitions {
             state.generation += 1;
@@ -295,7 +308,7 @@ impl Table {
                 phase: Phase::Fetching,
                 told: 0,
                 leader_high_watermark: -1,
-                is_move,
+                terms,
             };
             state.entries.insert(key, entry);
         }
@@ -383,7 +396,10 @@ impl Table {
                     offset: entry.replica.end_offset(),
                     start_offset: entry.replica.start_offset(),
                     leader_epoch: entry.leader_epoch,
-                    last_epoch: entry.replica.last_epoch(),
+                    last_epoch: match entry.terms.is_agreed {
+                        true => NO_EPOCH,
+                        false => entry.replica.last_epoch(),
+                    },
                     generation: entry.generation,
                 };
                 rows.push((key.clone(), row));
@@ -429,7 +445,7 @@ impl Table {
             generation,
             replica: Arc::clone(&entry.replica),
             leader_epoch: entry.leader_epoch,
-            is_move: entry.is_move,
+            terms: entry.terms,
         };
         state.append_of = Some(key.clone());
         Begun::Append(append)

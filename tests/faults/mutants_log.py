@@ -518,8 +518,8 @@ MUTANTS = (
     Mutant(
         "log.a-batch-of-a-newer-epoch-is-believed",
         "rust/log/follower.rs",
-        "leader_epoch.filter(|newest| epoch > *newest)",
-        "leader_epoch.filter(|newest| epoch > *newest && epoch < 0)",
+        "newest_epoch.filter(|newest| given > *newest)",
+        "newest_epoch.filter(|newest| given > *newest && given < 0)",
         cargo=(FOLLOWER + "what_no_leader_sends_is_refused",),
     ),
     Mutant(

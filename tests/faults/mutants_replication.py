@@ -246,6 +246,20 @@ MUTANTS = (
         pytest=(f"{_TRUNCATION}::test_what_is_committed_is_not_cut_off_for_a_late_high_watermark",),
     ),
     Mutant(
+        "replication.epochs-without-records-cost-records",
+        "python/ottla/replication/truncation.py",
+        "if last_start >= end_offset > epochs_start:",
+        "if False:",
+        pytest=(f"{_TRUNCATION}::test_epochs_without_records_are_forgotten_before_a_record_is",),
+    ),
+    Mutant(
+        "replication.epochs-that-the-leader-does-not-know-are-asked-for-again",
+        _FOLLOWING,
+        "            unsure.append(one)\n",
+        "            self._in_vain(one)\n",
+        pytest=(f"{_FOLLOWING_TEST}::test_epochs_that_the_leader_does_not_know",),
+    ),
+    Mutant(
         "replication.truncation-asks-once",
         "python/ottla/replication/truncation.py",
         "return Cut(min(epoch_end, end_offset), is_complete=False)",

@@ -39,8 +39,8 @@ MUTANTS = (
     Mutant(
         "watching.moves-are-fetched-as-anything",
         "python/ottla/replication/following.py",
-        "if one.partition.adds(self._broker_id)",
-        "if False",
+        "terms = one.partition.adds(self._broker_id), one.is_agreed",
+        "terms = False, one.is_agreed",
         pytest=(f"{FOLLOWING}::test_a_replica_that_is_added_is_fetched_as_one_until_its_move_is_over",),
     ),
     Mutant(

@@ -656,8 +656,8 @@ class Cluster:
             return
         if not replica.is_alive or replica.is_leader or replica.epoch != epoch:
             return
-        start = replica.epochs[0][1] if replica.epochs else 0
-        found = cut(replica.end, replica.high_watermark, replica.end_of, start, leader_epoch, leader_end)
+        epochs = replica.epochs or [(NO_EPOCH, 0)]
+        found = cut(replica.end, replica.high_watermark, replica.end_of, epochs, leader_epoch, leader_end)
         self.truncations += found.offset < replica.end
         replica.truncate(found.offset)
 

@@ -65,14 +65,17 @@ class ScriptedFetcher:
         self.adds: list[tuple[int, int]] = []
         #: Partitions whose replicas a reassignment adds.
         self.moved: set[int] = set()
+        #: Partitions that are fetched without comparing epochs.
+        self.agreed: set[int] = set()
         self.is_closed = False
         self._events: list[Event] = []
 
-    def add(self, rows: list[tuple[str, int, Log, int]], *, is_move: bool = False) -> None:
+    def add(self, rows: list[tuple[str, int, Log, int]], *, is_move: bool = False, is_agreed: bool = False) -> None:
         assert not self.is_closed
         for topic, index, _, epoch in rows:
             self.has[topic, index] = epoch
             (self.moved.add if is_move else self.moved.discard)(index)
+            (self.agreed.add if is_agreed else self.agreed.discard)(index)
             self.adds.append((index, epoch))
 
     def remove(self, keys: list[tuple[str, int]]) -> None:

@@ -217,18 +217,67 @@ async def test_a_leader_that_starts_later_has_the_log_started_anew(
         assert [cut.is_anew for cut in stand.cuts] == [True]
 
 
+async def test_epochs_that_the_leader_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordination tree was put back from a backup: the leader has the offset, and begins epochs below the log's.
+    Those without records are forgotten first. Then what is not committed is cut off, and no epochs are compared.
+    """
+    async with following(tmp_path, monkeypatch) as stand:
+        partition = await stand.follow(0, 1, 2, 2)
+        partition.log.begin_epoch(EPOCH)
+        partition.log.high_watermark = 2
+        await stand.until(lambda: stand.adds())
+        in_range = [offsets(end=9), offsets(start=0)]
+        stand.peers.answers = [*in_range, epoch_end(-1, -1)]
+        stand.tell(Event("out_of_range", code=OffsetOutOfRange.code, offset=3))
+        await stand.until(lambda: len(stand.adds()) == 2)
+        assert (partition.log.end_offset, partition.log.leader_epoch) == (3, 2)
+        assert not stand.fetchers[0].agreed
+        stand.peers.answers = [*in_range, epoch_end(-1, -1)]
+        stand.tell(Event("out_of_range", code=OffsetOutOfRange.code, offset=3))
+        await stand.until(lambda: len(stand.adds()) == 3)
+        assert (partition.log.end_offset, partition.log.leader_epoch) == (2, 2)
+        assert stand.fetchers[0].agreed == {0}
+        asked = [message.topics[0].partitions[0] for _, name, message, _ in stand.peers.asked if "Epoch" in name]
+        assert [(row.current_leader_epoch, row.leader_epoch) for row in asked] == [(EPOCH, EPOCH), (EPOCH, 2)]
+        # The next leader may know the epochs.
+        await stand.follow(0, epoch=EPOCH + 1)
+        await stand.until(lambda: len(stand.adds()) == 4)
+        assert not stand.fetchers[0].agreed
+
+
+async def test_records_of_a_newer_epoch_than_the_leaders_are_taken_where_the_leader_still_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else they are a newer leader's, and were read from a log that was cut off meanwhile."""
+    async with following(tmp_path, monkeypatch) as stand:
+        await stand.follow(0)
+        await stand.until(lambda: stand.adds())
+        stand.peers.answers = [epoch_end(-1, -1, FencedLeaderEpoch.code)]
+        stand.tell(Event("newer_epoch", code=CORRUPT, epoch=EPOCH + 3))
+        await stand.until(lambda: not stand.peers.answers)
+        await only_later(stand, mock_clock, [(0, EPOCH)])
+        assert not stand.fetchers[0].agreed
+        stand.peers.answers = [epoch_end(-1, -1)]
+        stand.tell(Event("newer_epoch", code=CORRUPT, epoch=EPOCH + 3))
+        await stand.until(lambda: len(stand.adds()) == 3)
+        assert stand.fetchers[0].agreed == {0}
+        assert said(caplog, "t-0 has records of leader epoch 7 at the leader of epoch 4")
+
+
 async def test_a_leader_that_has_come_to_have_it_is_asked_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
 ) -> None:
     async with following(tmp_path, monkeypatch) as stand:
         partition = await stand.follow(0, 0, 0, 0)
         await stand.until(lambda: stand.adds())
+        stand.peers.answers = [offsets(end=3), offsets(start=3), epoch_end(0, 3)]
+        stand.tell(Event("out_of_range", code=OffsetOutOfRange.code, offset=3))
+        await stand.until(lambda: len(stand.adds()) == 2)
         stand.peers.answers = [offsets(end=3), offsets(start=3)]
         stand.tell(Event("out_of_range", code=OffsetOutOfRange.code, offset=3))
         await stand.until(lambda: not stand.peers.answers)
         await only_later(stand, mock_clock, [(0, EPOCH)])
         assert partition.log.end_offset == 3
-        assert not stand.cuts
 
 
 async def test_many_logs_are_asked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def log(*epochs: int, high_watermark: int = 0) -> Replica:
 def cut_of(follower: Replica, leader: Replica) -> Cut:
     """What the leader's answer to the follower's last epoch makes of the follower's log."""
     epoch, end = leader.end_of(follower.last_epoch)
-    return cut(follower.end, follower.high_watermark, follower.end_of, follower.epochs[0][1], epoch, end)
+    return cut(follower.end, follower.high_watermark, follower.end_of, follower.epochs, epoch, end)
 
 
 def test_the_last_epoch_ends_earlier_at_the_leader() -> None:
@@ -42,12 +42,32 @@ def test_an_epoch_that_the_follower_never_saw_is_asked_for_again() -> None:
     assert cut_of(follower, leader) == Cut(1, is_complete=True)
 
 
-def test_a_leader_that_knows_no_older_epoch_says_nothing_about_what_is_not_committed() -> None:
-    assert cut(5, 2, log(3, 3, 3, 3, 3).end_of, 0, -1, -1) == Cut(2, is_complete=True)
+def test_a_leader_that_knows_no_newer_epoch_says_nothing_about_what_is_not_committed() -> None:
+    assert cut(5, 2, log(3, 3, 3, 3, 3).end_of, [(3, 0)], -1, -1) == Cut(2, is_complete=True)
+
+
+def test_epochs_without_records_are_forgotten_before_a_record_is() -> None:
+    """The coordination tree is older than the log's last epochs, and the leader's epoch is below them."""
+    follower = log(3, 3, 5, high_watermark=1)
+    follower.begin(7)
+    follower.begin(8)
+    first = cut(follower.end, follower.high_watermark, follower.end_of, follower.epochs, -1, -1)
+    assert first == Cut(3, is_complete=False)
+    follower.truncate(first.offset)
+    assert follower.last_epoch == 5
+    leader = log(3, 3, 5)
+    leader.begin(6)
+    assert cut_of(follower, leader) == Cut(3, is_complete=True)
+
+
+def test_where_the_last_records_epoch_is_unknown_too_only_what_is_committed_is_sure() -> None:
+    assert cut(3, 2, log(3, 3, 8).end_of, [(3, 0), (8, 2)], -1, -1) == Cut(2, is_complete=True)
+    # Nor is an epoch without records forgotten that is the only one: nobody could tell then where the logs part.
+    assert cut(3, 2, log(3, 3, 8).end_of, [(8, 3)], -1, -1) == Cut(2, is_complete=True)
 
 
 def test_a_leader_without_epochs_says_where_it_ends() -> None:
-    assert cut(5, 2, log(3, 3, 3, 3, 3).end_of, 0, -1, 4) == Cut(4, is_complete=True)
+    assert cut(5, 2, log(3, 3, 3, 3, 3).end_of, [(3, 0)], -1, 4) == Cut(4, is_complete=True)
 
 
 def test_logs_agree_after_some_rounds_whatever_was_in_them() -> None:

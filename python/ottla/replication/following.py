@@ -5,6 +5,9 @@ What needs a decision they report, and leave the partition alone until it is add
 
 * The logs part: the follower's is cut off (`truncation.py`), and the fetcher asks for what comes after.
 * The follower asks for what the leader does not have: it is asked where its log starts and ends.
+* The leader does not know the follower's last epoch, or sends records of a newer epoch than its own: the coordination
+  tree is older than the records, and epochs begin anew below theirs. The leader is asked where the follower's last
+  epoch ends, as below, until the logs agree. Then the partition is fetched without comparing epochs.
 * The leader knows a newer leader epoch: the controller is about to say who leads. Until then it is tried again.
 * Records are damaged, or the disk is full: it is tried again after a while.
 
@@ -103,8 +106,8 @@ class _Followed:
         self.leader_epoch = partition.state.leader_epoch
         #: Counts how often it came to a fetcher, or its leader was asked: what was begun before is out of date.
         self.turn = 0
-        #: The log is known to end where its leader's goes on, or was cut there. Only needed where the leader does not
-        #: say so in its answers.
+        #: The log is known to end where its leader's goes on, or was cut there. Only needed where the leader cannot say
+        #: so in its answers: its protocol is older, or the epochs of its tree are.
         self.is_agreed = False
 
     @property
@@ -244,12 +247,15 @@ class Following:
             events, self._events = self._events, []
             cuts: list[Cut] = []
             lost: dict[int, list[_Followed]] = {}
+            unsure: dict[int, list[_Followed]] = {}
             pace = Pace()
             for event in events:
                 await pace.turn()
-                self._decide(event, cuts, lost)
+                self._decide(event, cuts, lost, unsure)
             for leader, several in lost.items():
                 self._nursery.start_soon(self._find_ranges, leader, several)
+            for leader, several in unsure.items():
+                self._nursery.start_soon(self._find_ends, leader, several)
             await self._cut(cuts)
             new, self._new = [*self._new], {}
             await self._add(new)
@@ -265,8 +271,16 @@ class Following:
 
     # --- what fetchers report ---
 
-    def _decide(self, event: FetcherEvent, cuts: list[Cut], lost: dict[int, list[_Followed]]) -> None:
-        """Puts the logs to cut into `cuts`, and those that end where their leader has nothing into `lost`."""
+    def _decide(
+        self,
+        event: FetcherEvent,
+        cuts: list[Cut],
+        lost: dict[int, list[_Followed]],
+        unsure: dict[int, list[_Followed]],
+    ) -> None:
+        """Puts the logs to cut into `cuts`, those that end where their leader has nothing into `lost`, and those whose
+        epochs do not tell whether they agree into `unsure`.
+        """
         if not event.topic:
             self._troubles.log(logging.WARNING, (event.kind, event.message), "%s", event.message)
             return
@@ -284,6 +298,16 @@ class Following:
                     self._failed(one, error)
             case "out_of_range":
                 lost.setdefault(one.leader, []).append(one)
+            case "newer_epoch":
+                # The leader must still lead when it is asked: then no newer leader's records were read from its log.
+                logger.warning(
+                    "%s has records of leader epoch %d at the leader of epoch %d: the coordination tree is older",
+                    partition,
+                    event.epoch,
+                    event.leader_epoch,
+                    extra=extra,
+                )
+                unsure.setdefault(one.leader, []).append(one)
             case "storage":
                 self._failed(one, StorageError(event.message))
             case "delayed":
@@ -370,21 +394,28 @@ class Following:
     async def _find_ranges(self, leader: int, several: list[_Followed]) -> None:
         """The leader does not have what these logs end with: finds where to go on."""
         epochs = {one.key: one.leader_epoch for one in several}
-        await self._settle(several, partial(self._questions.log_ranges, leader, epochs), self._in_range)
+        unsure: list[_Followed] = []
+        take = partial(self._in_range, unsure)
+        await self._settle(several, partial(self._questions.log_ranges, leader, epochs), take)
+        if unsure:
+            await self._find_ends(leader, unsure)
 
-    def _in_range(self, one: _Followed, log: LogRange, cuts: list[Cut]) -> None:
+    def _in_range(self, unsure: list[_Followed], one: _Followed, log: LogRange, cuts: list[Cut]) -> None:
         partition, end = one.partition, one.partition.log.end_offset
         if log.end < end:
             cuts.append(Cut(partition, log.end, one.leader_epoch))
         elif log.start > end:
             logger.info("%s starts anew at %d, where its leader's log starts", partition, log.start)
             cuts.append(Cut(partition, log.start, one.leader_epoch, is_anew=True))
-        else:
+        elif one.is_agreed:
             # It has come to have it meanwhile, or says what cannot be.
             self._in_vain(one)
+        else:
+            # It has the offset, so it does not know the epoch.
+            unsure.append(one)
 
     async def _find_ends(self, leader: int, several: list[_Followed]) -> None:
-        """Finds where the logs agree with those of a leader that does not say so by itself."""
+        """Finds where the logs agree with those of a leader that cannot say so by itself."""
         epochs = {one.key: (one.leader_epoch, one.partition.log.leader_epoch) for one in several}
         await self._settle(several, partial(self._questions.epoch_ends, leader, epochs), self._at_end)
 
@@ -489,19 +520,16 @@ class Following:
             self._troubles.log(logging.ERROR, (thread.leader, str(problem)), message, thread.leader, *address, problem)
             self._later(*several)
             return
-        rows: list[tuple[str, int, Log, int]] = []
-        moved: list[tuple[str, int, Log, int]] = []
+        rows: dict[tuple[bool, bool], list[tuple[str, int, Log, int]]] = {}
         pace = Pace()
         for one in several:
             await pace.turn()
             one.turn += 1
             self._threads[one.key] = thread
-            row = (*one.key, one.partition.log, one.leader_epoch)
-            (moved if one.partition.adds(self._broker_id) else rows).append(row)
-        if rows:
-            await trio.to_thread.run_sync(fetcher.add, rows)
-        if moved:
-            await trio.to_thread.run_sync(partial(fetcher.add, moved, is_move=True))
+            terms = one.partition.adds(self._broker_id), one.is_agreed
+            rows.setdefault(terms, []).append((*one.key, one.partition.log, one.leader_epoch))
+        for (is_move, is_agreed), some in rows.items():
+            await trio.to_thread.run_sync(partial(fetcher.add, some, is_move=is_move, is_agreed=is_agreed))
 
     async def _remove(self, keys: list[PartitionKey]) -> None:
         """Takes partitions from their fetchers. Caller holds `_moving`."""
@@ -618,5 +646,5 @@ def _end(partition: Partition) -> tuple[int, int]:
 def _place(partition: Partition, end: EpochEnd) -> truncation.Cut:
     """Where a follower's log has to end, by what its leader says of the epoch that it asked for. Raises KafkaError."""
     log = partition.log
-    ((_, epochs_start), *_) = log.leader_epochs or [(NO_EPOCH, log.start_offset)]
-    return truncation.cut(log.end_offset, log.high_watermark, log.epoch_end_offset, epochs_start, end.epoch, end.offset)
+    epochs = log.leader_epochs or [(NO_EPOCH, log.start_offset)]
+    return truncation.cut(log.end_offset, log.high_watermark, log.epoch_end_offset, epochs, end.epoch, end.offset)

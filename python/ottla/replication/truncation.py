@@ -3,7 +3,7 @@ out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -23,7 +23,7 @@ def cut(
     end_offset: int,
     high_watermark: int,
     epoch_end_offset: Callable[[int], tuple[int, int]],
-    epochs_start: int,
+    epochs: Sequence[tuple[int, int]],
     leader_epoch: int,
     leader_end_offset: int,
 ) -> Cut:
@@ -33,12 +33,18 @@ def cut(
         end_offset, high_watermark: of the follower's log.
         epoch_end_offset: the largest epoch of the follower's log that is at most the given one, and where it ends;
             (-1, -1) if there is none.
-        epochs_start: where the first epoch of the follower's log begins.
+        epochs: the epochs of the follower's log, and where each begins; at least one.
         leader_epoch, leader_end_offset: the largest epoch of the leader's log that is at most the follower's last one,
             and where it ends; -1 for what the leader does not know.
     """
+    (_, epochs_start), (_, last_start) = epochs[0], epochs[-1]
     if leader_end_offset == UNKNOWN:
-        # Of the leader's epochs none is as old: nothing above what is committed is sure.
+        # The leader has no epochs, or only older ones: the coordination tree is older than the logs.
+        if last_start >= end_offset > epochs_start:
+            # The last epochs have no records: they are forgotten, and the last record's epoch may be known. (Kafka 2.7
+            # cuts at the high watermark at once, which may be far behind after a crash.)
+            return Cut(end_offset, is_complete=False)
+        # Nothing above what is committed is sure.
         return Cut(min(high_watermark, end_offset), is_complete=True)
     if leader_epoch == UNKNOWN:
         return Cut(min(leader_end_offset, end_offset), is_complete=True)

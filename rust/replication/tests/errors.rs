@@ -71,6 +71,43 @@ fn an_epoch_that_our_log_does_not_have() {
 }
 
 #[test]
+fn a_batch_of_a_newer_epoch_than_the_leaders() {
+    let (event, one) = event_of(good("a-0", 3, records(2, 7, &["z"])), real);
+    assert_eq!(said(&event), ("a-0".to_owned(), Kind::NewerEpoch, 2, 7, -1));
+    assert_eq!((one.log.end_offset(), one.log.high_watermark()), (2, 0));
+}
+
+/// The leader's coordination tree is older than the records: it cannot compare their epochs, and has them all the same.
+#[test]
+fn logs_that_agree_are_fetched_without_epochs() {
+    let (leader, one) = (Leader::new(), log());
+    let newer = |base_offset, epoch| records(base_offset, epoch, &["x"]);
+    one.log
+        .append_as_follower(&newer(0, 7), i32::MAX, 1_000)
+        .unwrap();
+    let fetching = Fetching::start(settings(&leader));
+    let terms = Terms {
+        is_agreed: true,
+        ..Terms::default()
+    };
+    let added = vec![(key("a-0"), real(&one.log), 5)];
+    fetching.fetcher.add_under(added, terms);
+    let mut peer = leader.accept();
+    let asked = peer.asked();
+    assert_eq!(asked.rows[0], ("a-0".to_owned(), 1, 5, -1, 0));
+    peer.answer(&asked, 9, vec![good("a-0", 2, newer(1, 7))]);
+    let asked = peer.asked();
+    assert_eq!(asked.rows[0], ("a-0".to_owned(), 2, 5, -1, 0));
+    peer.answer(&asked, 9, vec![good("a-0", 3, newer(2, 5))]);
+    assert_eq!(peer.asked().offsets(), [("a-0", 3)]);
+    fetching.has_no_events();
+    let epochs = one.log.leader_epochs();
+    let epochs = epochs.entries().iter();
+    let epochs: Vec<_> = epochs.map(|at| (at.epoch, at.start_offset)).collect();
+    assert_eq!(epochs, [(5, 2)]);
+}
+
+#[test]
 fn a_wrong_checksum() {
     let mut bytes = records(2, 5, &["z"]);
     *bytes.last_mut().unwrap() ^= 1;

@@ -290,7 +290,11 @@ fn what_was_fetched_is_counted_and_apart_for_replicas_that_are_added() {
         vec![(key(name), Arc::new(Arc::clone(&local.log)), 1)]
     };
     fetching.fetcher.add(add("a-0", &there));
-    fetching.fetcher.add_moved(add("b-0", &added));
+    let terms = Terms {
+        is_move: true,
+        ..Terms::default()
+    };
+    fetching.fetcher.add_under(add("b-0", &added), terms);
     assert_eq!(
         (fetching.fetcher.requests(), fetching.fetcher.lag_max()),
         (0, 0)

@@ -14,7 +14,8 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::{
-    Event, Fetcher, FetcherSettings, Kind, LargeAnswers, PartitionKey, Quota, Replica, Window,
+    Event, Fetcher, FetcherSettings, Kind, LargeAnswers, PartitionKey, Quota, Replica, Terms,
+    Window,
 };
 use crate::log::config::LogConfig;
 use crate::log::tests::{Folder, batch};
@@ -174,6 +175,10 @@ impl<F: Fn(&[u8], i32) -> Result<(), LogError> + Send + Sync> Replica for Acting
     fn append(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
         (self.act)(records, leader_epoch)?;
         self.log.append(records, leader_epoch)
+    }
+
+    fn append_of_any_epoch(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
+        self.log.append_of_any_epoch(records, leader_epoch)
     }
 
     fn set_high_watermark(&self, offset: i64) {

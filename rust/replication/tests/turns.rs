@@ -159,6 +159,10 @@ impl Replica for Panicking {
         self.log.append(records, leader_epoch)
     }
 
+    fn append_of_any_epoch(&self, records: &[u8], leader_epoch: i32) -> Result<(), LogError> {
+        self.log.append_of_any_epoch(records, leader_epoch)
+    }
+
     fn set_high_watermark(&self, offset: i64) {
         Replica::set_high_watermark(&self.log, offset);
     }
