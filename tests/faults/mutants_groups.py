@@ -99,4 +99,11 @@ MUTANTS = (
         "            min_insync_replicas=1,\n",
         pytest=("tests/broker/test_produce_fetch.py::test_acks_all_needs_min_insync_replicas",),
     ),
+    Mutant(
+        "groups.offsets-in-a-transaction-are-not-refused-by-who-does-not-coordinate",
+        "python/ottla/broker/api/k28_txn_offset_commit.py",
+        "broker.groups.missing(asked.group_id) or _verify(broker, asked)",
+        "_verify(broker, asked)",
+        pytest=("tests/broker/test_coordinator_codes.py::test_offsets_in_a_transaction_where_neither_is_coordinated",),
+    ),
 )

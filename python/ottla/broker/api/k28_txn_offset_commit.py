@@ -62,7 +62,11 @@ def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommit
                 refused[partition] = OffsetMetadataTooLarge.code
             else:
                 commits[partition] = CommittedOffset(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
-    error = _verify(broker, asked) if commits else 0
+    error = 0
+    if commits:
+        # Whoever does not coordinate the group says so, whatever is known of the transaction meanwhile: producers look
+        # for the coordinator then, and ask this broker again otherwise.
+        error = broker.groups.missing(asked.group_id) or _verify(broker, asked)
     if error or not commits:
         yield from _answer(broker, request, asked, refused, error, mine)
         return

@@ -1,0 +1,57 @@
+"""Which code a coordinator answers while it fails over, where several would be true: Kafka's. At some codes clients
+look for another coordinator, and at others they ask the same one again.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.errors import CoordinatorLoadInProgress, InvalidGroupId, NotCoordinator
+from ottla.wire.k28_txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.support import transactions
+from tests.support.client import Client
+from tests.support.written_tree import started, told
+
+pytestmark = pytest.mark.trio
+GROUP, NAME, TOPIC = "readers", "mover", "data"
+
+
+async def test_offsets_in_a_transaction_where_neither_is_coordinated(tmp_path: Path) -> None:
+    async with started(tmp_path) as broker:
+        await told(broker, lambda client: client.create(TOPIC))
+        producer = await told(broker, lambda client: transactions.begun(client, NAME, 0))
+
+        async def committed(group: str = GROUP) -> int:
+            def ask(client: Client) -> int:
+                rows = [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+                request = TxnOffsetCommitRequest(
+                    transactional_id=NAME,
+                    group_id=group,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=rows)],
+                )
+                ((row,),) = [one.partitions for one in client.call(TXN_OFFSET_COMMIT, request, 3).topics]
+                return int(row.error_code)
+
+            return await told(broker, ask)
+
+        groups, states = broker.groups, broker.transactions
+        await groups.topic.ensure()
+        # Nobody leads the id's partition, as far as is known here: that nothing can be said of its transaction does not
+        # matter to who coordinates no group.
+        states.coordinator.resigned(states.topic.partition_for(NAME))
+        index = groups.topic.partition_for(GROUP)
+        term = groups.topic.term(index)
+        assert term is not None
+        groups.resigned(index)
+        assert await committed() == NotCoordinator.code
+        assert await committed("") == InvalidGroupId.code
+        groups.elected(index, term)
+        # Of what is coordinated here, the same broker is asked again.
+        assert await committed() == CoordinatorLoadInProgress.code
