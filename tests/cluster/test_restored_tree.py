@@ -18,6 +18,7 @@ from ottla.wire.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.cluster import asking
+from tests.cluster.kinds import PROTOCOLS
 from tests.cluster.replicas import logs_equal, rows
 from tests.cluster.stand import Cluster
 from tests.peers.skips import module
@@ -32,6 +33,11 @@ HIGH = 20
 COUNT = 5
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    [PROTOCOLS[0], pytest.param(*PROTOCOLS[1].values, id=PROTOCOLS[1].id, marks=pytest.mark.judge)],
+    indirect=True,
+)
 def test_leader_epochs_that_went_back(cluster: Cluster) -> None:
     topics = [RECORDS, EMPTY, YOUNGER]
     for topic in topics:
