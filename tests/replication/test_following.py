@@ -261,7 +261,7 @@ async def test_records_of_a_newer_epoch_than_the_leaders_are_taken_where_the_lea
         stand.tell(Event("newer_epoch", code=CORRUPT, epoch=EPOCH + 3))
         await stand.until(lambda: len(stand.adds()) == 3)
         assert stand.fetchers[0].agreed == {0}
-        assert said(caplog, "t-0 has records of leader epoch 7 at the leader of epoch 4")
+        assert said(caplog, "t-0 has records of leader epoch 7 at the leader of epoch 4") == 1
 
 
 async def test_a_leader_that_has_come_to_have_it_is_asked_again_later(

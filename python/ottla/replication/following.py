@@ -300,12 +300,9 @@ class Following:
                 lost.setdefault(one.leader, []).append(one)
             case "newer_epoch":
                 # The leader must still lead when it is asked: then no newer leader's records were read from its log.
-                logger.warning(
-                    "%s has records of leader epoch %d at the leader of epoch %d: the coordination tree is older",
-                    partition,
-                    event.epoch,
-                    event.leader_epoch,
-                    extra=extra,
+                message = "%s has records of leader epoch %d at the leader of epoch %d: the coordination tree is older"
+                self._troubles.log(
+                    logging.WARNING, reason, message, partition, event.epoch, event.leader_epoch, extra=extra
                 )
                 unsure.setdefault(one.leader, []).append(one)
             case "storage":
