@@ -60,6 +60,8 @@ struct Verifier<'a> {
     last_epoch: i32,
     /// (epoch, first offset) as the batches say.
     epochs: Vec<(i32, i64)>,
+    /// What the table says, if it can be read.
+    table: Option<LeaderEpochs>,
     /// Producers with batches of a transaction that is not ended yet.
     open: HashSet<i64>,
 }
@@ -81,12 +83,14 @@ pub fn verify(storage: &Arc<dyn Storage>, path: &Path) -> Result<Report> {
             files.entry(base_offset).or_default().push((kind, suffix));
         }
     }
+    let table = LeaderEpochs::load(&folder).ok();
     let mut verifier = Verifier {
         folder,
         report: &mut report,
         next_offset: 0,
         last_epoch: -1,
         epochs: Vec::new(),
+        table,
         open: HashSet::new(),
     };
     let last = files
@@ -255,7 +259,13 @@ impl Verifier<'_> {
             )));
         }
         // A message of an old format has none.
-        if header.leader_epoch < self.last_epoch && !header.is_message() {
+        let is_lower = header.leader_epoch < self.last_epoch && !header.is_message();
+        // Leader epochs begin anew below those of a log when the coordination tree was restored, or made anew. Then the table says so.
+        let is_known = self
+            .table
+            .as_ref()
+            .is_some_and(|table| table.epoch_of(first_offset) == header.leader_epoch);
+        if is_lower && !is_known {
             let problem = format!(
                 "leader epoch {} after {}",
                 header.leader_epoch, self.last_epoch
@@ -266,10 +276,12 @@ impl Verifier<'_> {
             // What has no epoch ends what is known of epochs.
             self.epochs.clear();
             self.last_epoch = -1;
-        } else if header.leader_epoch > self.last_epoch {
+        } else if header.leader_epoch != self.last_epoch {
+            self.epochs
+                .retain(|(epoch, _)| *epoch < header.leader_epoch);
             self.epochs.push((header.leader_epoch, first_offset));
+            self.last_epoch = header.leader_epoch;
         }
-        self.last_epoch = self.last_epoch.max(header.leader_epoch);
         let aborts = self.transaction(&header, &reader.bytes);
         self.next_offset = last_offset + 1;
         self.report.batches += 1;

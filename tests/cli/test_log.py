@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ottla._core import LogDirectory
 from ottla.cli.log import command
 from ottla.log import Log, LogConfig
+from tests.support.client import batch
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -93,3 +95,20 @@ def test_repair_cuts_at_the_first_damage(partition: Path) -> None:
     assert "all whole" in run("verify", str(partition))
     with Log.open(partition, mode="a") as log:
         assert log.append("next") == 39
+
+
+def test_epochs_that_begin_anew_below_are_no_damage(tmp_path: Path) -> None:
+    """The coordination tree was restored from a backup. A batch whose epoch the table does not know is damaged."""
+    for epochs in ((3, 21), (1, 2)):
+        directory = LogDirectory.open(tmp_path)
+        (log,) = directory.create("t", [0], LogConfig().native)
+        for epoch in epochs:
+            log.begin_epoch(epoch)
+            for _ in range(2):
+                log.append_bytes(batch(b"x"), epoch)
+        directory.close()
+    assert (tmp_path / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n1 4\n2 6\n"
+    assert "all whole" in run("verify", str(tmp_path))
+    table = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    table.write_text("0\n1\n2 6\n")
+    assert "leader epoch 1 after 21" in run("verify", str(tmp_path), code=1)
