@@ -71,6 +71,7 @@ ELSEWHERE = {
     "admin.groups": "Python",
     "admin.transactions": "Python",
     "broker.session.timeout.ms": "of Kafka's brokers without ZooKeeper, beside which Ottla is measured",
+    "cluster.id": "a line of meta.properties",
     "consumer.obstacle": "Python",
     "df.write": "Python",
     "ottla-tree.sqlite.moved": "a file",
