@@ -439,8 +439,9 @@ class Cluster:
         self.register(replica)
 
     def rests(self) -> None:
-        """Nothing is lost or delayed any more. Somebody must lead soon. An operator helps where the last in sync has lost
-        something.
+        """Nothing is lost or delayed any more. Somebody must lead soon.
+
+        An operator helps where the last one in sync has lost something.
         """
         for replica in self.replicas.values():
             if not replica.is_alive:
