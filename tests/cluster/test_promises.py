@@ -6,6 +6,7 @@ acknowledgement that came without the followers is seen to be worth what the tab
 """
 
 import contextlib
+import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -79,6 +80,55 @@ def test_the_table_has_what_people_choose() -> None:
     said = {promise for row in table.values() for promise in row.values()}
     assert {records for records, _ in said} == {KEPT, LOST}
     assert {writing for _, writing in said} == {ON, STOPS}
+
+
+#: The tests that play the rows of the page's first table, by the first cells.
+PLAYED = {
+    "a follower dies": ["test_early_removal.test_clients_go_on_soon"],
+    "the leader dies": ["test_leader_dies.test_the_leader_is_killed_five_times", "test_promises.test_what_is_promised"],
+    "a broker falls silent (its machine or network fails, it stands still)": [
+        "test_leader_stands_still.test_a_leader_goes_on_after_its_session",
+        "test_cut_off.test_followers_that_do_not_hear_their_leaders_leave_in_time",
+    ],
+    "the leader is stopped (SIGTERM)": ["test_clean_stop.test_the_leader_is_stopped"],
+    "two of three die": ["test_min_insync.test_reads_go_on_and_writes_are_refused"],
+    "all die": [
+        "test_last_in_sync.test_the_last_in_sync_returns_last",
+        "test_last_in_sync.test_all_in_sync_die_at_once",
+    ],
+    "all die, and another comes back with `unclean.leader.election.enable=true`": [
+        "test_elections.test_an_unclean_election_on_purpose"
+    ],
+    "ZooKeeper stands still or is away, and all brokers live": [
+        "test_stalls.test_all_is_led_after_zookeeper_stood_still",
+        "test_zookeeper_faults.test_zookeeper_is_away",
+    ],
+    "a machine loses its power": ["test_power.test_the_leader_of_three_loses_power"],
+    "the machines of all in sync lose their power at once": ["test_power_of_all.test_the_power_of_all_goes_at_once"],
+    "the last one in sync loses its power, and others live": [
+        "test_power_and_leaders.test_the_last_in_sync_waits_for_an_operator"
+    ],
+    "a broker comes back without its log (a disk or a folder is missing)": [
+        "test_wrong_logs.test_all_die_and_the_leader_comes_back_without_its_log",
+        "test_wrong_logs.test_the_last_in_sync_comes_back_without_its_log",
+    ],
+    "a broker starts with a wrong tree (a mistyped chroot, a ZooKeeper that was emptied)": [
+        "test_wrong_logs.test_a_broker_is_started_with_a_tree_that_is_not_its_clusters"
+    ],
+    "an old replica comes back (its partition moved while it was away, or its topic was deleted and made anew)": [
+        "test_wrong_logs.test_old_replicas_come_back"
+    ],
+}
+
+
+def test_each_row_of_the_first_table_is_played() -> None:
+    table = PAGE.read_text().partition("## What is promised\n")[2].partition("\n\nWhere a process dies")[0]
+    rows = re.findall(r"^\| (.+?) \|", table, re.MULTILINE)
+    assert rows.pop(0) == "what happens"
+    assert rows == [*PLAYED]
+    for name in [each for tests in PLAYED.values() for each in tests]:
+        module, _, test = name.partition(".")
+        assert callable(getattr(importlib.import_module(f"tests.cluster.{module}"), test))
 
 
 class Topics:
