@@ -67,6 +67,8 @@ class Belonging:
         self._broker_id = broker_id
         self._tree = tree
         self._logs = logs
+        #: What the notes say that were looked at, of logs without a role.
+        self._notes: dict[PartitionKey, Note] = {}
 
     async def look(self) -> None:
         """At the start, before any role: the table above. Raises TreeError."""
@@ -75,18 +77,16 @@ class Belonging:
         kept, put_aside = await self._sort([key for key in self._logs.logs if key[0] in found], found)
         self._logs.without_log.update(key for key, error in put_aside.items() if error is None)
         leaving = set(await self._tree.children(znodes.DELETE_TOPICS))
-        moved: list[PartitionKey] = []
-        for key in kept:
-            topic, index = key
+        assigned: dict[str, Mapping[int, Collection[int]]] = {}
+        for topic, node in nodes.items():
             if topic in leaving:
                 # The controller says when.
                 continue
-            try:
-                assignment = TopicAssignment.decode(znodes.topic_path(topic), nodes[topic].data).partitions
-            except MalformedNode:
-                continue
-            if index in assignment and self._broker_id not in assignment[index]:
-                moved.append(key)
+            with contextlib.suppress(MalformedNode):
+                assigned[topic] = TopicAssignment.decode(znodes.topic_path(topic), node.data).partitions
+        self._notes.update((key, found[key[0]]) for key in kept)
+        held = (self._broker_id,)
+        moved = [key for key in kept if self._broker_id not in assigned.get(key[0], {}).get(key[1], held)]
         await self._delete(await self._not_needed(moved))
 
     async def _not_needed(self, keys: list[PartitionKey]) -> list[PartitionKey]:
@@ -110,6 +110,8 @@ class Belonging:
                 found, _ = await self._topics(_by_topic(keys))
             except (TreeError, MalformedNode) as error:
                 logger.warning("which topics the logs belong to cannot be read: %s", error)
+        # Those that are as they were when the broker started need not be read again.
+        known = {key: note for key in keys if (note := self._notes.pop(key, None)) is not None}
         here = [key for key in keys if key in self._logs.logs]
         if found is None:
             # Those that are made get their notes at the next start.
@@ -119,7 +121,8 @@ class Belonging:
                 )
             return taken
         taken.notes.update(found)
-        _, put_aside = await self._sort([key for key in here if key[0] in found], found)
+        read = [key for key in here if key[0] in found and known.get(key) != found[key[0]]]
+        _, put_aside = await self._sort(read, found)
         for key, refused in put_aside.items():
             if refused is None:
                 taken.put_aside.add(key)

@@ -332,8 +332,9 @@ class LogManager:
 
     async def notes(self, keys: Collection[PartitionKey]) -> dict[PartitionKey, Note | None]:
         """What the notes in the folders of logs say, of those that are here."""
-        folders = {key: Path(log.directory) for key in keys if (log := self.logs.get(key)) is not None}
-        return await trio.to_thread.run_sync(lambda: {key: log_notes.read(folder) for key, folder in folders.items()})
+        folders = {key: log.directory for key in keys if (log := self.logs.get(key)) is not None}
+        notes = await trio.to_thread.run_sync(log_notes.read_many, folders.values())
+        return dict(zip(folders, notes, strict=True))
 
     async def note(self, notes: Mapping[PartitionKey, Note]) -> None:
         """Writes notes of logs that are here."""

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,8 @@ import msgspec
 from ottla._core import create_file
 
 FILE: Final = ".ottla_topic"
+#: Far more than a note has.
+BYTES_MAX: Final = 4096
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -67,9 +71,36 @@ def verdict(note: Note | None, topic: Note) -> Verdict:
 
 def read(folder: Path) -> Note | None:
     """None if there is no note, or none that can be understood."""
+    (note,) = read_many([str(folder)])
+    return note
+
+
+def read_many(folders: Iterable[str]) -> list[Note | None]:
+    """The same of many folders: those of a topic have the same note, which is one object then."""
+    known: dict[bytes, Note | None] = {}
+    notes: list[Note | None] = []
+    for folder in folders:
+        try:
+            descriptor = os.open(f"{folder}/{FILE}", os.O_RDONLY)
+        except OSError:
+            notes.append(None)
+            continue
+        try:
+            text = os.read(descriptor, BYTES_MAX)
+        except OSError:
+            text = b""
+        finally:
+            os.close(descriptor)
+        if text not in known:
+            known[text] = _decode(text)
+        notes.append(known[text])
+    return notes
+
+
+def _decode(text: bytes) -> Note | None:
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=Note)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(text, type=Note)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
