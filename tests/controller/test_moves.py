@@ -8,88 +8,16 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.controller import Controller, NewTopic, create_topic, delete_topics
-from ottla.controller.decisions import IsrChange
+from ottla.controller import NewTopic, create_topic, delete_topics
 from ottla.coordination import znodes
 from ottla.coordination.tree import Create, Set
-from ottla.coordination.znodes import PartitionState, TopicAssignment
+from ottla.coordination.znodes import TopicAssignment
 from ottla.kafka import TopicPartition
 from tests.controller.conftest import TestCluster
-from tests.controller.fakes import FakeBroker
-from tests.support.trees import state_of
+from tests.controller.four import OTHER, Four, T, deleted, has_role, role
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
-
-T = TopicPartition("t", 0)
-OTHER = TopicPartition("t", 1)
-
-
-class Four:
-    """Brokers 0 to 3, of which 3 is the controller, and a topic of two partitions on 0 and 1; 0 leads."""
-
-    def __init__(self, cluster: TestCluster, brokers: list[FakeBroker], controller: Controller) -> None:
-        self.cluster = cluster
-        self.brokers = brokers
-        self.controller = controller
-
-    @classmethod
-    async def start(cls, cluster: TestCluster) -> Four:
-        brokers = [await cluster.broker(number) for number in range(4)]
-        controller = cluster.controller(brokers[3])
-        await brokers[0].until(lambda: brokers[0].live_brokers() == [0, 1, 2, 3])
-        await create_topic(cluster.admin, NewTopic("t", 2, 2, {0: (0, 1), 1: (0, 1)}))
-        await brokers[1].until(lambda: sorted(brokers[1].roles("t")) == [0, 1])
-        return cls(cluster, brokers, controller)
-
-    async def state(self, name: TopicPartition = T) -> PartitionState:
-        return await state_of(self.cluster.admin, *name)
-
-    async def assignment(self) -> TopicAssignment:
-        path = znodes.topic_path("t")
-        return TopicAssignment.decode(path, (await self.cluster.admin.get(path)).data)
-
-    async def in_sync(self, *isr: int, name: TopicPartition = T) -> None:
-        """The leader asks for this ISR, and gets it."""
-        cluster = self.controller.cluster
-        assert cluster is not None
-        partition = cluster.topics[name.topic][name.partition]
-        state = partition.state
-        assert state is not None
-        change = IsrChange(state.leader_epoch, isr, partition.version)
-        epoch = cluster.brokers[state.leader].epoch
-        answer = await self.controller.alter_isr(state.leader, epoch, {name: change})
-        assert not isinstance(answer[name], Exception), answer
-
-    async def until_assigned(self, *replicas: int, name: TopicPartition = T) -> None:
-        """The move is over: these replicas, and none on their way."""
-        with trio.fail_after(PATIENCE_S):
-            while True:
-                assignment = await self.assignment()
-                if (
-                    assignment.partitions[name.partition] == replicas
-                    and name.partition not in {*assignment.adding, *assignment.removing}
-                ):  # fmt: skip
-                    return
-                await trio.testing.wait_all_tasks_blocked()
-
-
-def role(broker: FakeBroker, name: TopicPartition = T) -> Any:
-    return broker.roles(name.topic).get(name.partition)
-
-
-async def has_role(broker: FakeBroker, epoch: int, name: TopicPartition = T) -> Any:
-    """What the broker was told last, once it is of this leader epoch."""
-    await broker.until(lambda: role(broker, name) is not None and role(broker, name).leader_epoch >= epoch)
-    assert role(broker, name).leader_epoch == epoch
-    return role(broker, name)
-
-
-async def deleted(broker: FakeBroker, name: TopicPartition = T) -> Any:
-    await broker.until(lambda: name.partition in broker.stopped(name.topic))
-    stop = broker.stopped(name.topic)[name.partition]
-    assert stop.delete_partition
-    return stop
 
 
 async def test_new_replicas_come_in_and_the_old_ones_go_when_all_are_in_sync(cluster: TestCluster) -> None:
@@ -125,9 +53,9 @@ async def test_a_move_that_is_taken_back_leaves_nothing_behind(cluster: TestClus
     await four.controller.reassign({T: (2, 3)})
     await four.in_sync(0, 1, 2)
     assert await four.controller.reassign({T: None}) == {T: None}
-    assert await four.assignment() == TopicAssignment({0: (0, 1), 1: (0, 1)})
     state = await four.state()
     assert (state.leader, state.leader_epoch, state.isr) == (0, 2, (0, 1))
+    await four.until_reads(TopicAssignment({0: (0, 1), 1: (0, 1)}))
     for broker in four.brokers[2:]:
         await deleted(broker)
     for broker in four.brokers[:2]:
@@ -140,8 +68,8 @@ async def test_another_target_drops_what_only_the_first_one_wanted(cluster: Test
     await four.controller.reassign({T: (2,)})
     await four.in_sync(0, 1)
     assert await four.controller.reassign({T: (3, 1)}) == {T: None}
-    assert await four.assignment() == TopicAssignment({0: (3, 1, 0), 1: (0, 1)}, {0: (3,)}, {0: (0,)})
     await deleted(four.brokers[2])
+    await four.until_reads(TopicAssignment({0: (3, 1, 0), 1: (0, 1)}, {0: (3,)}, {0: (0,)}))
     # Asking for the same again disturbs nobody.
     assert await four.controller.reassign({T: (3, 1)}) == {T: None}
     assert (await four.state()).leader_epoch == 2
@@ -165,7 +93,7 @@ async def test_the_only_replica_in_sync_stays_until_others_are(cluster: TestClus
     assert not four.brokers[2].stopped("t")
     # Nor is it part of where the partition was, for who takes the move back; there is nobody else in sync, either.
     assert await four.controller.reassign({T: None}) == {T: None}
-    assert (await four.assignment()).removing[0] == (2,)
+    await four.until_reads(TopicAssignment({0: (0, 1, 2), 1: (0, 1)}, {0: (2,)}, {0: (2,)}))
     assert await four.controller.reassign({T: (3,)}) == {T: None}
     await four.in_sync(2, 3)
     await four.until_assigned(3)
@@ -220,7 +148,7 @@ async def test_the_node_in_the_tree_names_what_is_under_way(cluster: TestCluster
     with trio.fail_after(PATIENCE_S):
         while await named() is not None:
             await trio.testing.wait_all_tasks_blocked()
-    assert await four.assignment() == TopicAssignment({0: (2, 3), 1: (0, 1)})
+    await four.until_reads(TopicAssignment({0: (2, 3), 1: (0, 1)}))
 
 
 async def test_a_topic_may_be_deleted_while_it_moves(cluster: TestCluster) -> None:

@@ -98,11 +98,13 @@ async def test_another_order_of_replicas_and_then_an_election(cluster: TestClust
 async def test_a_replica_that_leaves_is_deleted_and_gives_up_leading(cluster: TestCluster) -> None:
     one, other, controller = await two(cluster)
     assert await controller.reassign({T: (0,)}) == {T: None}
-    assert await assignment(cluster) == TopicAssignment({0: (0,)})
     state = await state_of(cluster.admin, "t")
     assert (state.leader, state.isr) == (0, (0,))
     await other.until(lambda: 0 in other.stopped("t"))
     assert other.stopped("t")[0].delete_partition
+    with trio.fail_after(PATIENCE_S):
+        while await assignment(cluster) != TopicAssignment({0: (0,)}):
+            await trio.lowlevel.checkpoint()
     await one.until(lambda: one.roles("t")[0].replicas == [0])
     assert not one.stopped("t")
 

@@ -15,6 +15,11 @@ _CONTROLLER = "python/ottla/controller/"
 _PRESENCE, _PRESENCE_TEST = "python/ottla/peers/presence.py", "tests/net/test_presence.py"
 _EARLY = "tests/controller/test_early_removal.py"
 _RESIGNED = "tests/controller/test_resigned.py"
+_MOVES, _ENDINGS, _ENDINGS_TEST = (
+    _CONTROLLER + "moves.py",
+    _CONTROLLER + "endings.py",
+    "tests/controller/test_endings.py",
+)
 
 MUTANTS = (
     Mutant(
@@ -522,5 +527,110 @@ MUTANTS = (
         "stop_listening = tree.listen(wake)",
         "stop_listening = tree.listen(lambda _: None)",
         pytest=("tests/broker/test_stored_settings.py::test_what_changed_while_a_broker_was_away",),
+    ),
+    Mutant(
+        "coordination.a-move-ends-before-anybody-has-deleted",
+        _MOVES,
+        "endings.asked(name, term.cluster.brokers.keys() & leaving,",
+        "endings.asked(name, (),",
+        pytest=(_ENDINGS_TEST,),
+    ),
+    Mutant(
+        "coordination.a-move-waits-for-who-is-away",
+        _MOVES,
+        "endings.asked(name, term.cluster.brokers.keys() & leaving,",
+        "endings.asked(name, leaving,",
+        pytest=(f"{_ENDINGS_TEST}::test_a_broker_that_is_away_is_not_waited_for",),
+    ),
+    Mutant(
+        "coordination.a-move-that-is-taken-back-forgets-its-new-replicas",
+        _MOVES,
+        "        in_tree[name] = plan.beside(dropped[name])\n",
+        "        in_tree[name] = plan\n",
+        pytest=(f"{_ENDINGS_TEST}::test_controllers_die_between_two_steps",),
+    ),
+    Mutant(
+        "coordination.the-next-order-forgets-who-has-not-answered",
+        _MOVES,
+        "(*before[name].replicas, *(sorted(ending.leaving) if ending is not None else ()))",
+        "before[name].replicas",
+        pytest=(f"{_ENDINGS_TEST}::test_an_order_in_between_forgets_nobody",),
+    ),
+    Mutant(
+        "coordination.the-same-order-disturbs-a-move-at-its-end",
+        _MOVES,
+        " or not (plan.is_move or name in term.cluster.endings):",
+        " or not plan.is_move:",
+        pytest=(f"{_ENDINGS_TEST}::test_an_order_in_between_forgets_nobody",),
+    ),
+    Mutant(
+        "coordination.a-replica-that-was-deleted-is-told-of-a-role",
+        _CONTROLLER + "controller.py",
+        "only={*partition.replicas} - others if others else None)",
+        "only=None)",
+        pytest=(f"{_ENDINGS_TEST}::test_controllers_die_between_two_steps",),
+    ),
+    Mutant(
+        "coordination.who-returns-keeps-what-moved-away",
+        _CONTROLLER + "controller.py",
+        "            self._ask_again(batch, broker.id)\n",
+        "            pass\n",
+        pytest=(f"{_ENDINGS_TEST}::test_a_broker_that_returns_meanwhile_deletes_what_it_has",),
+    ),
+    Mutant(
+        "coordination.who-registers-again-keeps-what-moved-away",
+        _CONTROLLER + "controller.py",
+        "            await self._brokers_left(left)\n",
+        "            await self._brokers_left(left)\n            await moves.end(self)\n",
+        pytest=(f"{_ENDINGS_TEST}::test_a_broker_that_registers_again_is_asked_again",),
+    ),
+    Mutant(
+        "coordination.who-refuses-holds-a-move-up",
+        _CONTROLLER + "controller.py",
+        "                self.cluster.endings.answered(broker, name, state.leader_epoch)\n",
+        "                name in failed or self.cluster.endings.answered(broker, name, state.leader_epoch)\n",
+        pytest=(f"{_ENDINGS_TEST}::test_a_broker_that_refuses_holds_nothing_up",),
+    ),
+    Mutant(
+        "coordination.who-is-silent-holds-a-move-up",
+        _MOVES,
+        "    term.watch_endings()\n",
+        "",
+        pytest=(f"{_ENDINGS_TEST}::test_a_broker_that_does_not_answer_holds_nothing_up",),
+    ),
+    Mutant(
+        "coordination.who-leaves-holds-a-move-up",
+        _CONTROLLER + "controller.py",
+        "            self.cluster.endings.broker_left(broker)\n",
+        "",
+        pytest=(f"{_ENDINGS_TEST}::test_a_broker_that_leaves_holds_nothing_up",),
+    ),
+    Mutant(
+        "coordination.an-old-answer-ends-a-move",
+        _ENDINGS,
+        "if ending is not None and leader_epoch >= ending.leader_epoch:",
+        "if ending is not None:",
+        pytest=(f"{_ENDINGS_TEST}::test_answers_to_older_requests_do_not_count",),
+    ),
+    Mutant(
+        "coordination.a-deleted-topic-is-left-behind-where-it-moved-away",
+        _CONTROLLER + "controller.py",
+        "self.cluster.topics[topic], endings.of_topic(topic))",
+        "self.cluster.topics[topic], {})",
+        pytest=(f"{_ENDINGS_TEST}::test_a_topic_that_is_deleted_in_between_waits_for_those_who_left",),
+    ),
+    Mutant(
+        "coordination.the-tree-takes-back-what-is-decided",
+        _CONTROLLER + "model.py",
+        "                if ending.in_tree == in_tree:\n",
+        "                if False:\n",
+        pytest=(f"{_ENDINGS_TEST}::test_another_partition_of_the_topic_moves_in_between",),
+    ),
+    Mutant(
+        "coordination.what-somebody-writes-is-not-seen-at-the-end-of-a-move",
+        _CONTROLLER + "model.py",
+        "                if ending.in_tree == in_tree:\n",
+        "                if True:\n",
+        pytest=(f"{_ENDINGS_TEST}::test_what_somebody_else_writes_in_between_holds",),
     ),
 )

@@ -456,6 +456,7 @@ class _Term:
         #: Those that work again and have waited.
         self._restored: set[TopicPartition] = set()
         self.moves_in_tree: dict[TopicPartition, tuple[int, ...]] = {}
+        self._watches_endings = False
         self._troubles = Repeated(logger)
         #: No replica that is not in sync leads before.
         self._unclean_from = -math.inf
@@ -516,6 +517,9 @@ class _Term:
             case ("grown isrs",):
                 grown, self._grown = self._grown, set()
                 await moves.advance(self, grown)
+            case ("endings",):
+                self._watches_endings = False
+                await moves.give_up_silent(self)
             case ("order" | "urgent order", _):
                 order = self._controller._orders.get(event)
                 if order is not None:
@@ -576,7 +580,9 @@ class _Term:
         await self._lead_anew(resigned - settled)
         batch = self.batch()
         async for name in in_turns(names):
-            self.tell(batch, name)
+            partition = self.cluster.topics[name.topic][name.partition]
+            others = moves.not_to_be_told(partition) if partition.removing else None
+            self.tell(batch, name, only={*partition.replicas} - others if others else None)
         await self.send(batch)
         await self._on_deletions()
         await moves.resume(self, names)
@@ -656,6 +662,8 @@ class _Term:
             await self._brokers_left(left)
         if came:
             await self._brokers_came([now[id] for id in came])
+        # Only now: whoever did both is asked again.
+        await moves.end(self)
         await self._brokers_changed(now)
 
     async def broker_epoch(self, broker: int, epoch: int) -> int | None:
@@ -692,6 +700,7 @@ class _Term:
             self._relapses.forget(broker)
             self.cluster.unheard.pop(broker, None)
             self._channels.pop(broker).close()
+            self.cluster.endings.broker_left(broker)
             for deletion in self._deletions.values():
                 deletion.broker_left(broker)
         await self._availability_changed(self.cluster.on_brokers(left))
@@ -733,8 +742,19 @@ class _Term:
         batch = self.batch()
         async for name in in_turns(names):
             self.tell(batch, name, only=None if name in asked else ids)
+        for broker in came:
+            self._ask_again(batch, broker.id)
         await self.send(batch)
         await self._advance_deletions()
+
+    def _ask_again(self, batch: RequestBatch, broker: int) -> None:
+        """A broker that came back is to delete what left it meanwhile, while the tree says so still."""
+        endings = self.cluster.endings
+        for name in endings.left_by(broker):
+            partition = self.cluster.get(name)
+            if partition is not None and partition.state is not None:
+                batch.stop(name, [broker], partition.state.leader_epoch, delete=True)
+                endings.asked_again(name, broker)
 
     async def _on_gone(self, broker_id: int, epoch: int) -> None:
         """A process is positively gone: its registration goes before its session ends."""
@@ -855,7 +875,7 @@ class _Term:
         async for some in pieces_in_turns(list(known), NAMES_PER_TURN):
             for gone in [topic for topic in some if topic not in there]:
                 logger.warning("topic %s was removed from the tree without being deleted", gone)
-                self._forget(gone)
+                await self._forget(gone)
         await self._assigned(await self._read_topics(changed))
 
     async def _on_topic(self, topic: str) -> None:
@@ -892,8 +912,9 @@ class _Term:
             logger.info("topic %s has %s", topic, more, extra={"topic": topic})
         return names
 
-    def _forget(self, topic: str) -> None:
+    async def _forget(self, topic: str) -> None:
         """The topic is gone from the tree."""
+        await moves.forget(self, topic)
         cluster = self.cluster
         for name in cluster.partitions_of([topic]):
             cluster.untold.pop(name, None)
@@ -937,8 +958,10 @@ class _Term:
             batch.metadata(name, partition, deleted=True)
         batch.metadata_to(self.cluster.brokers)
         await self.send(batch)
+        endings = self.cluster.endings
         for topic in fresh:
-            self._deletions[topic] = Deletion(topic, self.cluster.topics[topic])
+            self._deletions[topic] = Deletion(topic, self.cluster.topics[topic], endings.of_topic(topic))
+            await moves.forget(self, topic)
 
     async def _advance_deletions(self) -> None:
         batch = self.batch()
@@ -952,7 +975,7 @@ class _Term:
         if not deletion.is_complete:
             return
         await self._store.delete_topic(deletion.topic)
-        self._forget(deletion.topic)
+        await self._forget(deletion.topic)
         logger.info("topic %s is deleted", deletion.topic)
 
     async def _on_unclean_elections(self, topic: str | None) -> None:
@@ -1088,6 +1111,25 @@ class _Term:
             deletion.failed(broker, refused)
             deletion.deleted(broker, set(asked) - set(refused))
             await self._complete_deletion(deletion)
+        if self.cluster.endings:
+            await self._on_replicas_left(broker, request, response, failed)
+
+    async def _on_replicas_left(
+        self, broker: int, request: ControlRequest, response: Any, failed: Collection[tuple[str, int]]
+    ) -> None:
+        """A broker was to delete replicas that moved elsewhere. If it could not, nothing that is asked again helps."""
+        refused = 0
+        async for topic, state in in_turns(
+            (each.topic_name, state) for each in request.message.topic_states for state in each.partition_states
+        ):
+            name = TopicPartition(topic, state.partition_index)
+            if state.delete_partition and name in self.cluster.endings:
+                refused += bool(response.error_code) or name in failed
+                self.cluster.endings.answered(broker, name, state.leader_epoch)
+        if refused:
+            of = counted(refused, "replica")
+            logger.warning("broker %d keeps %s that moved elsewhere: it could not delete them", broker, of)
+        await moves.end(self)
 
     async def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
         return {
@@ -1095,6 +1137,18 @@ class _Term:
             async for name, partition in in_turns(self.cluster.partitions())
             if partition.adding or partition.removing
         }
+
+    def watch_endings(self) -> None:
+        """Has moves end that would wait too long for brokers."""
+        if self._watches_endings or (until_s := self.cluster.endings.next_s()) is None:
+            return
+        self._watches_endings = True
+
+        async def then() -> None:
+            await trio.sleep_until(until_s)
+            self._controller._events.put(("endings",))
+
+        self.nursery.start_soon(then)
 
     # Deciding, writing, telling.
 

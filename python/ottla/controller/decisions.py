@@ -127,6 +127,14 @@ class Reassigned(NamedTuple):
         """Whether a move is under way."""
         return bool(self.adding or self.removing)
 
+    def beside(self, others: Sequence[int]) -> Reassigned:
+        """This, with other brokers both on their way in and out: neither where it comes from nor where it goes to."""
+        return Reassigned(
+            (*self.replicas, *others),
+            (*self.adding, *others),
+            (*self.removing, *others),
+        )
+
 
 def reassigned(partition: Partition, target: Sequence[int] | None, online: Collection[int]) -> Reassigned | None:
     """The assignment on the way to `target`, from where the partition was before any move; None for `target` takes a

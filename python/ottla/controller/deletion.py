@@ -11,6 +11,7 @@ Values in, values out: the controller sends what `next_requests` returns and tel
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from ottla.controller.model import Partition, Replica
 
@@ -18,10 +19,18 @@ from ottla.controller.model import Partition, Replica
 class Deletion:
     """One topic on its way out."""
 
-    def __init__(self, topic: str, partitions: Mapping[int, Partition]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partitions: Mapping[int, Partition],
+        left: Mapping[int, Collection[int]] = MappingProxyType({}),
+    ) -> None:
+        """`left` are by partition the brokers that it moved away from, and that may have it still."""
         self.topic = topic
         self.remaining = {
-            Replica(topic, number, broker) for number, partition in partitions.items() for broker in partition.replicas
+            Replica(topic, number, broker)
+            for number, partition in partitions.items()
+            for broker in (*partition.replicas, *left.get(number, ()))
         }
         self._asked: set[Replica] = set()
         self._refused: set[Replica] = set()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ottla.controller.endings import Endings
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, PartitionState, TopicAssignment
 from ottla.kafka import TopicPartition
 
@@ -98,19 +99,27 @@ class Cluster:
         power, that of a former life is there until its session ends.
         """
         self.topics: dict[str, dict[int, Partition]] = {}
+        self.endings = Endings()
+        """Partitions that are held by fewer brokers than the tree's assignment names."""
 
     def assign(self, topic: str, assignment: TopicAssignment) -> list[TopicPartition]:
-        """Take over a topic's assignment as the tree has it; returns the partitions that were not known before."""
+        """Take over a topic's assignment as the tree has it; returns the partitions that were not known before. What is
+        decided already of a move that is at its end stays, unless somebody has written another assignment.
+        """
         known = self.topics.setdefault(topic, {})
+        ends = bool(self.endings)
         fresh = []
         for number, replicas in assignment.partitions.items():
             partition = known.get(number)
             if partition is None:
                 partition = known[number] = Partition(replicas)
                 fresh.append(TopicPartition(topic, number))
-            partition.replicas = replicas
-            partition.adding = assignment.adding.get(number, ())
-            partition.removing = assignment.removing.get(number, ())
+            in_tree = (replicas, assignment.adding.get(number, ()), assignment.removing.get(number, ()))
+            if ends and (ending := self.endings.get(TopicPartition(topic, number))) is not None:
+                if ending.in_tree == in_tree:
+                    continue
+                self.endings.forget(TopicPartition(topic, number))
+            partition.replicas, partition.adding, partition.removing = in_tree
         return fresh
 
     def get(self, partition: TopicPartition) -> Partition | None:

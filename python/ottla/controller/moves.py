@@ -7,29 +7,55 @@ A move is made of steps. Each is in the tree before anybody is told, and another
    (`removing`). Then the leader epoch is raised: the leader hears of its new followers, and they of their leader.
 2. The leader takes the new replicas into the ISR, as it takes any that has caught up.
 3. When the whole target is in sync, the state names the target alone, under the next epoch, with a leader among it.
-   Then the assignment names it alone, and the others delete what they have.
+4. The others are told to delete what they have. The assignment in the tree names them until they have answered
+   (`endings`), though for this controller they are replicas no more: they are told of no role, and are in no ISR.
+5. The assignment names the target alone.
+
+A controller that dies leaves a state and an assignment, and the next one goes by them:
+
+- The target is not all in sync: the move is under way. So it is taken where the state named the target alone already,
+  and a broker of the target has left the ISR since. Then the old replicas copy again what they have deleted, as in
+  Kafka; they are followers, so nobody misses what they had.
+- The target is all in sync: steps 3 to 5 are taken, again if need be. The old replicas that are out of the ISR are not
+  told of a role before.
+- The assignment names the target alone: all that lived have answered.
+
+Kafka's controller sends what step 4 says and writes the assignment without waiting. If it dies then, the old replicas
+stay on brokers that live.
 
 A move may get another target, or be taken back, while it is under way. Replicas that nobody needs any more are left out
-at once. Where they are the only ones that could lead, they stay, on their way out, until the target is in sync; Kafka
-would leave them out and with them what only they have.
+at once, by steps 4 and 5: until they are deleted the assignment in the tree has them both on their way in and out,
+which makes them part of neither end. Where they are the only ones that could lead, they stay, on their way out, until
+the target is in sync; Kafka would leave them out and with them what only they have. Once nothing is left to be copied,
+clients are told that the move is over, as Kafka tells them. It cannot be taken back then, and an order to go elsewhere
+is one like any other; it leaves in the tree who has not answered yet.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
+import trio
 
 from ottla.controller import decisions
 from ottla.controller.decisions import Reassigned
+from ottla.controller.endings import ANSWERS_S
 from ottla.controller.model import Partition
 from ottla.controller.orders import NO_PARTITION, REPLICAS_MAX, Reasons, Term, asked_in
 from ottla.controller.turns import in_turns, pieces
 from ottla.coordination import znodes
 from ottla.coordination.tree import BadVersion, ConnectionLoss, NoNode, Operation, Set, Watch, in_batches
 from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssignment
-from ottla.errors import InvalidReplicaAssignment, KafkaError, NoReassignmentInProgress, UnknownTopicOrPartition
+from ottla.errors import (
+    InvalidReplicaAssignment,
+    KafkaError,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+    counted,
+)
 from ottla.kafka import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -62,19 +88,38 @@ async def _reassign(
         partition = term.cluster.topics[name.topic][name.partition]
         before[name] = Reassigned.of(partition)
         # Who asks again for what is under way already does not disturb it.
-        if plan != before[name] or not plan.is_move:
+        if plan != before[name] or not (plan.is_move or name in term.cluster.endings):
             plans[name] = plan
-    await _write_assignments(term, plans)
     dropped: dict[TopicPartition, list[int]] = {}
+    in_tree: dict[TopicPartition, Reassigned] = {}
     async for name, plan in in_turns(plans.items()):
-        if term.cluster.get(name) is None:
+        ending = term.cluster.endings.get(name)
+        held = (*before[name].replicas, *(sorted(ending.leaving) if ending is not None else ()))
+        dropped[name] = [broker for broker in dict.fromkeys(held) if broker not in plan.replicas]
+        in_tree[name] = plan.beside(dropped[name])
+    await _write_assignments(term, in_tree)
+    async for name, plan in in_turns(plans.items()):
+        known = term.cluster.get(name)
+        if known is None:
             results[name] = UnknownTopicOrPartition(NO_PARTITION)
-            continue
-        dropped[name] = [broker for broker in before[name].replicas if broker not in plan.replicas]
-        if new := set(plan.adding) - set(before[name].replicas):
-            term.cluster.untold.setdefault(name, set()).update(new)
+            del dropped[name]
+        elif Reassigned.of(known) != in_tree[name]:
+            # Nobody could write it.
+            dropped[name] = []
+        else:
+            if dropped[name]:
+                _hold(term, name, plan, dropped[name])
+            if new := set(plan.adding) - set(before[name].replicas):
+                term.cluster.untold.setdefault(name, set()).update(new)
     await _step(term, dropped, begin=True)
     return results
+
+
+def _hold(term: Term, name: TopicPartition, plan: Reassigned, leaving: Collection[int]) -> None:
+    """From now on a partition is held as `plan` says, and the tree follows when `leaving` have deleted it."""
+    partition = term.cluster.topics[name.topic][name.partition]
+    term.cluster.endings.begin(name, Reassigned.of(partition), leaving)
+    partition.replicas, partition.adding, partition.removing = plan
 
 
 def _plan(term: Term, name: TopicPartition, target: Sequence[int] | None) -> Reassigned | KafkaError:
@@ -109,6 +154,16 @@ def _wrong(target: Sequence[int]) -> str | None:
     return None
 
 
+def not_to_be_told(partition: Partition) -> frozenset[int]:
+    """Who is on its way out of a partition and has perhaps deleted it already, where the next step is to have it do so.
+    It would make the replica anew, if it was told of its role.
+    """
+    state = partition.state
+    if state is None or not set(Reassigned.of(partition).target) <= set(state.isr):
+        return frozenset()
+    return frozenset(partition.removing) - {state.leader, *state.isr}
+
+
 async def resume(term: Term, names: Iterable[TopicPartition]) -> None:
     """Goes on with the moves that a former controller began, whatever it had come to."""
     await _step(term, dict.fromkeys(await _under_way(term, names), ()), begin=True)
@@ -132,6 +187,7 @@ async def _step(term: Term, dropped: Mapping[TopicPartition, Collection[int]], *
     """Ends moves that can end, and with `begin` begins the others. `dropped` are by partition the brokers that had a
     replica and have none in the assignment any more.
     """
+    endings = term.cluster.endings
     pending = list(dropped)
     while pending:
         states: dict[TopicPartition, PartitionState] = {}
@@ -151,21 +207,61 @@ async def _step(term: Term, dropped: Mapping[TopicPartition, Collection[int]], *
             if state is not None:
                 states[name], versions[name] = state, partition.version
         written = await term.change_states(states)
-        leaving = {name: {*dropped[name], *term.cluster.topics[name.topic][name.partition].removing} for name in ended}
-        await _write_assignments(term, {name: plan for name, plan in ended.items() if name in written})
         told: dict[TopicPartition, Collection[int]] = {}
         async for name in in_turns(written):
-            told[name] = gone = leaving.get(name, dropped[name])
+            partition = term.cluster.topics[name.topic][name.partition]
+            told[name] = gone = {*dropped[name], *(partition.removing if name in ended else ())}
+            if name in ended and ended[name] != Reassigned.of(partition):
+                _hold(term, name, ended[name], gone)
             term.cluster.untold.get(name, set()).difference_update(gone)
             for broker in gone:
                 term.cluster.failed_replicas.get(broker, set()).discard(name)
             if name in ended:
                 logger.info("%s is held by %s now", name, list(ended[name].replicas))
         await term.tell_moved(told)
-        over = written & ended.keys()
-        await _name_in_tree(term, {name: to for name, to in term.moves_in_tree.items() if name not in over})
+        until_s = trio.current_time() + ANSWERS_S
+        async for name, leaving in in_turns(told.items()):
+            partition = term.cluster.get(name)
+            if name in endings and partition is not None and partition.state is not None:
+                epoch = partition.state.leader_epoch
+                endings.asked(name, term.cluster.brokers.keys() & leaving, epoch, until_s)
         # Somebody else had written another state meanwhile: decide again from that.
         pending = [name for name in states if name not in written and _version(term, name) != versions[name]]
+    async for name in in_turns(dropped):
+        ending = endings.get(name)
+        if ending is not None and ending.waiting is None:
+            # A partition that was never led: nobody has anything of it.
+            endings.asked(name, (), -1, -math.inf)
+    await end(term)
+
+
+async def end(term: Term) -> None:
+    """Writes into the tree who holds the partitions that nobody has to delete any more."""
+    names = term.cluster.endings.take_complete()
+    plans = {name: Reassigned.of(partition) for name in names if (partition := term.cluster.get(name)) is not None}
+    await _write_assignments(term, plans)
+    for name in names:
+        term.cluster.endings.forget(name)
+    left = {name: to for name, to in term.moves_in_tree.items() if name not in plans or plans[name].is_move}
+    await _name_in_tree(term, left)
+    term.watch_endings()
+
+
+async def give_up_silent(term: Term) -> None:
+    """Ends the moves that have waited long enough for brokers to delete what they hold no longer."""
+    silent = term.cluster.endings.give_up(trio.current_time())
+    if silent:
+        brokers = sorted({broker for brokers in silent.values() for broker in brokers})
+        are = counted(len(silent), "move is", "moves are")
+        logger.warning("%s not held up by brokers %s, which do not say that they deleted their replicas", are, brokers)
+    await end(term)
+
+
+async def forget(term: Term, topic: str) -> None:
+    """A topic is gone, and with it the moves of its partitions."""
+    for number in term.cluster.endings.of_topic(topic):
+        term.cluster.endings.forget(TopicPartition(topic, number))
+    await _name_in_tree(term, {name: to for name, to in term.moves_in_tree.items() if name.topic != topic})
 
 
 def _version(term: Term, name: TopicPartition) -> int | None:
@@ -246,6 +342,7 @@ async def reassignments_in_tree(term: Term, watch: Watch) -> None:
         if refused is not None:
             logger.warning("%s is not moved: %s", name, refused)
     under_way = await _under_way(term, wanted)
+    under_way += [name for name in wanted if name in term.cluster.endings]
     await _name_in_tree(term, {name: wanted[name] for name in under_way})
 
 

@@ -66,6 +66,9 @@ class Term(Protocol):
     async def tell_moved(self, leaving: Mapping[TopicPartition, Collection[int]]) -> None:
         """As `tell_all`; and the brokers that hold a partition no longer are to delete it."""
 
+    def watch_endings(self) -> None:
+        """Has `moves.give_up_silent` called when brokers have had their time."""
+
     moves_in_tree: dict[TopicPartition, tuple[int, ...]]
     """Moves that are under way because a node in the tree asks for them, with the replicas that are wanted."""
 

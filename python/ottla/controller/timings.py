@@ -71,6 +71,7 @@ OF_EVENTS: Final[Mapping[str, str]] = {
     "isr changes": ISR_CHANGE,
     "log dir events": LOG_DIR_CHANGE,
     "grown isrs": REASSIGNMENT,
+    "endings": REASSIGNMENT,
     "reassignments": REASSIGNMENT,
     "balance": AUTO_BALANCE,
     "elections": MANUAL_BALANCE,
