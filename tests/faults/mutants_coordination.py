@@ -633,4 +633,20 @@ MUTANTS = (
         "                if True:\n",
         pytest=(f"{_ENDINGS_TEST}::test_what_somebody_else_writes_in_between_holds",),
     ),
+    Mutant(
+        "coordination.a-broker-needs-its-neighbours-nodes",
+        _CONTROLLER + "neighbours.py",
+        "            if await self._tree.exists(znodes.BROKER_IDS, wake) is not None:\n"
+        "                return await self._read(wake)\n"
+        "            return {}\n",
+        "            raise\n",
+        pytest=("tests/broker/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
+    ),
+    Mutant(
+        "coordination.a-broker-needs-the-node-of-changed-settings",
+        _CONTROLLER + "config_changes.py",
+        "                await _come_back(tree, changed, wake)\n                continue\n",
+        "                raise\n",
+        pytest=("tests/broker/test_emptied_tree.py::test_a_tree_that_is_emptied_removes_nothing",),
+    ),
 )

@@ -25,12 +25,14 @@ from ottla.coordination.tree import (
     SessionState,
     Stat,
     Tree,
+    Watch,
     WatchEvent,
 )
 
 logger = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60 * 1000
+RETRY_S = 1.0
 _NAME = re.compile("config_change_[0-9]{10}")
 
 OnChange = Callable[[str, str], Awaitable[None]]
@@ -50,7 +52,7 @@ async def watch_config_changes(
     Both may raise SessionExpired: they are called again, for the same change, once there is a new session.
     """
     last = ""
-    session_id = tree.session_id
+    session_id: int | None = tree.session_id
     started = False
     changed = trio.Event()
 
@@ -79,6 +81,11 @@ async def watch_config_changes(
                 # What was not handled is looked at again in the next session.
                 await tree.wait_connected()
                 continue
+            except NoNode:
+                # Somebody has emptied the tree. What was in force stays in force; when the tree is back all is read.
+                session_id, last = None, ""
+                await _come_back(tree, changed, wake)
+                continue
             await _remove_old(tree, names)
             if not started:
                 started = True
@@ -86,6 +93,18 @@ async def watch_config_changes(
             await changed.wait()
     finally:
         stop_listening()
+
+
+async def _come_back(tree: Tree, changed: trio.Event, wake: Watch) -> None:
+    """Returns when the tree may have its settings again."""
+    try:
+        if await tree.exists(znodes.CONFIG_CHANGES, wake) is None:
+            await changed.wait()
+        else:
+            # Only a part of it is there yet.
+            await trio.sleep(RETRY_S)
+    except SessionExpired:
+        await tree.wait_connected()
 
 
 def _is_change(name: str) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 import trio
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import SessionExpired, Tree, WatchEvent
+from ottla.coordination.tree import NoNode, SessionExpired, Tree, WatchEvent
 from ottla.coordination.znodes import BrokerRegistration, Endpoint, MalformedNode
 from ottla.peers.presence import gone, is_refused
 
@@ -114,8 +114,15 @@ class Neighbours:
 
     async def _read(self, wake: Callable[[WatchEvent], None]) -> dict[int, tuple[int, Endpoint]]:
         """The epochs of the other brokers of Ottla's, and where they listen."""
+        try:
+            names = await self._tree.children(znodes.BROKER_IDS, wake)
+        except NoNode:
+            # Somebody has emptied the tree: nobody is known until it is back.
+            if await self._tree.exists(znodes.BROKER_IDS, wake) is not None:
+                return await self._read(wake)
+            return {}
         ids = []
-        for name in await self._tree.children(znodes.BROKER_IDS, wake):
+        for name in names:
             try:
                 ids.append(znodes.broker_of(name))
             except MalformedNode:
