@@ -203,12 +203,16 @@ class LostAnswer:
         await self._meanwhile()
 
 
+async def born(tree: Tree, topic: str) -> int:
+    return (await tree.get(znodes.topic_path(topic))).stat.czxid
+
+
 async def test_a_lost_answer_deletes_no_later_topic_of_the_name(tree: Tree) -> None:
     await create_topic(tree, NewTopic("a"))
     await tree.create(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(1))
 
     async def deleted_and_made_anew() -> None:
-        await FencedTree(tree, 1, 0).delete_topic("a")
+        await FencedTree(tree, 1, 0).delete_topic("a", await born(tree, "a"))
         await create_topic(tree, NewTopic("a"))
 
     flaky = cast("Tree", LostAnswer(tree, znodes.delete_topic_path("a"), deleted_and_made_anew))
@@ -222,9 +226,24 @@ async def test_a_lost_answer_to_the_controller_deletes_no_later_topic_of_the_nam
     await delete_topics(tree, ["a"])
     flaky = LostAnswer(tree, znodes.topic_path("a"), lambda: create_topic(tree, NewTopic("a")))
     await tree.create(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(1))
-    await FencedTree(cast("Tree", flaky), 1, 0).delete_topic("a")
+    await FencedTree(cast("Tree", flaky), 1, 0).delete_topic("a", await born(tree, "a"))
     assert await assignment_of(tree, "a")
     assert await tree.children(znodes.DELETE_TOPICS) == []
+
+
+async def test_the_controller_deletes_no_topic_that_took_the_place_of_the_one_it_knows(tree: Tree) -> None:
+    await create_topic(tree, NewTopic("a"))
+    await delete_topics(tree, ["a"])
+    await tree.create(znodes.CONTROLLER_EPOCH, znodes.encode_epoch(1))
+    known = await born(tree, "a")
+    await tree.delete(znodes.topic_path("a"))
+    await create_topic(tree, NewTopic("a"))
+    await FencedTree(tree, 1, 0).delete_topic("a", known)
+    assert await assignment_of(tree, "a")
+    assert await tree.children(znodes.DELETE_TOPICS) == [], "that was for the former"
+    await delete_topics(tree, ["a"])
+    await FencedTree(tree, 1, 0).delete_topic("a", known)
+    assert await tree.children(znodes.DELETE_TOPICS) == ["a"]
 
 
 async def test_a_mark_whose_answer_is_lost_is_made_once(tree: Tree) -> None:

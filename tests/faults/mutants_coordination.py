@@ -15,6 +15,7 @@ _CONTROLLER = "python/ottla/controller/"
 _PRESENCE, _PRESENCE_TEST = "python/ottla/peers/presence.py", "tests/net/test_presence.py"
 _EARLY = "tests/controller/test_early_removal.py"
 _RESIGNED = "tests/controller/test_resigned.py"
+_REMOVED = "tests/controller/test_removed_topics.py"
 _MOVES, _ENDINGS, _ENDINGS_TEST = (
     _CONTROLLER + "moves.py",
     _CONTROLLER + "endings.py",
@@ -632,6 +633,100 @@ MUTANTS = (
         "                if ending.in_tree == in_tree:\n",
         "                if True:\n",
         pytest=(f"{_ENDINGS_TEST}::test_what_somebody_else_writes_in_between_holds",),
+    ),
+    Mutant(
+        "coordination.another-topic-of-the-name-is-taken-for-the-same",
+        _CONTROLLER + "controller.py",
+        "if born.get(topic, its.czxid) != its.czxid]",
+        "if False]",
+        pytest=(f"{_REMOVED}::test_another_of_its_name_works_at_once",),
+    ),
+    Mutant(
+        "coordination.another-topic-in-the-place-of-a-missing-one-is-not-read",
+        _CONTROLLER + "controller.py",
+        "again or topic not in known or topic in self._missing]",
+        "again or topic not in known]",
+        pytest=(f"{_REMOVED}::test_another_of_its_name_works_at_once",),
+    ),
+    Mutant(
+        "coordination.an-emptied-tree-removes-topics",
+        _CONTROLLER + "controller.py",
+        "        if not await self._is_at_home():\n",
+        "        if False:\n",
+        pytest=(f"{_REMOVED}::test_a_tree_without_the_cluster_removes_nothing",),
+    ),
+    Mutant(
+        "coordination.another-tree-replaces-topics",
+        _CONTROLLER + "controller.py",
+        "        if others and not await self._is_at_home():\n",
+        "        if False:\n",
+        pytest=(f"{_REMOVED}::test_a_tree_without_the_cluster_removes_nothing",),
+    ),
+    Mutant(
+        "coordination.a-tree-that-is-being-emptied-removes-topics",
+        _CONTROLLER + "missing.py",
+        "        self._topics.update(topics)\n        self._since_s = now_s\n",
+        "        self._since_s = self._since_s if self._topics else now_s\n        self._topics.update(topics)\n",
+        pytest=(f"{_REMOVED}::test_what_is_missing_is_believed_when_nothing_follows",),
+    ),
+    Mutant(
+        "coordination.a-topic-that-was-removed-loses-its-records",
+        _CONTROLLER + "controller.py",
+        "(ending.leaving if ending else ())}, EPOCH_DURING_DELETE)",
+        "(ending.leaving if ending else ())}, EPOCH_DURING_DELETE, delete=True)",
+        pytest=(f"{_REMOVED}::test_its_replicas_are_stopped_and_kept",),
+    ),
+    Mutant(
+        "coordination.a-topic-that-was-removed-stays-in-the-metadata",
+        _CONTROLLER + "controller.py",
+        "            batch.metadata(name, partition, deleted=True)\n            if name.topic not in",
+        "            if name.topic not in",
+        pytest=(f"{_REMOVED}::test_its_replicas_are_stopped_and_kept",),
+    ),
+    Mutant(
+        "coordination.moves-of-a-topic-that-was-removed-stay",
+        _MOVES,
+        "if name.topic != topic})\n",
+        "})\n",
+        pytest=(f"{_REMOVED}::test_its_moves_are_over",),
+    ),
+    Mutant(
+        "coordination.the-mark-of-a-topic-that-was-removed-stays",
+        _CONTROLLER + "controller.py",
+        "                await self._store.delete_topic(topic, cluster.born[topic])\n",
+        "",
+        pytest=(f"{_REMOVED}::test_its_deletion_is_over",),
+    ),
+    Mutant(
+        "coordination.the-mark-of-a-topic-that-was-removed-deletes-the-next",
+        _CONTROLLER + "store.py",
+        "marked.czxid < stat.czxid:",
+        "marked.czxid < 0:",
+        pytest=(f"{_REMOVED}::test_a_mark_is_for_the_topic_that_it_was_made_for",),
+    ),
+    Mutant(
+        "coordination.a-mark-deletes-a-topic-that-is-missing",
+        _CONTROLLER + "controller.py",
+        " and topic not in self._deletions and topic not in self._missing\n",
+        " and topic not in self._deletions\n",
+        pytest=(f"{_REMOVED}::test_a_mark_of_a_topic_that_is_missing_deletes_nothing",),
+    ),
+    Mutant(
+        "coordination.a-topic-that-was-removed-keeps-others-from-being-written",
+        _CONTROLLER + "store.py",
+        "if isinstance(error, NoNode) and len(left) == len(operations):",
+        "if isinstance(error, NoNode) and left:",
+        pytest=(f"{_REMOVED}::test_a_broker_that_dies_while_a_topic_is_missing_costs_nobody_its_place",),
+    ),
+    Mutant(
+        "coordination.the-deletion-of-a-topic-deletes-the-next",
+        _CONTROLLER + "store.py",
+        "        if stat is not None and stat.czxid != born:\n",
+        "        if False:\n",
+        pytest=(
+            "tests/controller/test_admin.py"
+            "::test_the_controller_deletes_no_topic_that_took_the_place_of_the_one_it_knows",
+        ),
     ),
     Mutant(
         "coordination.a-broker-needs-its-neighbours-nodes",

@@ -18,7 +18,8 @@ What a broker does with it, in this order, whatever keeps the tree (`EmbeddedTre
 The controller then sends LeaderAndIsr 4, UpdateMetadata 6 and StopReplica 3 over a connection to the listener named, to
 this broker as to any other. Refuse with STALE_CONTROLLER_EPOCH what has a smaller controller epoch than one seen
 before, and with STALE_BROKER_EPOCH what has a smaller broker epoch than `registration.epoch`. StopReplica with a leader
-epoch of -2 is for a topic that is being deleted; UpdateMetadata with leader -2 removes a partition from the metadata.
+epoch of -2 is for a topic that is being deleted, or was removed by hand (then without deletion); UpdateMetadata with
+leader -2 removes a partition from the metadata.
 
 Admin functions, for any broker: `create_topics`, `create_topic`, `delete_topics`, `create_partitions`,
 `set_topic_config`, `set_config`, `get_config`, `broker_racks`; producer ids: `await ProducerIds(tree,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -33,6 +33,7 @@ from ottla.controller.early_removal import remove_controller, remove_registratio
 from ottla.controller.election import Elected, elect
 from ottla.controller.events import CONTROLLER_GONE, LOOK_AGAIN, LOOK_AT_REST, Event, Events
 from ottla.controller.isr import Altered, alter_isr
+from ottla.controller.missing import Missing
 from ottla.controller.model import Away, Broker, Cluster
 from ottla.controller.names import check_name
 from ottla.controller.neighbours import Neighbours
@@ -68,7 +69,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
     counted,
 )
-from ottla.kafka import NO_LEADER, TopicPartition
+from ottla.kafka import EPOCH_DURING_DELETE, NO_LEADER, TopicPartition
 from ottla.logging_setup import Repeated
 from ottla.peers import Dialer
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
@@ -434,6 +435,13 @@ class Controller:
             await trio.sleep(balance.interval_s)
 
 
+class FoundTopic(NamedTuple):
+    """A topic as the tree has it. A node with another `czxid` is another topic."""
+
+    assignment: TopicAssignment
+    czxid: int
+
+
 class _Term:
     """The time between an election and its end: the copy of the cluster, and the connections to its brokers."""
 
@@ -457,6 +465,8 @@ class _Term:
         self._restored: set[TopicPartition] = set()
         self.moves_in_tree: dict[TopicPartition, tuple[int, ...]] = {}
         self._watches_endings = False
+        self._missing = Missing()
+        self._waits_for_missing = False
         self._troubles = Repeated(logger)
         #: No replica that is not in sync leads before.
         self._unclean_from = -math.inf
@@ -502,6 +512,8 @@ class _Term:
                 await self._on_topics()
             case ("topic", topic):
                 await self._on_topic(topic)
+            case ("missing topics",):
+                await self._on_missing_topics()
             case ("deletions",):
                 await self._on_deletions()
             case ("restored",):
@@ -559,8 +571,9 @@ class _Term:
         known = self.cluster.brokers
         self._name_on((broker, until_s) for broker, until_s in self._controller._named() if broker.id not in known)
         topics = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
-        async for topic, assignment in in_turns((await self._read_topics(topics)).items()):
-            self.cluster.assign(topic, assignment)
+        async for topic, found in in_turns((await self._read_topics(topics)).items()):
+            self.cluster.assign(topic, found.assignment)
+            self.cluster.born[topic] = found.czxid
         names = [name async for name, _ in in_turns(self.cluster.partitions())]
         resigned = set()
         async for name, stored in in_turns((await self._store.read_states(names)).items()):
@@ -845,9 +858,9 @@ class _Term:
 
     # Topics.
 
-    async def _read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """The assignments of those that are there and can be understood, each watched from now on."""
-        assignments: dict[str, TopicAssignment] = {}
+    async def _read_topics(self, topics: Sequence[str]) -> dict[str, FoundTopic]:
+        """Those that are there and can be understood, each watched from now on."""
+        assignments: dict[str, FoundTopic] = {}
 
         async def read(piece: Sequence[str]) -> None:
             paths = [znodes.topic_path(topic) for topic in piece]
@@ -857,7 +870,7 @@ class _Term:
                     continue
                 try:
                     check_name(topic)
-                    assignments[topic] = TopicAssignment.decode(path, node.data)
+                    assignments[topic] = FoundTopic(TopicAssignment.decode(path, node.data), node.stat.czxid)
                 except (MalformedNode, InvalidTopic) as error:
                     self._leave_out("a topic", error)
 
@@ -869,19 +882,96 @@ class _Term:
         names = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
         known, there = self.cluster.topics, set[str]()
         changed: list[str] = []
+        missing: list[str] = []
         async for some in pieces_in_turns(names, NAMES_PER_TURN):
             there.update(some)
-            changed += [topic for topic in some if again or topic not in known]
+            changed += [topic for topic in some if again or topic not in known or topic in self._missing]
         async for some in pieces_in_turns(list(known), NAMES_PER_TURN):
-            for gone in [topic for topic in some if topic not in there]:
-                logger.warning("topic %s was removed from the tree without being deleted", gone)
-                await self._forget(gone)
-        await self._assigned(await self._read_topics(changed))
+            missing += [topic for topic in some if topic not in there and topic not in self._missing]
+        if missing:
+            self._missing.miss(missing, trio.current_time())
+            self._wait_for_missing()
+        await self._look_at(changed)
 
     async def _on_topic(self, topic: str) -> None:
-        """Partitions were added. A topic that is new altogether is another event."""
+        """Partitions were added, or another topic is in its place. One that is new altogether is another event."""
         if topic in self.cluster.topics:
-            await self._assigned(await self._read_topics([topic]))
+            await self._look_at([topic])
+
+    async def _look_at(self, topics: Sequence[str]) -> None:
+        found = await self._read_topics(topics)
+        born = self.cluster.born
+        others = [topic for topic, its in found.items() if born.get(topic, its.czxid) != its.czxid]
+        if others and not await self._is_at_home():
+            for topic in others:
+                del found[topic]
+            self._missing.miss(others, trio.current_time())
+            self._wait_for_missing()
+            others = []
+        await self._topics_removed(others)
+        self._missing.found(found)
+        born.update((topic, its.czxid) for topic, its in found.items())
+        await self._assigned({topic: its.assignment for topic, its in found.items()})
+
+    # Topics that were removed by hand.
+
+    async def _is_at_home(self) -> bool:
+        registration = self._controller._registration
+        return registration is None or await registration.is_at_home()
+
+    def _wait_for_missing(self) -> None:
+        if self._waits_for_missing:
+            return
+        self._waits_for_missing = True
+
+        async def rest() -> None:
+            while rest_s := self._missing.rest_s(trio.current_time()):
+                await trio.sleep(rest_s)
+            self._controller._events.put(("missing topics",))
+
+        self.nursery.start_soon(rest)
+
+    async def _on_missing_topics(self) -> None:
+        """For a while no further topic was missed: those that are missing were removed, if the tree is ours."""
+        self._waits_for_missing = False
+        if not self._missing:
+            return
+        if not await self._is_at_home():
+            self._missing.wait_on(trio.current_time())
+            self._wait_for_missing()
+            return
+        there = set(await self.tree.children(znodes.TOPICS, self._watch(("topics",))))
+        topics = self._missing.take()
+        await self._topics_removed([topic for topic in topics if topic not in there])
+        await self._look_at([topic for topic in topics if topic in there])
+
+    async def _topics_removed(self, topics: Sequence[str]) -> None:
+        """Topics were removed from the tree by hand. What has one of the names now is another topic (see `missing`)."""
+        if not topics:
+            return
+        cluster, batch = self.cluster, self.batch()
+        async for name in in_turns(cluster.partitions_of(topics)):
+            partition, ending = cluster.get(name), cluster.endings.get(name)
+            assert partition is not None
+            batch.metadata(name, partition, deleted=True)
+            if name.topic not in self._deletions:
+                batch.stop(name, {*partition.replicas, *(ending.leaving if ending else ())}, EPOCH_DURING_DELETE)
+        batch.metadata_to(cluster.brokers)
+        await self.send(batch)
+        for topic in topics:
+            if topic in self._deletions:
+                logger.warning("topic %s was removed from the tree while it was deleted", topic, extra={"topic": topic})
+                await self._store.delete_topic(topic, cluster.born[topic])
+                # There may be a mark for the other topic.
+                self._controller._events.put(("deletions",))
+            else:
+                message = (
+                    "topic %s was removed from the tree without being deleted: its replicas are stopped, and brokers "
+                    "keep their folders (%s-N in log.dirs) with the records. Remove the folders if nobody needs them. "
+                    "Topics are deleted with `ottla topic delete` or kafka-topics --delete"
+                )
+                logger.warning(message, topic, topic, extra={"topic": topic})
+            await self._forget(topic)
 
     async def _assigned(self, assignments: Mapping[str, TopicAssignment]) -> None:
         new = {}
@@ -921,6 +1011,8 @@ class _Term:
             for replicas in (*cluster.failed_replicas.values(), *cluster.unheard.values()):
                 replicas.discard(name)
         cluster.topics.pop(topic, None)
+        cluster.born.pop(topic, None)
+        self._missing.found((topic,))
         self._deletions.pop(topic, None)
 
     async def _new_partitions(self, names: list[TopicPartition]) -> None:
@@ -947,7 +1039,11 @@ class _Term:
             await self._complete_deletion(deletion)
 
     async def _mark_deletions(self, marked: Iterable[str]) -> None:
-        fresh = [topic for topic in marked if topic in self.cluster.topics and topic not in self._deletions]
+        fresh = [
+            topic
+            for topic in marked
+            if topic in self.cluster.topics and topic not in self._deletions and topic not in self._missing
+        ]
         if not fresh or not self._controller._delete_topics:
             return
         logger.info("deleting topics %s", fresh)
@@ -974,7 +1070,7 @@ class _Term:
     async def _complete_deletion(self, deletion: Deletion) -> None:
         if not deletion.is_complete:
             return
-        await self._store.delete_topic(deletion.topic)
+        await self._store.delete_topic(deletion.topic, self.cluster.born[deletion.topic])
         await self._forget(deletion.topic)
         logger.info("topic %s is deleted", deletion.topic)
 

@@ -99,6 +99,8 @@ class Cluster:
         power, that of a former life is there until its session ends.
         """
         self.topics: dict[str, dict[int, Partition]] = {}
+        self.born: dict[str, int] = {}
+        """The czxid of each topic's node: another topic of the same name has another."""
         self.endings = Endings()
         """Partitions that are held by fewer brokers than the tree's assignment names."""
 

@@ -149,6 +149,13 @@ class Registration:
             self._on_epoch(stat.czxid)
         return stat.czxid
 
+    async def is_at_home(self) -> bool:
+        """Whether the tree has the node of this broker's cluster now."""
+        if self._cluster_id is None:
+            return True
+        node = await get_or_none(self._tree, znodes.CLUSTER_ID)
+        return node is not None and _cluster_id(node.data) == self._cluster_id
+
     async def at_home(self) -> None:
         """Returns when the tree has the node of this broker's cluster. Where that is gone, somebody has emptied
         ZooKeeper, or it has lost its data: that removes no topic, and a cluster that begins anew in such a tree would

@@ -125,9 +125,11 @@ class FencedTree:
             except (NodeExists, BadVersion, NoNode, ConnectionLoss) as error:
                 if isinstance(error, ConnectionLoss):
                     await self.tree.wait_connected()
-                operations = await self._still_to_write(operations, by_path, written)
-                if isinstance(error, NoNode) and operations:
+                left = await self._still_to_write(operations, by_path, written)
+                # Where nothing but a topic that was removed has kept the others from being written, they can be.
+                if isinstance(error, NoNode) and len(left) == len(operations):
                     raise
+                operations = left
             else:
                 for operation, result in zip(operations, results, strict=True):
                     name = by_path.get(operation.path)
@@ -180,13 +182,21 @@ class FencedTree:
         await overlapping(read, names)
         return states
 
-    async def delete_topic(self, topic: str) -> None:
-        """Remove everything about a topic; the mark of its deletion goes last, with the topic itself.
+    async def delete_topic(self, topic: str, born: int) -> None:
+        """Remove everything about the topic whose node has the czxid `born`; the mark of its deletion goes last, with
+        the topic itself.
 
-        Not what has its name afterwards: when an answer was lost, the topic may be made anew by the time that we look.
+        Not what has its name afterwards. Somebody may have removed the topic by hand and made it anew; and when an
+        answer was lost, the topic may be made anew by the time that we look. A mark that is younger than the other
+        topic is for that.
         """
-        path = znodes.topic_path(topic)
+        path, mark = znodes.topic_path(topic), znodes.delete_topic_path(topic)
         stat = await self.tree.exists(path)
+        if stat is not None and stat.czxid != born:
+            marked = await self.tree.exists(mark)
+            if marked is not None and marked.czxid < stat.czxid:
+                await self.delete_nodes([mark])
+            return
         parent = znodes.partitions_path(topic)
         partitions = await children_or_none(self.tree, parent) or []
         # One after the other in order: a partition's state before the partition.
@@ -197,7 +207,7 @@ class FencedTree:
                 Delete(parent),
                 Delete(path),
                 Delete(znodes.config_path("topics", topic)),
-                Delete(znodes.delete_topic_path(topic)),
+                Delete(mark),
             ],
             None if stat is None else (path, stat.czxid),
         )

@@ -67,6 +67,7 @@ OF_EVENTS: Final[Mapping[str, str]] = {
     "look at the rest": TOPIC_CHANGE,
     "topics": TOPIC_CHANGE,
     "topic": TOPIC_CHANGE,
+    "missing topics": TOPIC_CHANGE,
     "deletions": TOPIC_DELETION,
     "isr changes": ISR_CHANGE,
     "log dir events": LOG_DIR_CHANGE,
