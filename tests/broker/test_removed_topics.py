@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import NotCoordinator, UnknownTopicOrPartition
+from ottla.replication.aside import found
 from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from tests.peers.ottla import Broker, Brokers
 from tests.support.by_hand import exists, produced, shell
-from tests.support.client import connect, data
+from tests.support.client import connect, data, values
 from tests.support.group_client import Member
 from tests.support.waiting import eventually
 
@@ -42,9 +43,16 @@ def test_it_leaves_the_metadata_its_folders_stay_and_its_name_is_free(brokers: B
         # Led by the other; and nobody waits until the tree rests.
         first.create_on("t", {0: [2, 1]})
         eventually("the other topic", lambda: produced(second, "t", b"c") == 0)
+        # Records of the former one are put aside.
+        assert values(second.fetch("t")) == [b"c"]
         tree.delete("/brokers/topics/t", recursive=True)
         first.create_on("t", {0: [2, 1]})
+        # Until its leader hears of it, writes go to the former one.
+        eventually("the log of the former one is put aside", lambda: len([*found(two.data)]) == 2)
         eventually("one more", lambda: produced(second, "t", b"d") == 0)
+        assert values(second.fetch("t")) == [b"d"]
+    asides = {each.end_offset for broker in (one, two) for _, each in found(broker.data)}
+    assert asides == {1}
 
 
 def test_coordinators_hear_that_their_topic_is_gone(brokers: Brokers, zookeeper: str) -> None:

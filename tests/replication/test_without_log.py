@@ -126,13 +126,14 @@ async def test_a_replica_without_others_is_told_of_and_begins_anew(caplog: pytes
     await stand.start.look_at_tree()
     assert not stand.is_suspected
     assert "1 partition had a log here that is gone, among them t-0" in caplog.text
-    # One that is not to be here is nobody's loss.
+    # One that is not to be here is nobody's loss, nor is one that nobody has led yet.
     caplog.clear()
-    stand = Empty()
-    stand.assigned(T, (OTHER,), (OTHER,))
-    await stand.start.look_at_tree()
-    assert not stand.is_suspected
-    assert not caplog.records
+    for replicas, isr in (((OTHER,), (OTHER,)), ((ME,), None)):
+        stand = Empty()
+        stand.assigned(T, replicas, isr)
+        await stand.start.look_at_tree()
+        assert not stand.is_suspected
+        assert not caplog.records
 
 
 async def test_one_that_is_refused_has_no_log_and_says_so_to_others(tmp_path: Path) -> None:

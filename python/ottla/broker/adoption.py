@@ -94,7 +94,7 @@ async def tell_unknown(tree: Tree, directories: DataDirectories) -> None:
         logger.warning(
             "the coordination tree does not know %s whose folders are here: %s. They stay, and nobody is served from "
             "them. The tree is older than they are (restored from a backup, or made anew), or the folders are another "
-            "cluster's. Move them away before topics of these names are made, which would take them for their own",
+            "cluster's. Move them away before topics of these names are made: those may take them for their own",
             counted(len(unknown), "partition"),
             _some(unknown),
         )

@@ -209,12 +209,14 @@ class UncleanStart:
                 unknown.add(topic)
                 continue
             replicas |= {(topic, index): brokers for index, brokers in held.items()}
-        empty: list[PartitionKey] = []
+        alone: list[PartitionKey] = []
         for key in tuple(self.suspects):
             if key[0] not in unknown and self._is_alone_or_out(replicas.get(key, ())):
                 if self.is_without_log(key) and self._broker_id in replicas.get(key, ()):
-                    empty.append(key)
+                    alone.append(key)
                 self.forget(key)
+        # One that was never led has lost nothing.
+        empty = [key for key, state in (await self._states(alone)).items() if state is not None]
         if empty:
             logger.error(
                 "%s had a log here that is gone, among them %s-%d: a disk or a folder is missing. No other broker has "
