@@ -93,7 +93,8 @@ def test_all_die_and_the_leader_comes_back_without_its_log(cluster: Cluster) -> 
     logs_equal(cluster.directories, "all")
 
 
-@pytest.mark.parametrize("unclean", ["false", pytest.param("true", marks=pytest.mark.judge)])
+@pytest.mark.judge
+@pytest.mark.parametrize("unclean", ["false", "true"])
 def test_the_last_in_sync_comes_back_without_its_log(cluster: Cluster, unclean: str) -> None:
     """What only it had is lost. The others keep what they have, and lead when somebody allows it."""
     topic = f"last-{unclean}"
@@ -166,6 +167,7 @@ def test_old_replicas_come_back(cluster: Cluster) -> None:
     logs_equal(cluster.directories, *new, replicas=2)
 
 
+@pytest.mark.judge
 def test_a_broker_is_started_with_a_tree_that_is_not_its_clusters(cluster: Cluster) -> None:
     made(cluster, "home", [1, 2, 3])
     acknowledged = written(cluster, "home", "home")

@@ -211,6 +211,7 @@ class Cluster:
         waits_for_all: bool = True,
         power: bool = False,
         disks: bool = False,
+        expiries: float = 0.1,
     ) -> None:
         self.rng = random.Random(seed)
         self.replicas = {each: Replica(each, waits_for_disk=waits_for_disk) for each in REPLICAS}
@@ -248,6 +249,8 @@ class Cluster:
         self._waits_for_all = waits_for_all
         self._power = power or disks
         self._disks = disks
+        #: How often it is a session that ends, of all that happens to registrations.
+        self._expiries = expiries
         self._forgets_followers = forgets_followers
         self._waits_for_epoch_start = waits_for_epoch_start
         self._tell()
@@ -713,7 +716,7 @@ class Cluster:
             self.take_over()
         elif self.rng.random() < 0.3:
             self.look()
-        elif replica.is_alive and self.rng.random() < 0.1:
+        elif replica.is_alive and self.rng.random() < self._expiries:
             self.expire(replica)
         elif self.has_controller and len(self.registered) == len(REPLICAS):
             self.remove(replica)
