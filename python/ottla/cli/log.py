@@ -19,7 +19,7 @@ folder = click.argument("path", metavar="FOLDER", type=click.Path(exists=True))
 
 @click.group()
 def command() -> None:
-    """Look into log files, find damage, repair it, import other formats, and take back what was put aside.
+    """Look into log files, find damage, repair it, import other formats, and take back logs that were put aside.
 
     FOLDER is a data directory or a partition's folder; PATH may also be one file.
     """

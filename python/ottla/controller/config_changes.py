@@ -82,7 +82,7 @@ async def watch_config_changes(
                 await tree.wait_connected()
                 continue
             except NoNode:
-                # Somebody has emptied the tree. What was in force stays in force; when the tree is back all is read.
+                # Somebody has emptied the tree. Settings stay as they are; all are read when the tree is back.
                 session_id, last = None, ""
                 await _come_back(tree, changed, wake)
                 continue

@@ -675,7 +675,7 @@ class _Term:
             await self._brokers_left(left)
         if came:
             await self._brokers_came([now[id] for id in came])
-        # Only now: whoever did both is asked again.
+        # Only now: a broker that did both is asked again.
         await moves.end(self)
         await self._brokers_changed(now)
 

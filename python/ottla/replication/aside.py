@@ -14,7 +14,7 @@ what they are.
 | taking back, among the files | the note, some files | the others, `is_whole` false | a start puts it aside again |
 | taking back, before the note goes | everything, with the note | nothing | a start puts it aside again |
 
-A folder appears with the note in it, and vanishes with it. So whoever finds a part of such a log finds out that it is
+A folder appears with the note in it, and vanishes with it. So a start that finds a part of such a log finds that it is
 another topic's, and no start makes an empty log of a folder that is being left.
 """
 
@@ -58,7 +58,7 @@ class Aside(msgspec.Struct, frozen=True):
 
 
 def described(directory: Path, identity: str) -> Aside | None:
-    """What is aside under an id; None if nothing is that can be understood. Raises OSError."""
+    """The log that is aside under an id; None without one that can be understood. Raises OSError."""
     try:
         return msgspec.json.decode(_description(directory, identity).read_bytes(), type=Aside)
     except FileNotFoundError:
@@ -76,8 +76,8 @@ def found(directory: Path) -> Iterator[tuple[str, Aside]]:
 
 
 def put_aside(directory: Path, aside: Aside) -> str:
-    """Moves the files of a partition's folder, whose log is closed, out of it; returns the id. Goes on with what was
-    interrupted. Raises OSError, and StorageError for a folder that has others in it.
+    """Moves the files of a partition's folder, whose log is closed, out of it; returns the id. Continues a call
+    that was interrupted. Raises OSError, and StorageError for a folder that has others in it.
     """
     folder = directory / aside.folder_name
     identity = _identity(directory, aside)

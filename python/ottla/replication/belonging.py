@@ -1,4 +1,4 @@
-"""Which of this broker's logs are of the topics that the coordination tree has: what becomes of the others.
+"""Which of this broker's logs are of the topics that the coordination tree has, and what becomes of the others.
 
 A broker that was away has old folders. `ottla.replication.log_notes` tells whose they are. They are looked at when the
 broker starts, and again before it takes a role for which it has a folder, since a topic may have been made anew
@@ -50,7 +50,7 @@ NAMED_MAX: Final = 3
 
 
 class Taken(NamedTuple):
-    """What is found out before roles are taken."""
+    """Findings about logs before roles are taken."""
 
     #: By topic, for the logs that are made.
     notes: dict[str, Note]

@@ -24,7 +24,7 @@ A replica in the ISR *without a log* is suspected likewise, if it had one: a dir
 `.ottla_boot` names the partition, or its log was put aside (`belonging.py`). Without such a trace, and where a
 controller says that the replica is new, it is: a topic that was made just before a kill has no log yet. One without a
 log compares itself too, and is as short as a log can be; but it waits for every answer, however long that takes, since
-whoever is silent may have all. As the last one in sync it asks the replicas that were not in sync as well: with
+a silent replica may have all. As the last one in sync it asks the replicas that were not in sync as well: with
 `unclean.leader.election.enable` it leads if none of them has a record, and has the one elected that has most if some
 have (our controller waits for those that may have lost records). Where there is no other replica, nobody can
 have more: it leads, and says what it lacks.

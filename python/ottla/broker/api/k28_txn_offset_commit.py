@@ -64,8 +64,8 @@ def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommit
                 commits[partition] = CommittedOffset(row.committed_offset, row.committed_leader_epoch, metadata, now_ms)
     error = 0
     if commits:
-        # Whoever does not coordinate the group says so, whatever is known of the transaction meanwhile: producers look
-        # for the coordinator then, and ask this broker again otherwise.
+        # A broker that does not coordinate the group says that first, whatever it knows of the transaction: producers
+        # look for the coordinator then. After another error they ask this broker again.
         error = broker.groups.missing(asked.group_id) or _verify(broker, asked)
     if error or not commits:
         yield from _answer(broker, request, asked, refused, error, mine)
