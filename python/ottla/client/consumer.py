@@ -187,6 +187,8 @@ class Consumer:
         #: Records that the iterator took from the last poll and has not given yet.
         self._in_hand: list[Record] = []
         self._in_hand_from = 0
+        #: Where partitions have a batch at their position that cannot be read, and why.
+        self._damaged: dict[TopicPartition, tuple[int, KafkaError]] = {}
         self._unknown_since: float | None = None
         #: Why the last poll could not ask a leader, though a later one may; None if it could ask all.
         self.obstacle: Exception | None = None
@@ -374,7 +376,9 @@ class Consumer:
             one. NoOffsetForPartition: nothing is committed, and there is no `start`. LogTruncated: records that were
             read are no longer those of the partition, and there is no `start`.
             UnknownTopicOrPartition: a partition is gone.
-            CorruptMessage: the batch at the position of a partition is damaged. What is whole before it was given.
+            CorruptMessage: the batch at the position of a partition is damaged. Records before it, and those of other
+            partitions that came with it, were given. Each poll raises this until `seek` or `pause` says how to go on;
+            nothing beyond the batch is committed.
             FencedInstanceId: another member has come under this one's name.
             InconsistentGroupProtocol: the group is not one of consumers, or has no assignor in common with this one.
             CoordinatorNotAvailable: the group's coordinator cannot be reached for the cluster's timeout.
@@ -382,10 +386,14 @@ class Consumer:
             KafkaError: what else a broker answers and is not worth a retry.
         """
         answers = await self._fetched(self.wait_ms if wait_ms is None else wait_ms)
-        whole = [(partition, answer, _batches(partition, answer)) for partition, answer in answers]
         records: list[Record] = []
-        for partition, answer, batches in whole:
-            self._records(partition, answer, batches, records)
+        for partition, answer in answers:
+            try:
+                self._records(partition, answer, records)
+            except KafkaError as problem:
+                self._damaged[partition] = self.positions[partition], problem
+        if not records:
+            self._raise_damage()
         return records
 
     async def poll_encoded(self, wait_ms: int | None = None) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
@@ -654,6 +662,7 @@ class Consumer:
         until = trio.current_time() + wait_ms / 1000
         if member is not None:
             await self._keep_up(member, until)
+        self._raise_damage()
         try:
             if self._unplaced:
                 await self._place()
@@ -783,24 +792,31 @@ class Consumer:
         if batch.leader_epoch != NO_EPOCH:
             self._epochs.read[partition] = batch.leader_epoch
 
-    def _records(
-        self,
-        partition: TopicPartition,
-        answer: _core.FetchedPartition,
-        batches: list[_core.BatchInfo],
-        records: list[Record],
-    ) -> None:
-        """Adds the answer's records from the position on; moves it."""
+    def _raise_damage(self) -> None:
+        """Raises CorruptMessage while a partition is to be read from a batch that cannot be."""
+        for partition, (offset, problem) in list(self._damaged.items()):
+            if self.positions.get(partition) != offset:
+                del self._damaged[partition]
+            elif partition not in self._paused:
+                raise problem
+
+    def _records(self, partition: TopicPartition, answer: _core.FetchedPartition, records: list[Record]) -> None:
+        """Adds the answer's records from the position on, which moves batch by batch. Raises CorruptMessage with the
+        position at a batch that cannot be read; what is before was added.
+        """
+        batches = _batches(partition, answer)
         data = answer.records or memoryview(b"")
         aborted = _Aborted(answer.aborted_transactions or []) if self.read_committed else None
         for batch in batches:
             start = self.positions[partition]
-            self._moved(partition, batch)
             whole = data[batch.position : batch.position + batch.size_bytes]
-            if aborted is not None and aborted.drops(batch, whole):
-                continue
-            reader = _core.RecordReader(whole, start_offset=start, check_crc=False)
-            records += reader.rows(Record, *partition)
+            if aborted is None or not aborted.drops(batch, whole):
+                reader = _core.RecordReader(whole, start_offset=start, check_crc=False)
+                try:
+                    records += reader.rows(Record, *partition)
+                except KafkaError as problem:
+                    raise _unreadable(partition, batch.base_offset, problem) from None
+            self._moved(partition, batch)
 
 
 class _Records:
@@ -841,14 +857,37 @@ class _Batches:
         return batch
 
     def _decoded(self, answers: list[tuple[TopicPartition, _core.FetchedPartition]]) -> Iterator[ArrowBatch]:
+        """One partition's error comes after what the others have."""
+        problems: list[KafkaError] = []
+        for partition, answer in answers:
+            try:
+                yield from self._decoded_of(partition, answer)
+            except KafkaError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
+
+    def _decoded_of(self, partition: TopicPartition, answer: _core.FetchedPartition) -> Iterator[ArrowBatch]:
+        batches = _batches(partition, answer)
+        try:
+            yield from self._chunks(partition, answer, batches)
+        except InvalidTimestamp:
+            raise
+        except KafkaError as problem:
+            readable = _readable(answer, batches)
+            if len(readable) == len(batches):
+                raise
+            yield from self._chunks(partition, answer, readable)
+            raise _unreadable(partition, batches[len(readable)].base_offset, problem) from None
+
+    def _chunks(
+        self, partition: TopicPartition, answer: _core.FetchedPartition, batches: list[_core.BatchInfo]
+    ) -> Iterator[ArrowBatch]:
         from ottla.records import decode_buffers, to_arrow
 
         consumer = self._consumer
-        for partition, answer in answers:
-            batches = _batches(partition, answer)
-            place = consumer.positions.get(partition)
-            if not batches or answer.records is None or place is None:
-                continue
+        place = consumer.positions.get(partition)
+        if batches and answer.records is not None and place is not None:
             data = answer.records[: batches[-1].position + batches[-1].size_bytes]
             decoder = _core.ColumnDecoder(
                 start_offset=place,
@@ -897,6 +936,23 @@ def _batches(partition: TopicPartition, answer: _core.FetchedPartition) -> list[
         if whole:
             return whole
         raise CorruptMessage(f"{partition}: the batch at offset {offset} is damaged: {why}") from None
+
+
+def _readable(answer: _core.FetchedPartition, batches: list[_core.BatchInfo]) -> list[_core.BatchInfo]:
+    """The batches up to the first that cannot be unpacked."""
+    data = answer.records or memoryview(b"")
+    for number, batch in enumerate(batches):
+        try:
+            for _ in _core.RecordReader(data[batch.position : batch.position + batch.size_bytes], check_crc=False):
+                pass
+        except KafkaError:
+            return batches[:number]
+    return batches
+
+
+def _unreadable(partition: TopicPartition, offset: int, problem: KafkaError) -> CorruptMessage:
+    """A batch whose checksum is right, and which cannot be unpacked."""
+    return CorruptMessage(f"{partition}: the batch at offset {offset} cannot be read: {problem}")
 
 
 class _Aborted:
