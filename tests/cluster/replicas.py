@@ -12,12 +12,13 @@ import re
 import struct
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import crc32c
 
+from tests.faults.checker import Operation, Outcome, Send
 from tests.peers.segments import Batch, batches, stored
 from tests.support.waiting import eventually
 
@@ -113,6 +114,62 @@ def sent_anew(folder: Path, offsets: Sequence[int]) -> bool:
     producers = {producer for producer, _ in found}
     epochs = [epoch for _, epoch in found]
     return len(found) == len(offsets) and len(producers) == 1 and -1 not in producers and epochs == sorted({*epochs})
+
+
+def misplaced(directories: Sequence[Path], history: Iterable[Operation], *topics: str) -> list[str]:
+    """What became of each acknowledged record of these topics that is not in every replica at the offset at which it
+    was acknowledged: whether it is at another offset, only in some replicas, or lost. One that retention has taken away
+    counts as there, and so does one without an offset (`load.offset_of`) that is there at any.
+    """
+    sent: dict[tuple[str, int], list[Send]] = defaultdict(list)
+    for operation in history:
+        for step in operation.steps if operation.outcome is Outcome.OK else ():
+            if isinstance(step, Send):
+                sent[step.partition].append(step)  # type: ignore[index]
+    told: list[str] = []
+    for topic in topics:
+        for index, folders in sorted(partitions(directories, topic).items()):
+            replicas = {folder: values(folder) for folder in folders}
+            starts = {folder: _log_start(folder) for folder in folders}
+            offsets: dict[Path, dict[bytes | None, list[int]]] = {folder: defaultdict(list) for folder in folders}
+            for folder, rows_ in replicas.items():
+                for offset, value in rows_.items():
+                    offsets[folder][value].append(offset)
+            for send in sent[topic, index]:
+                value, offset = str(send.value).encode(), send.offset
+                there = [
+                    value in offsets[folder]
+                    if offset is None
+                    else offset < starts[folder] or rows_.get(offset) == value
+                    for folder, rows_ in replicas.items()
+                ]
+                if not all(there):
+                    places = {folder.parent: offsets[folder].get(value, []) for folder in folders}
+                    holds = {
+                        folder.parent: rows_.get(-1 if offset is None else offset) for folder, rows_ in replicas.items()
+                    }
+                    what = "is lost: it is in no replica"
+                    if any(places.values()):
+                        what = "is not in all replicas" if any(there) else "is at another offset"
+                    told.append(
+                        f"{topic}-{index}: {send.value}, acknowledged at {offset}, {what}; replicas have it at "
+                        f"{_by_name(places)} and {_by_name(holds)} at its offset"
+                    )
+    return told
+
+
+def _by_name(found: dict[Path, Any]) -> dict[str, Any]:
+    return {f"{folder.parent.name}/{folder.name}": what for folder, what in found.items()}
+
+
+def values(folder: Path) -> dict[int, bytes | None]:
+    """The values of all records by offset, those of aborted transactions too; no markers."""
+    return {
+        offset: value
+        for batch, data in stored(folder, live=True)
+        if not batch.attributes & CONTROL
+        for offset, _, value in _records(data)
+    }
 
 
 def high_watermarks(data: Path, topic: str) -> dict[int, int]:

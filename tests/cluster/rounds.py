@@ -13,7 +13,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin
 
 from tests.cluster import asking
-from tests.cluster.replicas import partitions, sent_anew
+from tests.cluster.replicas import misplaced, partitions, sent_anew
 from tests.cluster.stand import OTTLA, Cluster
 from tests.faults.broker.load import (
     CLIENT,
@@ -187,7 +187,7 @@ class Round:
         partition, since the marker cannot be written.
         """
         wanted = [writer.acknowledged + records for writer in self.writers]
-        self._wait(
+        self.wait(
             "writes go on",
             lambda: all(writer.acknowledged >= most for writer, most in zip(self.writers, wanted, strict=True)),
             timeout_s,
@@ -198,13 +198,13 @@ class Round:
         before = self.transactions
         self.writes(records, timeout_s)
         if self.copier is not None:
-            self._wait("transactions go on", lambda: self.transactions > before + 1, timeout_s)
+            self.wait("transactions go on", lambda: self.transactions > before + 1, timeout_s)
 
     @property
     def transactions(self) -> int:
         return 0 if self.copier is None else self.copier.transactions
 
-    def _wait(self, what: str, holds: Callable[[], bool], timeout_s: float) -> None:
+    def wait(self, what: str, holds: Callable[[], bool], timeout_s: float) -> None:
         def holds_with_all_alive() -> bool:
             for client in self.clients:
                 client.check()
@@ -234,7 +234,7 @@ class Round:
         self.seconds = time.monotonic() - self.started
         if self.copier is not None:
             ends = self.ends(self.plain)
-            self._wait("the copier commits all there is", lambda: self.committed() == ends, END_S)
+            self.wait("the copier commits all there is", lambda: self.committed() == ends, END_S)
             self.copier.end()
         # Of an empty partition a reader knows no position.
         last = {(topic, index): end for topic in self.topics for index, end in self.ends(topic).items() if end}
@@ -281,7 +281,7 @@ class Round:
         """
         found = [anomaly for anomaly in illegal(check(self.history, drained=True)) if not self._is_writers_own(anomaly)]
         counts = Counter(anomaly.kind for anomaly in found)
-        assert not found, f"{dict(counts)}\n" + "\n".join(map(str, found[:20]))
+        assert not found, "\n".join([str(dict(counts)), *map(str, found[:20]), *self.misplaced()[:20]])
         for writer in self.writers:
             assert writer.refused == [], f"{writer.name} gave up: {Counter(writer.refused)}"
         assert self.acknowledged >= at_least, self.facts()
@@ -298,6 +298,10 @@ class Round:
             f"transactions, thrown out {len(self.copier.thrown_out)} times, "
             f"stuck {self.copier.stuck} times, left {self.copier.left} open"
         )
+
+    def misplaced(self) -> list[str]:
+        """The acknowledged records that are not in all replicas where they were acknowledged, and where they are."""
+        return misplaced(self.cluster.directories, self.history, *self.topics)
 
     def _is_writers_own(self, anomaly: Anomaly) -> bool:
         """Whether a record is there twice because its writer sent it anew."""

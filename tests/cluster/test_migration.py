@@ -107,4 +107,5 @@ def migrated(cluster: Cluster, steps: Sequence[tuple[int, str]]) -> list[tuple[s
     chronicle.check()
     load.judge(at_least=100 * len(steps))
     logs_equal(cluster.directories, *load.topics, pulsed)
+    assert load.misplaced() == []
     return gaps

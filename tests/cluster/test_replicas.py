@@ -1,12 +1,14 @@
 """The comparison of replicas notices each way in which two logs can differ, and nothing else."""
 
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.replicas import differences, last_values, logs_equal, sent_anew
+from tests.cluster.replicas import differences, last_values, logs_equal, misplaced, sent_anew
+from tests.faults.checker import Operation, Outcome, Send
 from tests.log.batches import batch
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -150,3 +152,35 @@ def tombstone_of(key: bytes, offset: int) -> bytes:
     made[-2] = 1  # -1 as a varint
     struct.pack_into(">I", made, 17, crc32c.crc32c(bytes(made[21:])))
     return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("value", "offset", "said", "places"),
+    [
+        ("c", 2, "", []),
+        ("c", None, "", []),
+        ("c", 3, "c, acknowledged at 3, is at another offset", [[2], [2], [2]]),
+        ("d", 3, "d, acknowledged at 3, is not in all replicas", [[3], [3], []]),
+        ("d", None, "d, acknowledged at None, is not in all replicas", [[3], [3], []]),
+        ("x", 4, "x, acknowledged at 4, is lost: it is in no replica", [[], [], []]),
+        ("x", None, "x, acknowledged at None, is lost: it is in no replica", [[], [], []]),
+    ],
+)
+def test_what_became_of_an_acknowledged_record(
+    directories: list[Path], value: str, offset: int | None, said: str, places: list[list[int]]
+) -> None:
+    """The second replica begins later, and the third one lacks the last record."""
+    write(directories[0], *LOG)
+    write(directories[1], *LOG[1:], segment=2)
+    write(directories[2], *LOG[:2])
+    found = misplaced(directories, [Operation("writer", Outcome.OK, (Send(("t", 0), value, offset),))], "t", "other")
+    assert [line.partition(": ")[2].partition(";")[0] for line in found] == [said] * bool(said)
+    for line in found:
+        assert re.findall(r"/\d': (\[\d*\])", line) == [str(each) for each in places]
+
+
+def test_what_retention_took_and_what_was_not_acknowledged_is_not_looked_for(directories: list[Path]) -> None:
+    for directory in directories:
+        write(directory, *LOG[1:], segment=2)
+    sends = [(Outcome.OK, Send(("t", 0), "a", 0)), (Outcome.UNKNOWN, Send(("t", 0), "x", 4))]
+    assert misplaced(directories, [Operation("writer", outcome, (send,)) for outcome, send in sends], "t") == []
