@@ -232,6 +232,8 @@ class OttlaMember(Member):
         self.steps: Path | None = None
         #: How far its clock is ahead, at its next start.
         self.ahead_s = 0
+        #: The folder with the package that it runs from its next start on, if not this one.
+        self.build: Path | None = None
 
     def _launch(self) -> Server:
         return self._brokers(
@@ -244,6 +246,7 @@ class OttlaMember(Member):
             environment={
                 "OTTLA_BOOT_ID": f"{self.name} after {self.boots}",
                 **(clocks.environment(self.ahead_s) if self.ahead_s else {}),
+                **({} if self.build is None else {"PYTHONPATH": str(self.build)}),
             },
             program=("ottla",) if self.steps is None else ("tests.support.watched_broker", str(self.steps)),
             arguments=() if self.more_data is None else ("--data-dir", f"{self.data},{self.more_data}"),
@@ -263,7 +266,8 @@ class Cluster:
     (`Member.ways`). With `forgetful`, each broker's data are on a disk that forgets in a power loss what was not synced
     (`Member.lose_power`). Kafka's has a journal, as Kafka 2.7 relies on; Ottla's keeps names only in folders that were
     synced. With `watched`, the long steps of the loops of Ottla's brokers are written down (`OttlaMember.steps`).
-    `ahead_s` says of brokers of Ottla by their ids how far their clocks are ahead (`clocks.need_clocks`).
+    `ahead_s` says of brokers of Ottla by their ids how far their clocks are ahead (`clocks.need_clocks`), and `build`
+    which package they run (`OttlaMember.build`).
     Without `namespaces`, as where there are none, all nodes are 127.0.0.1: everything works but the cuts, which skip
     the test.
     """
@@ -280,6 +284,7 @@ class Cluster:
         forgetful: bool = False,
         watched: bool = False,
         ahead_s: Mapping[int, int] | None = None,
+        build: Path | None = None,
         namespaces: bool = True,
     ) -> None:
         self.kinds = tuple(kinds)
@@ -308,6 +313,7 @@ class Cluster:
                 if isinstance(member, OttlaMember):
                     member.steps = directory / f"{member.name}.steps" if watched else None
                     member.ahead_s = (ahead_s or {}).get(member.id, 0)
+                    member.build = build
             # It runs first of all at the end, since the factories would ask an Ottla broker to stop, and a process that
             # stands still cannot; and disks are unmounted when nobody uses them.
             self._stack.callback(self._kill_all)
