@@ -83,6 +83,11 @@ class Observer:
         value, _ = self._get(f"/brokers/topics/{topic}")
         return {int(index): replicas for index, replicas in value["partitions"].items()}
 
+    def moving(self, topic: str) -> set[int]:
+        """The partitions that are on their way to other brokers."""
+        value, _ = self._get(f"/brokers/topics/{topic}")
+        return {int(index) for kind in ("adding_replicas", "removing_replicas") for index in value.get(kind) or {}}
+
     def states(self, topic: str) -> dict[int, PartitionState | None]:
         """Of each partition; None where none was written yet."""
         found: dict[int, PartitionState | None] = {}

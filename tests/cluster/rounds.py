@@ -100,6 +100,8 @@ class Round:
         self.clients: list[Client] = [*self.writers, *self.readers, *self.churns]
         if self.copier is not None:
             self.clients.append(self.copier)
+        #: Those that a test has beside them. Their histories are its own to judge.
+        self.others: list[Client] = []
         self.onlooker: ck.Consumer | None = None
         self.history: list[Operation] = []
 
@@ -141,9 +143,9 @@ class Round:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for client in self.clients:
+        for client in (*self.clients, *self.others):
             client.stop.set()
-        for client in self.clients:
+        for client in (*self.clients, *self.others):
             client.join(PATIENCE_S)
         if self.onlooker is not None:
             self.onlooker.close()
@@ -206,7 +208,7 @@ class Round:
 
     def wait(self, what: str, holds: Callable[[], bool], timeout_s: float) -> None:
         def holds_with_all_alive() -> bool:
-            for client in self.clients:
+            for client in (*self.clients, *self.others):
                 client.check()
             return holds()
 
