@@ -238,7 +238,13 @@ class Chaos:
         """
         for targets in self._targets(load):
             self._order(targets)
-            self.kills(load)
+            member = self._anyone()
+            self.say(f"{member.name} is killed")
+            member.kill()
+            # Where it is one of two that are left, nothing can be written until it is back.
+            self._for(load, self.chance.uniform(0, SHORT_S))
+            self.say(f"{member.name} starts")
+            member.start()
             self._moved(targets)
 
     def _targets(self, load: Round) -> Iterator[Targets]:
