@@ -356,6 +356,8 @@ impl LogDirectory {
             match log.delete_old_segments(now_ms) {
                 Ok(0) => {}
                 Ok(count) => deleted.push((log.partition.clone(), count)),
+                // It was deleted meanwhile.
+                Err(LogError::Closed(_)) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import crc32c
 import pytest
+import trio
 
 from ottla._core import LogDirectory
 from ottla.client import EARLIEST, Cluster, Consumer, Record, TopicPartition
@@ -14,6 +15,7 @@ from ottla.errors import CorruptMessage
 from ottla.log import LogConfig
 from tests.peers.ottla import Broker, Brokers
 from tests.support.client import batch, connect
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
 CRC, CRC_COVERS_FROM, RECORDS = 17, 21, 61
@@ -55,8 +57,9 @@ def damaged(brokers: Brokers, tmp_path: Path) -> Broker:
 
 async def given(consumer: Consumer, count: int) -> list[Record]:
     records: list[Record] = []
-    while len(records) < count:
-        records += await consumer.poll()
+    with trio.fail_after(PATIENCE_S):
+        while len(records) < count:
+            records += await consumer.poll()
     return records
 
 

@@ -220,4 +220,18 @@ MUTANTS = (
         "            raise\n",
         pytest=(f"{SYNC}::test_ctrl_c_ends_a_call",),
     ),
+    Mutant(
+        "clients.what-cannot-be-read-is-read-again-in-silence",
+        "python/ottla/client/consumer.py",
+        "                self._damaged[partition] = self.positions[partition], problem\n",
+        "                pass\n",
+        pytest=("tests/client/test_damaged_batches.py::test_nothing_is_committed_past_it",),
+    ),
+    Mutant(
+        "clients.one-damaged-batch-stops-the-others",
+        "python/ottla/client/consumer.py",
+        "                problems.append(problem)\n",
+        "                raise\n",
+        pytest=("tests/client/test_damaged_batches.py::test_arrow_batches_around_it_are_given_first",),
+    ),
 )

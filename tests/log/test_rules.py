@@ -274,3 +274,14 @@ def test_creating_goes_on_where_it_was_interrupted(make: Factory) -> None:
     assert [(log.partition, log.end_offset) for log in logs] == [(0, 0), (1, 0), (2, 0)]
     assert [log.append_bytes(batch(b"a"), 0).base_offset for log in logs] == [0, 0, 0]
     assert make.directory.failure is None
+
+
+def test_a_log_that_was_deleted_does_not_stop_retention(make: Factory) -> None:
+    gone, log = make(segment_bytes=1000), make(segment_bytes=1000, retention_ms=1000)
+    for _ in range(3):
+        log.append_bytes(batch(b"x" * 600), 0)
+    log.high_watermark = log.end_offset
+    gone.close()
+    deleted, error = make.directory.delete_old_segments(int(time.time() * 1000) + 24 * HOUR_MS)
+    assert error is None
+    assert [(topic, partition) for topic, partition, _ in deleted] == [("t", 1)]

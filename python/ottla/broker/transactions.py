@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import get_or_none
+from ottla.coordination.tree import SessionState, get_or_none
 from ottla.coordination.znodes import MalformedNode, TopicAssignment
 from ottla.kafka import NO_LEADER, TopicPartition
 
@@ -39,6 +39,9 @@ class Directory:
 
     def is_led_elsewhere(self, partition: TopicPartition) -> bool:
         return self.leader(partition) not in (None, NO_LEADER, self._broker_id)
+
+    def may_be_replaced(self) -> bool:
+        return self._tree.state is not SessionState.CONNECTED
 
     async def exists(self, partition: TopicPartition) -> bool:
         topic, index = partition

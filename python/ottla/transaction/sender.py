@@ -46,6 +46,9 @@ class Directory(Protocol):
     def is_led_elsewhere(self, partition: TopicPartition) -> bool:
         """Whether another broker leads it."""
 
+    def may_be_replaced(self) -> bool:
+        """Whether others may lead what this broker leads, without its having heard."""
+
     async def exists(self, partition: TopicPartition) -> bool:
         """Whether the partition exists, by whoever knows for certain. Raises TreeError if that cannot be said now."""
 

@@ -13,7 +13,14 @@ import trio
 
 from ottla.config import BrokerConfig
 from ottla.coordination.tree import TreeError
-from ottla.errors import CoordinatorLoadInProgress, CorruptMessage, KafkaError, NotLeaderOrFollower, counted
+from ottla.errors import (
+    CoordinatorLoadInProgress,
+    CorruptMessage,
+    KafkaError,
+    NotCoordinator,
+    NotLeaderOrFollower,
+    counted,
+)
 from ottla.kafka import NO_EPOCH, TopicPartition
 from ottla.net.guard import failed
 from ottla.peers import Dialer
@@ -152,13 +159,18 @@ class Transactions:
         """Before a transaction's first batch in a partition is appended: 0 where the transaction has the partition,
         else the error code (KIP-890).
 
-        Where another broker coordinates the id, all is taken as true: no release up to 2.7 can be asked.
+        Where another broker coordinates the id, all is taken as true: no release up to 2.7 can be asked. A broker that
+        does not hear the coordination tree may be one that was replaced, to which nobody has added the partition: it
+        refuses for now, since a producer ends at any other refusal.
         """
         index = self.topic.partition_for(transactional_id)
         own = TopicPartition(self.topic.name, index)
         if index not in self.coordinator.shards and self._directory.is_led_elsewhere(own):
             return dict.fromkeys(partitions, 0)
-        return self.coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
+        codes = self.coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
+        if self._directory.may_be_replaced():
+            return {partition: code and NotCoordinator.code for partition, code in codes.items()}
+        return codes
 
 
 def _now_ms() -> int:
