@@ -290,7 +290,7 @@ class Round:
         if self.copier is None:
             print(f"{self.prefix}: {self.acknowledged} acknowledged in {self.seconds:.1f} s")
             return
-        assert self.copier.fatal == [], f"after {self.copier.transactions} transactions"
+        assert self.copier.fatal == [], f"after {self.copier.transactions} transactions: {self.copier.fatal}"
         originals, copies = self._values(self.plain), self._values(self.copied)
         for index in range(PARTITIONS):
             copied = [Copier.original(value) for value in copies[index]]

@@ -7,9 +7,11 @@ calls that may be repeated are: a request is sent again after its connection bro
 
 from __future__ import annotations
 
+import math
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
@@ -42,6 +44,12 @@ if TYPE_CHECKING:
 
 RETRY_MS = 50
 RETRY_MS_MAX = 1000
+GONE_MS = 3_000
+"""A partition that brokers have not known for so long is not there. A broker that starts, or a topic that is new,
+may need a moment.
+"""
+SILENT_MS = 1_000
+"""A broker that owes an answer for so long and sends nothing may stand still."""
 DEFAULT_PORT = 9092
 #: The resolver knows that there is no such name, or no address of it; other failures of its may pass.
 UNKNOWN_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
@@ -67,6 +75,8 @@ class Metadata:
     cluster_id: str | None = None
     topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
     leaders: dict[TopicPartition, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    """The codes of topics about which the last answer says nothing else."""
 
 
 def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
@@ -94,6 +104,12 @@ def parse_bootstrap(servers: str | Iterable[str]) -> list[Address]:
     return addresses
 
 
+def lacks(partition: TopicPartition, count: int) -> UnknownTopicOrPartition:
+    """The error of a partition that its topic, which has so many, does not have."""
+    has = "1 partition" if count == 1 else f"{count} partitions"
+    return UnknownTopicOrPartition(f"topic '{partition.topic}' has no partition {partition.partition}: it has {has}")
+
+
 class Cluster:
     """Connections to the brokers of a cluster; `async with Cluster("host:9092") as cluster: ...`.
 
@@ -116,6 +132,10 @@ class Cluster:
         self.metadata = Metadata()
         self._connections: dict[Address, Connection] = {}
         self._connecting: dict[Address, trio.Lock] = {}
+        #: Connections for requests that wait at the broker: those that nobody has, and all.
+        self._spare: dict[Address, list[Connection]] = {}
+        self._lendable: set[Connection] = set()
+        self._closed_times = 0
 
     async def connection(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one.
@@ -126,33 +146,71 @@ class Cluster:
         async with self._connecting.setdefault(address, trio.Lock()):
             found = self._connections.get(address)
             if found is None or found.closed:
-                found = await Connection.connect(
-                    *address,
-                    self.client_id,
-                    timeout_ms=self.timeout_ms,
-                    security=self.security,
-                    is_known=bool(self.metadata.brokers),
-                )
+                found = await self._connect(address)
                 self._connections[address] = found
             return found
 
+    @asynccontextmanager
+    async def lent_connection(self, address: Address) -> AsyncIterator[Connection]:
+        """A connection to a broker that is the caller's alone, for a request that waits there: a broker carries out a
+        connection's requests one after the other, so others would wait with it. Errors as `connection`.
+        """
+        times = self._closed_times
+        spare = self._spare.setdefault(address, [])
+        while spare and spare[-1].closed:
+            self._lendable.discard(spare.pop())
+        found = spare.pop() if spare else await self._connect(address)
+        self._lendable.add(found)
+        is_answered = False
+        try:
+            if times != self._closed_times:
+                raise ConnectionLost("the connection was closed here")
+            yield found
+            is_answered = True
+        finally:
+            # An answer that is still to come would be waited for by the next request.
+            if is_answered and times == self._closed_times and not found.closed:
+                spare.append(found)
+            else:
+                self._lendable.discard(found)
+                with trio.CancelScope(shield=True):
+                    await found.aclose()
+
+    async def _connect(self, address: Address) -> Connection:
+        return await Connection.connect(
+            *address,
+            self.client_id,
+            timeout_ms=self.timeout_ms,
+            security=self.security,
+            is_known=bool(self.metadata.brokers),
+        )
+
     async def any_connection(self) -> Connection:
         """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.
+        One whose broker owes an answer for more than a moment is used if there is no other.
 
         Raises:
             ConnectionLost: none does. UnknownHost: no broker was ever reached, and no name in the list is known.
         """
-        for connection in self._connections.values():
+        silent: dict[Address, Connection] = {}
+        for address, connection in self._connections.items():
             if not connection.closed:
-                return connection
+                if connection.silent_s() < SILENT_MS / 1000:
+                    return connection
+                silent[address] = connection
         problem: Exception | None = None
         unknown = not self.metadata.brokers
         for address in dict.fromkeys([*self.metadata.brokers.values(), *self.bootstrap]):
+            if address in silent:
+                continue
             try:
                 return await self.connection(address)
             except (OSError, RemoteProtocolError) as failure:
                 problem = failure
                 unknown = unknown and isinstance(failure, socket.gaierror) and failure.errno in UNKNOWN_NAME
+        for connection in silent.values():
+            if not connection.closed:
+                return connection
         names = ", ".join(f"{host}:{port}" for host, port in self.bootstrap)
         kind = UnknownHost if unknown else ConnectionLost
         raise kind(f"no broker answers at {names}: {problem}")
@@ -173,12 +231,16 @@ class Cluster:
         if asked is None:
             known.topics.clear()
             known.leaders.clear()
+            known.errors.clear()
         for topic in answer.topics:
             for key in [key for key in known.leaders if key.topic == topic.name]:
                 del known.leaders[key]
             known.topics.pop(topic.name, None)
+            known.errors.pop(topic.name, None)
             if topic.error_code == 0:
                 known.topics[topic.name] = topic
+            else:
+                known.errors[topic.name] = topic.error_code
             for partition in topic.partitions:
                 if partition.leader_id != NO_LEADER:
                     known.leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
@@ -199,8 +261,10 @@ class Cluster:
                 raise error(code, f"topic '{name}'")
             return answer.topics[0]
 
-        # Without creation an unknown topic stays unknown.
-        return await self.retry(ask, final=() if create else (UnknownTopicOrPartition,))
+        # Without creation an unknown topic stays unknown; with it a broker may say so until the topic is there.
+        if create:
+            return await self.retry(ask, gone_ms=math.inf)
+        return await self.retry(ask, final=(UnknownTopicOrPartition,))
 
     async def partitions(self, name: str) -> list[int]:
         """The numbers of a topic's partitions, in order."""
@@ -217,17 +281,44 @@ class Cluster:
             self.metadata.topics.pop(partition.topic, None)
             topic = await self.topic(partition.topic)
             if partition.partition not in (each.partition_index for each in topic.partitions):
-                raise UnknownTopicOrPartition(f"topic '{partition.topic}' has no partition {partition.partition}")
+                raise lacks(partition, len(topic.partitions))
         leader = self.metadata.leaders.get(partition, NO_LEADER)
         if leader not in self.metadata.brokers:
             raise LeaderNotAvailable(f"{partition} has no leader now")
         return self.metadata.brokers[leader]
+
+    def located(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[Address, list[TopicPartition]], dict[TopicPartition, KafkaError | None]]:
+        """Partitions by their leaders' addresses as far as is known, and why the others have none; None where metadata
+        were not asked yet. Asks nobody.
+        """
+        groups: dict[Address, list[TopicPartition]] = {}
+        without: dict[TopicPartition, KafkaError | None] = {}
+        brokers, leaders = self.metadata.brokers, self.metadata.leaders
+        for partition in partitions:
+            address = brokers.get(leaders.get(partition, NO_LEADER))
+            if address is not None:
+                groups.setdefault(address, []).append(partition)
+            else:
+                without[partition] = self._why_none(partition)
+        return groups, without
+
+    def _why_none(self, partition: TopicPartition) -> KafkaError | None:
+        known = self.metadata.topics.get(partition.topic)
+        if known is None:
+            code = self.metadata.errors.get(partition.topic)
+            return None if code is None else error(code, f"topic '{partition.topic}'")
+        if all(each.partition_index != partition.partition for each in known.partitions):
+            return lacks(partition, len(known.partitions))
+        return LeaderNotAvailable(f"{partition} has no leader now")
 
     def forget(self, topics: Iterable[str]) -> None:
         """Their metadata turned out to be old; they are asked again when next needed."""
         gone = set(topics)
         for topic in gone:
             self.metadata.topics.pop(topic, None)
+            self.metadata.errors.pop(topic, None)
         for key in [key for key in self.metadata.leaders if key.topic in gone]:
             del self.metadata.leaders[key]
 
@@ -258,15 +349,23 @@ class Cluster:
 
         return await self.retry(once)
 
-    async def retry(self, attempt: Callable[[], Awaitable[T]], *, final: tuple[type[KafkaError], ...] = ()) -> T:
-        """Repeats an attempt while it fails with what may pass, waiting longer each time, for `timeout_ms` in all.
+    async def retry(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        final: tuple[type[KafkaError], ...] = (),
+        gone_ms: float = GONE_MS,
+    ) -> T:
+        """Repeats an attempt while it fails with what may pass, waiting longer each time, for `timeout_ms` in all, and
+        with an unknown topic or partition for `gone_ms`.
 
         `final` are errors that are not to be repeated here although they may be elsewhere. `UnknownHost` is repeated
         nowhere. Raises the last error.
         """
-        deadline = trio.current_time() + self.timeout_ms / 1000
+        deadline, gone_at = trio.current_time() + self.timeout_ms / 1000, math.inf
         wait_ms = RETRY_MS
         while True:
+            until = deadline
             try:
                 return await attempt()
             except UnknownHost:
@@ -274,7 +373,12 @@ class Cluster:
             except final:
                 raise
             except KafkaError as problem:
-                if not problem.retriable or trio.current_time() + wait_ms / 1000 > deadline:
+                if isinstance(problem, UnknownTopicOrPartition):
+                    gone_at = min(gone_at, trio.current_time() + gone_ms / 1000)
+                    until = min(deadline, gone_at)
+                else:
+                    gone_at = math.inf
+                if not problem.retriable or trio.current_time() + wait_ms / 1000 > until:
                     raise
             except (OSError, RemoteProtocolError):
                 self.metadata.controller_id = NO_LEADER
@@ -292,9 +396,12 @@ class Cluster:
 
     async def aclose(self) -> None:
         """Closes all connections."""
-        for connection in self._connections.values():
+        self._closed_times += 1
+        for connection in [*self._connections.values(), *self._lendable]:
             await connection.aclose()
         self._connections.clear()
+        self._lendable.clear()
+        self._spare.clear()
 
     async def __aenter__(self) -> Self:
         return self

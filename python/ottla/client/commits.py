@@ -109,6 +109,13 @@ class Commits:
         Raises:
             KafkaError: what the coordinator says, or that it could not be reached for the cluster's `timeout_ms`.
         """
+        wanted = list(partitions)
+        return await self.connection.cluster.retry(lambda: self.committed_once(wanted, is_stable=is_stable))
+
+    async def committed_once(
+        self, partitions: Iterable[TopicPartition], *, is_stable: bool
+    ) -> dict[TopicPartition, Committed]:
+        """The same, asked once: what may pass is an error, too."""
         topics: dict[str, list[int]] = {}
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
@@ -116,30 +123,22 @@ class Commits:
             return {}
         group = self.connection.group
         rows = [OffsetFetchRequestTopic(name, numbers) for name, numbers in topics.items()]
-
-        async def once() -> dict[TopicPartition, Committed]:
-            try:
-                waits = is_stable and await self.connection.version(OFFSET_FETCH) >= _STABLE_SINCE
-                request = OffsetFetchRequest(group, rows, require_stable=waits)
-                answer = await self.connection.call(
-                    OFFSET_FETCH, request, timeout_ms=self.connection.cluster.timeout_ms
-                )
-                check(answer.error_code, f"group '{group}'")
-                found = {}
-                for topic in answer.topics:
-                    for row in topic.partitions:
-                        check(row.error_code, f"group '{group}', {topic.name}-{row.partition_index}")
-                        if row.committed_offset >= 0:
-                            place = TopicPartition(topic.name, row.partition_index)
-                            found[place] = Committed(
-                                row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                            )
-                return found
-            except KafkaError as problem:
-                await self.connection.failed(problem)
-                raise
-
-        return await self.connection.cluster.retry(once)
+        try:
+            waits = is_stable and await self.connection.version(OFFSET_FETCH) >= _STABLE_SINCE
+            request = OffsetFetchRequest(group, rows, require_stable=waits)
+            answer = await self.connection.call(OFFSET_FETCH, request, timeout_ms=self.connection.cluster.timeout_ms)
+            check(answer.error_code, f"group '{group}'")
+            found = {}
+            for topic_row in answer.topics:
+                for row in topic_row.partitions:
+                    check(row.error_code, f"group '{group}', {topic_row.name}-{row.partition_index}")
+                    if row.committed_offset >= 0:
+                        place = TopicPartition(topic_row.name, row.partition_index)
+                        found[place] = Committed(row.committed_offset, row.committed_leader_epoch, row.metadata or "")
+            return found
+        except KafkaError as problem:
+            await self.connection.failed(problem)
+            raise
 
     def _put(self, offsets: Offsets, callback: Callback | None, *, is_repeated: bool) -> _Commit:
         member = self.membership

@@ -75,6 +75,8 @@ class Connection:
         self._sending = trio.Lock()
         self._reading = False
         self._lost: ConnectionLost | RemoteProtocolError | None = None
+        self._heard_at = 0.0
+        """When something last came, or was sent to a broker that owed nothing."""
 
     @classmethod
     async def connect(
@@ -133,6 +135,10 @@ class Connection:
     def closed(self) -> bool:
         """Whether the connection is known to have ended. An idle connection notices at the next call."""
         return self._lost is not None
+
+    def silent_s(self) -> float:
+        """For how many seconds nothing has come although an answer is owed; 0 if none is."""
+        return trio.current_time() - self._heard_at if self._waiters else 0.0
 
     async def call(
         self,
@@ -215,6 +221,8 @@ class Connection:
             version = self.protocol.version(api) if version is None else version
             frame = self.protocol.framed(api, version, body, answered=answered)
         if answered:
+            if not self._waiters:
+                self._heard_at = trio.current_time()
             self._waiters.append(waiter)
         try:
             await self._stream.send_all(frame)
@@ -267,6 +275,7 @@ class Connection:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
                 # What was read is given back a turn of the loop later: somebody may have closed it meanwhile.
                 self._check()
+                self._heard_at = trio.current_time()
                 if not data:
                     begins = self._security is None and not self._is_known and self.protocol.begins
                     raise ended(f"{self.host}:{self.port}", begins=begins)

@@ -1,6 +1,6 @@
 """Records in: from partitions that are named, or as a member of a group.
 
-Each `poll` asks every leader once for all partitions it leads, without fetch sessions, and gives whatever came. What a
+A `poll` gives what the first leader answers (`fetcher`); where partitions begin is found meanwhile (`starts`). What a
 group wants of a member is done inside of `poll` too; `membership` says how.
 """
 
@@ -8,37 +8,35 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from inspect import isawaitable
 from operator import itemgetter
 from re import Pattern
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import trio
 
 from ottla import _core
-from ottla.client.cluster import Address, Cluster
+from ottla.client.cluster import GONE_MS, Cluster
 from ottla.client.commits import Commits, Offsets
-from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.group_connection import GroupConnection, refuse_older
+from ottla.client.fetcher import Fetched, Fetcher
+from ottla.client.group_connection import GroupConnection
 from ottla.client.groups import Committed
 from ottla.client.leader_epochs import LeaderEpochs
 from ottla.client.membership import GroupMetadata, GroupSettings, Membership
 from ottla.client.offsets import FoundOffset, list_offsets
+from ottla.client.ongoing import Bell
+from ottla.client.starts import STARTS, At, Place, Start, Starts
 from ottla.errors import (
     CorruptMessage,
     InvalidConfig,
     InvalidGroupId,
     InvalidTimestamp,
     KafkaError,
-    NoOffsetForPartition,
     OffsetOutOfRange,
-    RemoteProtocolError,
-    UnknownTopicOrPartition,
     error,
 )
-from ottla.kafka import CONSUMER, EARLIEST, LATEST, NO_EPOCH, TopicPartition
+from ottla.kafka import EARLIEST, LATEST, NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,25 +44,10 @@ if TYPE_CHECKING:
 WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024
 PARTITION_BYTES = 1024 * 1024
-RETRY_MS = 100
-GONE_MS = 3_000
 ABORT = 0
 AUTO_COMMIT_MS = 5_000
 CLOSE_MS = 30_000
 """How long leaving the block may take that commits and leaves the group."""
-
-STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """The first record at or after this time in milliseconds; the end if there is none."""
-
-    timestamp_ms: int
-
-
-Start = int | At
-"""An offset, `EARLIEST`, `LATEST`, or `At` a time."""
 
 
 class RebalanceListener:
@@ -178,10 +161,17 @@ class Consumer:
         self.partition_bytes = partition_bytes
         self.gone_ms = gone_ms
         self.positions: dict[TopicPartition, int] = {}
-        #: Assigned, and nobody knows yet from where to read them.
-        self._unplaced: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
         self._epochs = LeaderEpochs(cluster)
+        self._fetcher = Fetcher(
+            cluster,
+            fetch_bytes=fetch_bytes,
+            partition_bytes=partition_bytes,
+            read_committed=read_committed,
+            epochs=self._epochs,
+        )
+        #: Assigned, and nobody knows yet from where to read them. Some have a position, which is no longer there.
+        self._starts = self._new_starts(self._fetcher.interrupt)
         self._listener = RebalanceListener()
         self._next_auto_commit = 0.0
         #: Records that the iterator took from the last poll and has not given yet.
@@ -189,8 +179,9 @@ class Consumer:
         self._in_hand_from = 0
         #: Where partitions have a batch at their position that cannot be read, and why.
         self._damaged: dict[TopicPartition, tuple[int, KafkaError]] = {}
-        self._unknown_since: float | None = None
-        #: Why the last poll could not ask a leader, though a later one may; None if it could ask all.
+        #: What the next poll raises, and where its partition was then.
+        self._refused: dict[TopicPartition, tuple[int | None, KafkaError]] = {}
+        #: Why the last poll could not ask about a partition, though a later one may; None if it could ask about all.
         self.obstacle: Exception | None = None
         self._stack = AsyncExitStack()
         self._is_open = False
@@ -242,33 +233,61 @@ class Consumer:
         committed, or from `start`.
 
         Raises:
-            KafkaError: a partition does not exist, or its leader cannot be asked.
+            KafkaError: a partition does not exist, or no leader can be asked. Where some can, the others begin later.
             InvalidConfig: topics are subscribed.
         """
         if self._member is not None and self._member.is_subscribed:
             raise InvalidConfig("partitions are assigned by the group: unsubscribe first")
         if not isinstance(starts, Mapping):
             self._take_away(self.assignment())
-            self._unplaced = set(starts)
+            self._starts.add(dict.fromkeys(starts))
             return
-        times: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, int] = {}
+        open_ones: dict[TopicPartition, Start | None] = {}
         for partition, start in starts.items():
-            if isinstance(start, At):
-                times[partition] = start.timestamp_ms
-            elif start < 0:
-                times[partition] = start
-        found = await list_offsets(self.cluster, times, read_committed=self.read_committed)
-        late = {partition: LATEST for partition, each in found.items() if each.offset < 0}
-        found |= await list_offsets(self.cluster, late, read_committed=self.read_committed)
+            if isinstance(start, int) and start >= 0:
+                positions[partition] = start
+            else:
+                open_ones[partition] = start
+        found = await self._begin(open_ones)
         self._take_away(self.assignment())
-        self.positions = {
-            partition: found[partition].offset if partition in found else int(starts[partition])  # type: ignore[arg-type]
-            for partition in starts
-        }
+        self.positions = positions | {partition: place.offset for partition, place in found.items()}
+        self._starts.add({partition: start for partition, start in open_ones.items() if partition not in found})
+
+    async def _begin(self, asked: Mapping[TopicPartition, Start | None]) -> dict[TopicPartition, Place]:
+        """The places of partitions. Those whose leaders cannot be asked for a moment are left out if there are others.
+
+        Raises:
+            KafkaError: a partition does not exist. CoordinatorNotAvailable, NetworkException: nobody can be asked.
+        """
+        bell = Bell()
+        starts = self._new_starts(bell.ring)
+        starts.add(asked)
+        began = trio.current_time()
+        while starts:
+            starts.find()
+            for problem in (*starts.refused.values(), *starts.gone(self.gone_ms).values()):
+                raise problem
+            waited_ms = (trio.current_time() - began) * 1000
+            if waited_ms >= self.gone_ms and (starts.found or waited_ms >= self.cluster.timeout_ms):
+                if starts.found:
+                    break
+                raise next(iter(starts.problems.values()), TimeoutError(f"no leader answers about {min(asked)}"))
+            await bell.wait_until(min(starts.next_time(), trio.current_time() + WAIT_MS / 1000))
+        return starts.found
+
+    def _new_starts(self, then: Callable[[], object]) -> Starts:
+        return Starts(
+            self.cluster,
+            None if self.start is None else STARTS[self.start],
+            then,
+            read_committed=self.read_committed,
+            commits=None if self.group is None else lambda: self._commits,
+        )
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that this consumer reads now."""
-        return self._unplaced | self.positions.keys()
+        return self._starts.partitions | self.positions.keys()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give nothing of these until `resume`, or until they go."""
@@ -285,27 +304,34 @@ class Consumer:
     # --- where ---
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that a poll gives. Errors as `poll`; InvalidConfig: it is not assigned."""
+        """The offset of the next record that a poll gives. Errors as `assign`; InvalidConfig: it is not assigned."""
         self._assigned([partition])
-        await self._place()
+        self._take_places()
+        if partition in self._starts:
+            self._put(await self._begin({partition: self._starts.wanted(partition)}))
         return self.positions[partition]
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """The next poll reads from here. Raises InvalidConfig: the partition is not assigned."""
         self._assigned([partition])
-        self._unplaced.discard(partition)
+        self._starts.discard(partition)
         self._epochs.forget(partition)
         self.positions[partition] = offset
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
-        """The next poll reads from the first record that is there. Errors as `seek` and `beginning_offsets`."""
-        for partition, offset in (await self.beginning_offsets(self._assigned(partitions))).items():
-            self.seek(partition, offset)
+        """The next poll reads from the first record that is there. Errors as `seek` and `assign`."""
+        await self._seek_to(EARLIEST, partitions)
 
     async def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
-        """The next poll reads what is not there yet. Errors as `seek` and `end_offsets`."""
-        for partition, offset in (await self.end_offsets(self._assigned(partitions))).items():
-            self.seek(partition, offset)
+        """The next poll reads what is not there yet. Errors as `seek` and `assign`."""
+        await self._seek_to(LATEST, partitions)
+
+    async def _seek_to(self, start: Start, partitions: Iterable[TopicPartition]) -> None:
+        asked = dict.fromkeys(self._assigned(partitions), start)
+        found = await self._begin(asked)
+        for partition, place in found.items():
+            self.seek(partition, place.offset)
+        self._starts.add({partition: start for partition in asked if partition not in found})
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition. Errors as `list_offsets`."""
@@ -393,7 +419,7 @@ class Consumer:
             except KafkaError as problem:
                 self._damaged[partition] = self.positions[partition], problem
         if not records:
-            self._raise_damage()
+            self._raise_problems()
         return records
 
     async def poll_encoded(self, wait_ms: int | None = None) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
@@ -438,6 +464,7 @@ class Consumer:
         if self.group is not None:
             connection = GroupConnection(self.cluster, self.group)
             self._member = Membership(connection, self._group_settings)
+            self._member.on_change = self._fetcher.interrupt
             self._commits = Commits(self._member)
             nursery = await self._stack.enter_async_context(trio.open_nursery())
             self._stack.callback(nursery.cancel_scope.cancel)
@@ -542,7 +569,7 @@ class Consumer:
             if self.auto_commit:
                 await self._commit_quietly()  # what was read while this member joined
             await self._give_back(sorted(gone))
-        self._unplaced |= taken - owned
+        self._starts.add(dict.fromkeys(sorted(taken - owned)))
         if added := sorted(taken - owned):
             await self._tell(self._listener.on_assigned, added)
 
@@ -573,7 +600,7 @@ class Consumer:
     def _take_away(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in list(partitions):
             self.positions.pop(partition, None)
-            self._unplaced.discard(partition)
+            self._starts.discard(partition)
             self._paused.discard(partition)
             self._epochs.forget(partition)
 
@@ -620,36 +647,23 @@ class Consumer:
             raise InvalidConfig(f"{min(missing)} is not assigned to this consumer")
         return found
 
-    async def _place(self) -> None:
-        """Finds where partitions are read that came without a place."""
-        asked = set(self._unplaced)
-        if not asked:
-            return
-        if self.group is not None:
-            self._membership()
-            for partition, found in (await self._commits.committed(asked, is_stable=self.read_committed)).items():
-                if partition in self._unplaced:
-                    self._unplaced.discard(partition)
-                    self.positions[partition] = found.offset
-                    if found.leader_epoch != NO_EPOCH:
-                        self._epochs.read[partition] = found.leader_epoch
-        if missing := asked & self._unplaced:
-            if self.start is None:
-                raise NoOffsetForPartition(
-                    f"nothing is committed for {min(missing)}, and the consumer has no start ('earliest', 'latest')"
-                )
-            await self._reset(missing)
+    def _take_places(self) -> None:
+        """Reads the partitions whose places were found, and looks for the others."""
+        found, refused = self._starts.found, self._starts.refused
+        self._put(found.copy())
+        for partition, problem in refused.items():
+            self._refuse(partition, problem)
+        found.clear()
+        refused.clear()
+        self._starts.find()
 
-    async def _reset(self, partitions: Iterable[TopicPartition]) -> None:
-        """Reads them from `start`."""
-        assert self.start is not None
-        asked = dict.fromkeys(partitions, STARTS[self.start])
-        found = await list_offsets(self.cluster, asked, read_committed=self.read_committed)
-        for partition, each in found.items():
-            if partition in self.assignment():
-                self._unplaced.discard(partition)
-                self._epochs.forget(partition)
-                self.positions[partition] = each.offset
+    def _put(self, places: Mapping[TopicPartition, Place]) -> None:
+        for partition, place in places.items():
+            self._starts.discard(partition)
+            self._epochs.forget(partition)
+            self.positions[partition] = place.offset
+            if place.leader_epoch != NO_EPOCH:
+                self._epochs.read[partition] = place.leader_epoch
 
     # --- fetching ---
 
@@ -659,132 +673,90 @@ class Consumer:
         member = self._member
         if member is None and self.group is not None:
             self._membership()
-        until = trio.current_time() + wait_ms / 1000
-        if member is not None:
-            await self._keep_up(member, until)
-        self._raise_damage()
-        try:
-            if self._unplaced:
-                await self._place()
-            wanted = [each for each in self.positions if each not in self._paused] if self._paused else self.positions
-            groups = await self.cluster.by_leader(wanted)
-            truncated = await self._epochs.check(self.positions, groups)
-        except (KafkaError, OSError, RemoteProtocolError) as problem:
-            if isinstance(problem, KafkaError) and not problem.retriable:
-                raise
-            if isinstance(problem, UnknownTopicOrPartition) and self._is_gone():
-                raise
-            self.obstacle = problem
-            await trio.sleep(RETRY_MS / 1000)
-            return []
-        if truncated:
-            await self._cut(truncated)
-            return []
-        self._unknown_since = None
-        if not groups and (member is not None or self._paused):
-            with trio.move_on_at(until):
-                await (member.changed.wait() if member is not None else trio.sleep_forever())
-        answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
-        refusals: list[KafkaError] = []
-        obstacles: list[Exception] = []
-        left_ms = max(0, min(wait_ms, int((until - trio.current_time()) * 1000)))
-        async with trio.open_nursery() as nursery:
-            for leader, partitions in groups.items():
-                nursery.start_soon(self._fetch, leader, partitions, left_ms, answers, refusals, obstacles)
-        self.obstacle = next(iter(obstacles), None)
-        # Errors first: records that were decoded before one is raised would be lost.
-        if refusals:
-            raise refusals[0]
-        if member is not None:
-            member.polled()
-        return await self._without_errors(answers)
+        since = trio.current_time()
+        until = since + wait_ms / 1000
+        rows: dict[TopicPartition, _core.FetchedPartition] = {}
+        while True:
+            if member is not None:
+                await self._keep_up(member, until)
+            self._raise_problems()
+            self._take_places()
+            patience = max(until, self._starts.patience(since))
+            fetched = await self._fetcher.fetch(self._readable(), since, min(patience, self._starts.next_time()))
+            has_news = self._look_at(fetched)
+            rows |= {each: row for each, row in fetched.rows.items() if not row.error_code}
+            await self._miss()
+            if member is not None:
+                member.polled()
+            if has_news or trio.current_time() >= max(until, self._starts.patience(since)):
+                self._note_obstacle()
+                if not has_news:
+                    self._raise_problems()
+                return [(each, row) for each, row in rows.items() if each in self.positions]
 
-    async def _without_errors(
-        self, answers: list[tuple[TopicPartition, _core.FetchedPartition]]
-    ) -> list[tuple[TopicPartition, _core.FetchedPartition]]:
-        stale: set[str] = set()
-        outside: list[TopicPartition] = []
-        good: list[tuple[TopicPartition, _core.FetchedPartition]] = []
-        for partition, answer in answers:
+    def _readable(self) -> Mapping[TopicPartition, int]:
+        """The positions that are to be read now."""
+        if not self._paused and not self._starts:
+            return self.positions
+        starts, paused = self._starts, self._paused
+        return {each: at for each, at in self.positions.items() if each not in paused and each not in starts}
+
+    def _look_at(self, fetched: Fetched) -> bool:
+        """Sorts out what is no records. Whether there are some."""
+        has_news = False
+        for partition, (end, epoch) in fetched.truncated.items():
             if partition not in self.positions:
                 continue
-            if not answer.error_code:
-                good.append((partition, answer))
-                continue
-            failure = error(answer.error_code, f"{partition} at offset {self.positions[partition]}")
-            if isinstance(failure, OffsetOutOfRange) and self.start is not None:
-                outside.append(partition)
-            elif not failure.retriable:
-                raise failure
-            else:
-                stale.add(partition.topic)
-        if outside:
-            await self._reset(outside)
-        if stale:
-            self.cluster.forget(stale)
-            if not good:
-                await trio.sleep(RETRY_MS / 1000)
-        return good
-
-    async def _cut(self, truncated: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Partitions that lost what was read of them go on where the new leader's log parts from what was read."""
-        for partition, (end, epoch) in truncated.items():
             if self.start is None:
-                raise self._epochs.truncated(partition, self.positions[partition], end)
-            if end < 0:
-                await self._reset([partition])
+                self._refuse(partition, self._epochs.truncated(partition, self.positions[partition], end))
+            elif end < 0:
+                self._reset(partition)
             else:
+                # It goes on where the new leader's log parts from what was read.
                 self.positions[partition] = end
                 self._epochs.read[partition] = epoch
+        for partition, row in fetched.rows.items():
+            if partition not in self.positions:
+                continue
+            if not row.error_code:
+                has_news = has_news or bool(row.records)
+                continue
+            problem = error(row.error_code, f"{partition} at offset {self.positions[partition]}")
+            if isinstance(problem, OffsetOutOfRange) and self.start is not None:
+                self._reset(partition)
+            else:
+                self._refuse(partition, problem)
+        return has_news
 
-    async def _fetch(
-        self,
-        leader: Address,
-        partitions: list[TopicPartition],
-        wait_ms: int,
-        answers: list[tuple[TopicPartition, _core.FetchedPartition]],
-        refusals: list[KafkaError],
-        obstacles: list[Exception],
-    ) -> None:
-        topics: dict[str, list[FetchPartition]] = {}
-        for topic, number in partitions:
-            place = TopicPartition(topic, number)
-            topics.setdefault(topic, []).append(
-                FetchPartition(
-                    partition=number,
-                    current_leader_epoch=self._epochs.of_leader(place),
-                    fetch_offset=self.positions[place],
-                    partition_max_bytes=self.partition_bytes,
-                )
-            )
-        request = FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=wait_ms,
-            min_bytes=1,
-            max_bytes=self.fetch_bytes,
-            isolation_level=int(self.read_committed),
-            topics=[FetchTopic(topic=name, partitions=asked) for name, asked in topics.items()],
-        )
-        try:
-            connection = await self.cluster.connection(leader)
-            refuse_older(connection)
-            answer = await connection.call(FETCH, request, timeout_ms=self.cluster.timeout_ms + wait_ms)
-        except KafkaError as problem:  # of the connection: this broker does not take us
-            refusals.append(problem)
-            return
-        except (OSError, RemoteProtocolError) as problem:
-            obstacles.append(problem)
-            self.cluster.forget(topics)
-            await trio.sleep(RETRY_MS / 1000)
-            return
-        answers += [(TopicPartition(each.topic, each.partition), each) for each in answer.partitions]
+    def _reset(self, partition: TopicPartition) -> None:
+        """It is read from `start`."""
+        assert self.start is not None
+        self._epochs.forget(partition)
+        self._starts.add({partition: STARTS[self.start]})
 
-    def _is_gone(self) -> bool:
-        """Whether a partition has been unknown for so long that it is gone."""
-        now = trio.current_time()
-        if self._unknown_since is None:
-            self._unknown_since = now
-        return now - self._unknown_since >= self.gone_ms / 1000
+    async def _miss(self) -> None:
+        """Partitions that are gone: the group is to share out what is there; of those assigned by hand polls tell."""
+        gone: dict[TopicPartition, KafkaError] = self._starts.gone(self.gone_ms) | self._fetcher.gone(self.gone_ms)
+        if not gone:
+            return
+        member = self._member
+        if member is not None and member.is_subscribed:
+            if member.is_stable:
+                lost = sorted(gone)
+                self._take_away(lost)
+                member.needs_join = True
+                await self._tell(self._listener.on_lost, lost)
+            return
+        for partition, problem in gone.items():
+            self._refuse(partition, problem)
+
+    def _note_obstacle(self) -> None:
+        problems = {**self._starts.problems, **self._fetcher.problems}
+        self.obstacle = next((why for each, why in problems.items() if each not in self._paused), None)
+
+    def _refuse(self, partition: TopicPartition, problem: KafkaError) -> None:
+        """The next poll raises this, unless the partition is elsewhere by then."""
+        self._refused[partition] = self.positions.get(partition), problem
 
     def _moved(self, partition: TopicPartition, batch: _core.BatchInfo) -> None:
         """The batch was read."""
@@ -792,13 +764,19 @@ class Consumer:
         if batch.leader_epoch != NO_EPOCH:
             self._epochs.read[partition] = batch.leader_epoch
 
-    def _raise_damage(self) -> None:
-        """Raises CorruptMessage while a partition is to be read from a batch that cannot be."""
-        for partition, (offset, problem) in list(self._damaged.items()):
+    def _raise_problems(self) -> None:
+        """Raises what stands in the way of a partition: an error once, after which all are asked about anew;
+        CorruptMessage while it is to be read from a batch that cannot be.
+        """
+        refused, self._refused = self._refused, {}
+        for partition, (position, problem) in refused.items():
+            if self.positions.get(partition) == position and partition in self.assignment():
+                raise problem
+        for partition, (offset, damage) in list(self._damaged.items()):
             if self.positions.get(partition) != offset:
                 del self._damaged[partition]
             elif partition not in self._paused:
-                raise problem
+                raise damage
 
     def _records(self, partition: TopicPartition, answer: _core.FetchedPartition, records: list[Record]) -> None:
         """Adds the answer's records from the position on, which moves batch by batch. Raises CorruptMessage with the

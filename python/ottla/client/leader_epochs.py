@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.errors import LogTruncated, error
+from ottla.errors import KafkaError, LogTruncated, error
 from ottla.kafka import CONSUMER, NO_EPOCH, TopicPartition
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
@@ -20,7 +20,8 @@ from ottla.wire.k23_offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Address, Cluster
+    from ottla.client.cluster import Cluster
+    from ottla.client.connection import Connection
     from ottla.wire.k03_metadata import MetadataResponseTopic
 
 #: The first version that consumers may ask without a right to the whole cluster.
@@ -54,57 +55,52 @@ class LeaderEpochs:
         return epochs.get(partition.partition, NO_EPOCH)
 
     async def check(
-        self, positions: Mapping[TopicPartition, int], groups: Mapping[Address, list[TopicPartition]]
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """The partitions whose new leader parts from what was read before the position: where (-1: it does not know),
-        and the epoch before that.
+        self, connection: Connection, positions: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, KafkaError]]:
+        """Asks the leader of these partitions about those that it leads since they were last asked about. Gives the
+        partitions whose log parts there from what was read before the position: where (-1: it does not know), and the
+        epoch before that; and the errors of partitions about which it cannot say.
 
         Raises:
-            KafkaError, OSError, RemoteProtocolError: a leader cannot be asked; metadata are forgotten.
+            KafkaError, OSError, RemoteProtocolError: the leader cannot be asked.
         """
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        for address, partitions in groups.items():
-            asked = []
-            for partition in partitions:
-                epoch = self.of_leader(partition)
-                if epoch == NO_EPOCH or self._checked.get(partition) == epoch:
-                    continue
-                if partition in self.read:
-                    asked.append(partition)
-                else:
-                    self._checked[partition] = epoch
-            if asked:
-                await self._ask(address, asked, positions, found)
-        return found
+        asked = []
+        for partition in positions:
+            epoch = self.of_leader(partition)
+            if epoch == NO_EPOCH or self._checked.get(partition) == epoch:
+                continue
+            if partition in self.read:
+                asked.append(partition)
+            else:
+                self._checked[partition] = epoch
+        return await self._ask(connection, asked, positions) if asked else ({}, {})
 
     async def _ask(
-        self,
-        address: Address,
-        asked: list[TopicPartition],
-        positions: Mapping[TopicPartition, int],
-        found: dict[TopicPartition, tuple[int, int]],
-    ) -> None:
-        connection = await self.cluster.connection(address)
+        self, connection: Connection, asked: list[TopicPartition], positions: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, KafkaError]]:
         _, highest = (connection.protocol.versions or {}).get(OFFSET_FOR_LEADER_EPOCH.key, (0, 0))
         leading = {partition: self.of_leader(partition) for partition in asked}
         if highest < ASKED_SINCE:
             self._checked |= leading
-            return
+            return {}, {}
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
         for partition in asked:
             row = OffsetForLeaderPartition(partition.partition, leading[partition], self.read[partition])
             topics.setdefault(partition.topic, []).append(row)
         request = OffsetForLeaderEpochRequest(CONSUMER, [OffsetForLeaderTopic(*each) for each in topics.items()])
         answer = await connection.call(OFFSET_FOR_LEADER_EPOCH, request, timeout_ms=self.cluster.timeout_ms)
+        parted: dict[TopicPartition, tuple[int, int]] = {}
+        problems: dict[TopicPartition, KafkaError] = {}
         for topic in answer.topics:
             for each in topic.partitions:
                 partition = TopicPartition(topic.name, each.partition_index)
                 if each.error_code:
-                    self.cluster.forget([partition.topic])
-                    raise error(each.error_code, str(partition))
+                    problems[partition] = error(each.error_code, str(partition))
+                    continue
                 self._checked[partition] = leading[partition]
                 if each.leader_epoch == NO_EPOCH or each.end_offset < positions[partition]:
-                    found[partition] = each.end_offset, each.leader_epoch
+                    parted[partition] = each.end_offset, each.leader_epoch
+        return parted, problems
 
     def truncated(self, partition: TopicPartition, position: int, end: int) -> LogTruncated:
         """The error of a partition that `check` found."""

@@ -18,7 +18,7 @@ it comes back in time. A second one with the same name fences the first (FencedI
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -135,6 +135,8 @@ class Membership:
         self.is_joining = False
         self._is_syncing = False
         self.changed = trio.Event()
+        #: Called at each change; must not raise.
+        self.on_change: Callable[[], object] = lambda: None
         self._last_got: tuple[tuple[TopicPartition, ...], int] | None = None
         self._counts: dict[str, int] | None = None
         """Partitions by topic, as the leader assigned them; None in other members."""
@@ -238,6 +240,7 @@ class Membership:
     def _note(self) -> None:
         self.changed.set()
         self.changed = trio.Event()
+        self.on_change()
 
     def _lose(self, *, forget_id: bool) -> None:
         self.generation = NO_GENERATION

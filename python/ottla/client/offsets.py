@@ -1,12 +1,12 @@
 """Where partitions begin and end, and where in them a time is: ListOffsets, asked of each partition's leader."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import trio
 
 from ottla.client.cluster import Address, Cluster
-from ottla.errors import KafkaError, NetworkException, error
+from ottla.errors import KafkaError, LeaderNotAvailable, NetworkException, RemoteProtocolError, error
 from ottla.kafka import CONSUMER, TopicPartition
 from ottla.wire.k02_list_offsets import (
     LIST_OFFSETS,
@@ -35,36 +35,71 @@ async def list_offsets(
         KafkaError: what a leader answers and is not worth a retry, such as UnknownTopicOrPartition.
     """
     found: dict[TopicPartition, FoundOffset] = {}
+    problems: dict[TopicPartition, KafkaError] = {}
 
     async def round_of_all() -> None:
-        groups = await cluster.by_leader(partition for partition in times if partition not in found)
-        problems: list[KafkaError] = []
-        async with trio.open_nursery() as nursery:
-            for address, partitions in groups.items():
-                nursery.start_soon(ask, address, {partition: times[partition] for partition in partitions}, problems)
+        left = {partition: time for partition, time in times.items() if partition not in found}
+        former = {partition.topic for partition in problems}
+        problems.clear()
+        problems.update(
+            await ask_offsets(cluster, left, found.__setitem__, read_committed=read_committed, doubted=former)
+        )
         if problems:
             # One that a retry does not help is worth more than one that it may.
-            raise min(problems, key=lambda problem: problem.retriable)
-
-    async def ask(address: Address, asked: Mapping[TopicPartition, int], problems: list[KafkaError]) -> None:
-        try:
-            connection = await cluster.connection(address)
-            answer = await connection.call(LIST_OFFSETS, _request(asked, read_committed), timeout_ms=cluster.timeout_ms)
-        except OSError as problem:
-            cluster.forget({partition.topic for partition in asked})
-            problems.append(NetworkException(str(problem)))
-            return
-        for topic in answer.topics:
-            for each in topic.partitions:
-                partition = TopicPartition(topic.name, each.partition_index)
-                if each.error_code:
-                    cluster.forget([partition.topic])
-                    problems.append(error(each.error_code, str(partition)))
-                else:
-                    found[partition] = FoundOffset(each.offset, each.timestamp)
+            raise min(problems.values(), key=lambda problem: problem.retriable)
 
     await cluster.retry(round_of_all)
     return found
+
+
+async def ask_offsets(
+    cluster: Cluster,
+    times: Mapping[TopicPartition, int],
+    tell: Callable[[TopicPartition, FoundOffset], object],
+    *,
+    read_committed: bool = False,
+    doubted: set[str] | frozenset[str] = frozenset(),
+) -> dict[TopicPartition, KafkaError]:
+    """Asks each leader once, and tells each offset as soon as its leader has answered. Gives the errors of partitions
+    that have none, or whose leader cannot be asked. The leaders of `doubted` topics are looked up anew.
+
+    Raises:
+        KafkaError, OSError, RemoteProtocolError: the leaders cannot be looked up.
+    """
+    groups, without = cluster.located(times)
+    if topics := {partition.topic for partition in without} | (doubted & {each.topic for each in times}):
+        await cluster.refresh(sorted(topics))
+        groups, without = cluster.located(times)
+    problems = {each: why or LeaderNotAvailable(f"{each} has no leader now") for each, why in without.items()}
+    async with trio.open_nursery() as nursery:
+        for address, partitions in groups.items():
+            asked = {partition: times[partition] for partition in partitions}
+            nursery.start_soon(_ask, cluster, address, asked, read_committed, tell, problems)
+    return problems
+
+
+async def _ask(
+    cluster: Cluster,
+    address: Address,
+    asked: Mapping[TopicPartition, int],
+    read_committed: bool,
+    tell: Callable[[TopicPartition, FoundOffset], object],
+    problems: dict[TopicPartition, KafkaError],
+) -> None:
+    try:
+        connection = await cluster.connection(address)
+        answer = await connection.call(LIST_OFFSETS, _request(asked, read_committed), timeout_ms=cluster.timeout_ms)
+    except (OSError, RemoteProtocolError, KafkaError) as problem:
+        trouble = problem if isinstance(problem, KafkaError) else NetworkException(str(problem))
+        problems.update(dict.fromkeys(asked, trouble))
+        return
+    for topic in answer.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                problems[partition] = error(each.error_code, str(partition))
+            else:
+                tell(partition, FoundOffset(each.offset, each.timestamp))
 
 
 def _request(asked: Mapping[TopicPartition, int], read_committed: bool) -> ListOffsetsRequest:

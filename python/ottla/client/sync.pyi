@@ -12,12 +12,13 @@ from ottla.client.batches import Batch, Delivered
 from ottla.client.cluster import Address
 from ottla.client.cluster_admin import LogDirectory, Move, Overview, ReplicaPlace
 from ottla.client.commits import Offsets
-from ottla.client.consumer import ArrowBatch, RebalanceListener, Record, Start
+from ottla.client.consumer import ArrowBatch, RebalanceListener, Record
 from ottla.client.groups import Committed, Group, ListedGroup
 from ottla.client.membership import GroupMetadata
 from ottla.client.offsets import FoundOffset
 from ottla.client.producer import Headers
 from ottla.client.security import Security
+from ottla.client.starts import Start
 from ottla.client.topics import Topic
 from ottla.client.transaction_admin import ProducerState, TransactionDescription, TransactionListing
 from ottla.client.transactional import Prepared
@@ -45,6 +46,9 @@ class Cluster:
     def topic(self, name: str, *, create: bool = ...) -> MetadataResponseTopic: ...
     def partitions(self, name: str) -> list[int]: ...
     def leader(self, partition: TopicPartition) -> Address: ...
+    def located(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[Address, list[TopicPartition]], dict[TopicPartition, KafkaError | None]]: ...
     def forget(self, topics: Iterable[str]) -> None: ...
     def call_any(self, api: Api[Request, Response], message: Request) -> Response: ...
     def call_controller(

@@ -1,0 +1,64 @@
+"""A call that goes on while those that wait for it come and go.
+
+A connection that is being made, or a request that a broker holds back until it has records, outlives the `poll` that
+began it: the next poll takes up what came of it. Objects of this package need no nursery, so the call is a system task
+of trio. It ends by itself, since every call has a timeout, or with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class Ongoing(Generic[T]):
+    """Begins a call. `is_done` says whether it has ended; `result` is what came of it then. `then` is called at its
+    end, and must not raise.
+    """
+
+    def __init__(self, call: Callable[[], Awaitable[T]], then: Callable[[], object]) -> None:
+        self.began_at = trio.current_time()
+        self.is_done = False
+        self.problem: Exception | None = None
+        """What the call raised, if it did."""
+        self._value: T | None = None
+        self._then = then
+        trio.lowlevel.spawn_system_task(self._run, call)
+
+    def result(self) -> T:
+        """What the call gave. Raises what it raised. Only when it is done."""
+        assert self.is_done
+        if self.problem is not None:
+            raise self.problem
+        return self._value  # type: ignore[return-value]
+
+    async def _run(self, call: Callable[[], Awaitable[T]]) -> None:
+        try:
+            self._value = await call()
+        except Exception as problem:
+            # An exception that leaves a system task ends the whole run.
+            self.problem = problem
+        self.is_done = True
+        self._then()
+
+
+class Bell:
+    """Wakes the one task that waits for any of several things. What rang while nobody waited is not forgotten."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def ring(self) -> None:
+        """Something happened."""
+        self._event.set()
+
+    async def wait_until(self, deadline: float) -> None:
+        """Returns when it rings, or has rung since it was last waited for, or at this time of trio's clock."""
+        with trio.move_on_at(deadline):
+            await self._event.wait()
+        if self._event.is_set():
+            self._event = trio.Event()
