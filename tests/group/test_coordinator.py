@@ -35,7 +35,7 @@ from ottla.group.records import (
 )
 from ottla.group.state import EMPTY, GENERATION_MAX, STABLE, Limits
 from ottla.kafka import TopicPartition
-from ottla.replication.internal_topic import partition_for
+from ottla.replication.internal_topic import LoadedBatch, partition_for
 from ottla.replication.roles import PartitionState
 from tests.replication.internal import ME, NAME, Opened, opened
 from tests.support.waiting import comes_true
@@ -229,6 +229,41 @@ async def test_transactions_count_when_they_commit(tmp_path: Path) -> None:
         await host.lead("g", 2)
         assert host.offset("g") == 11
         host.groups.marker_written(0, 12345, True)  # of somebody who committed nothing here
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_read", [True, False], ids=["the marker is read, too", "the marker comes too late"])
+@pytest.mark.trio
+async def test_a_transaction_that_ends_while_its_group_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_commit: bool, is_read: bool
+) -> None:
+    async with hosting(tmp_path) as host:
+        await host.lead("g")
+        assert await host.commit("g", 1) == 0
+        assert await host.commit_in_transaction("g", 7, 5) == 0
+        index = host.groups.topic.partition_for("g")
+        load, is_here, may_go_on = host.groups.topic.load, trio.Event(), trio.Event()
+
+        async def slow(which: int) -> AsyncIterator[LoadedBatch]:
+            # The end that is read up to is fixed when the first batch is asked for.
+            batches = [] if is_read else [batch async for batch in load(which)]
+            is_here.set()
+            await may_go_on.wait()
+            for batch in batches or [batch async for batch in load(which)]:
+                yield batch
+
+        monkeypatch.setattr(host.groups.topic, "load", slow)
+        await host.lose("g", 1)
+        await host.here.apply(index, 2)
+        await comes_true("the beginning of loading", is_here.is_set)
+        await host.marker("g", 7, is_commit=is_commit)
+        may_go_on.set()
+        await comes_true("the end of loading", lambda: not host.groups.is_loading)
+        assert not host.groups.groups["g"].group.offsets.is_unstable(T0)
+        assert host.offset("g") == (5 if is_commit else 1)
+        # What the next transaction commits is not ended with it.
+        assert await host.commit_in_transaction("g", 7, 9) == 0
+        assert host.groups.groups["g"].group.offsets.is_unstable(T0)
 
 
 @pytest.mark.trio

@@ -84,6 +84,8 @@ class GroupCoordinator:
         #: partition to leader epoch
         self._owned: dict[int, int] = {}
         self._loading: dict[int, int] = {}
+        #: the transactions that end on a partition while it is read: their producer's id, and whether they commit
+        self._ended_meanwhile: dict[int, list[tuple[int, bool]]] = {}
         #: the groups with open transactions, by producer id
         self._transactions: dict[int, set[str]] = {}
         self._nursery: trio.Nursery | None = None
@@ -124,10 +126,12 @@ class GroupCoordinator:
     def elected(self, index: int, leader_epoch: int) -> None:
         if self._nursery is not None:
             self._loading[index] = leader_epoch
+            self._ended_meanwhile.setdefault(index, [])
             self._nursery.start_soon(self._load, index, leader_epoch)
 
     def resigned(self, index: int) -> None:
         self._loading.pop(index, None)
+        self._ended_meanwhile.pop(index, None)
         self._owned.pop(index, None)
         gone = [entry for entry in self.groups.items() if entry[1].index == index]
         for group_id, hosted in gone:
@@ -217,6 +221,8 @@ class GroupCoordinator:
         for group_id, hosted in new.items():
             for producer_id in hosted.group.offsets.open_transactions:
                 self._transactions.setdefault(producer_id, set()).add(group_id)
+        for producer_id, is_commit in self._ended_meanwhile.pop(index):
+            self.marker_written(index, producer_id, is_commit)
         for count, (group_id, hosted) in enumerate(new.items(), 1):
             if self.groups.get(group_id) is hosted:
                 self._after(hosted)
@@ -390,6 +396,11 @@ class GroupCoordinator:
 
     def marker_written(self, index: int, producer_id: int, is_commit: bool) -> None:
         """A transaction's marker is committed on a partition: what its producer committed there counts, or is gone."""
+        if index in self._loading:
+            # The groups may be read up to a place before the marker. If they are read beyond it, nothing of a later
+            # transaction is there that it could end: while a partition is read, its groups take no offsets.
+            self._ended_meanwhile[index].append((producer_id, is_commit))
+            return
         for group_id in list(self._transactions.get(producer_id, ())):
             hosted = self.groups.get(group_id)
             if hosted is not None and hosted.index == index:
