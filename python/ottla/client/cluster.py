@@ -242,7 +242,8 @@ class Cluster:
             else:
                 known.errors[topic.name] = topic.error_code
             for partition in topic.partitions:
-                if partition.leader_id != NO_LEADER:
+                # One that is not among the brokers is gone: to whom it passes on is to be asked, not remembered.
+                if partition.leader_id in known.brokers:
                     known.leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
         return answer
 

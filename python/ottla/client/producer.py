@@ -24,7 +24,7 @@ import trio
 from ottla import _core
 from ottla._core import murmur2
 from ottla.client.batches import EPOCH_MAX, NOBODY, Batch, Delivered, Identity, Queue, Receipt
-from ottla.client.cluster import Address, Cluster
+from ottla.client.cluster import Address, Cluster, lacks
 from ottla.client.connection import Connection
 from ottla.client.errors import ConnectionLost
 from ottla.errors import (
@@ -146,6 +146,8 @@ class Producer:
         self._queues: dict[TopicPartition, Queue] = {}
         self._sticky: dict[str, TopicPartition] = {}
         # Per topic, made anew when its metadata are: building a tuple per record would cost a quarter of `send`.
+        #: How many partitions topics have, of those into which somebody chose one.
+        self._counts: dict[str, int] = {}
         self._partitions: dict[str, tuple[MetadataResponseTopic, tuple[TopicPartition, ...]]] = {}
         self._lanes: dict[Address, _Lane] = {}
         self._bytes = 0
@@ -283,6 +285,8 @@ class Producer:
         if self._bytes >= self.memory_bytes or self._problem is not None:
             return None
         if partition is not None:
+            if not 0 <= partition < self._counts.get(topic, 0):
+                return None
             to = TopicPartition(topic, partition)
         else:
             known = self.cluster.metadata.topics.get(topic)
@@ -340,8 +344,23 @@ class Producer:
             if self._bytes >= self.memory_bytes:
                 self._close_all()
                 await self._progress.wait()
-            elif partition is None and topic not in self.cluster.metadata.topics:
+            elif partition is not None:
+                await self._count(TopicPartition(topic, partition))
+            elif topic not in self.cluster.metadata.topics:
                 await self.cluster.topic(topic, create=True)
+
+    async def _count(self, partition: TopicPartition) -> None:
+        """Notes how many partitions the topic has. Raises UnknownTopicOrPartition: not as many as this needs."""
+
+        async def look() -> None:
+            count = len((await self.cluster.topic(partition.topic, create=True)).partitions)
+            if not 0 <= partition.partition < count:
+                # It may have been added just now.
+                self.cluster.forget([partition.topic])
+                raise lacks(partition, count)
+            self._counts[partition.topic] = count
+
+        await self.cluster.retry(look)
 
     def _queue(self, partition: TopicPartition) -> Queue:
         if (found := self._queues.get(partition)) is None:

@@ -59,7 +59,8 @@ class _Wanted:
     """One partition: how it is to begin (None: as the group has committed, else at the consumer's start)."""
 
     start: Start | None
-    is_asked: bool = False
+    #: How many requests are under way; one that is overdue is repeated, since another broker may lead by now.
+    asked: int = 0
     again_at: float = 0.0
     pause_s: float = RETRY_MS / 1000
     problem: KafkaError | None = None
@@ -140,26 +141,26 @@ class Starts:
         self.refused.pop(partition, None)
 
     def find(self) -> None:
-        """Asks for those that nobody is asked for now."""
+        """Asks for those for which it is time."""
         now = trio.current_time()
-        due = {
-            partition: wanted
-            for partition, wanted in self._wanted.items()
-            if not wanted.is_asked and wanted.again_at <= now
-        }
+        due = {partition: wanted for partition, wanted in self._wanted.items() if wanted.again_at <= now}
         if due:
-            for wanted in due.values():
-                wanted.is_asked = True
+            for partition, wanted in due.items():
+                if wanted.asked:
+                    wanted.problem = NetworkException(f"nobody says where {partition} begins")
+                    self._doubted.add(partition.topic)
+                wanted.asked += 1
+                wanted.again_at = now + PATIENCE_MS / 1000 * 2 ** (wanted.asked - 1)
             self._began_at = now
             Ongoing(partial(self._ask, due), self._then)
 
     def next_time(self) -> float:
         """When `find` has something to do again."""
-        return min((each.again_at for each in self._wanted.values() if not each.is_asked), default=float("inf"))
+        return min((each.again_at for each in self._wanted.values()), default=float("inf"))
 
     def patience(self, since: float) -> float:
         """Until when it is worth waiting for what was asked after `since`; before `since` if nothing was."""
-        if self._began_at < since or not any(each.is_asked for each in self._wanted.values()):
+        if self._began_at < since or not any(each.asked for each in self._wanted.values()):
             return float("-inf")
         return self._began_at + PATIENCE_MS / 1000
 
@@ -180,7 +181,7 @@ class Starts:
             await self._list(late, asked, tell)
         finally:
             for wanted in asked.values():
-                wanted.is_asked = False
+                wanted.asked -= 1
 
     async def _beginnings(self, asked: Mapping[TopicPartition, _Wanted]) -> dict[TopicPartition, int]:
         """The times to ask for, after what is committed was found."""
