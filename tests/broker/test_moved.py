@@ -94,7 +94,7 @@ def test_after_a_start_under_zookeeper(tmp_path: Path, zookeeper: str) -> None:
     assert zookeeper in line
     assert str(path / "orders-0") in line
     written(path, "later", b"3", zookeeper)
-    tree("import", "--data-dir", str(path), "--zookeeper", zookeeper, "--replace")
+    tree("import", "--data-dir", str(path), "--zookeeper", zookeeper, "--replace", "--yes")
     assert read(path, "orders") == [b"1", b"2"]
     assert read(path, "later") == [b"3"]
 
@@ -108,7 +108,7 @@ def test_after_an_export(tmp_path: Path, zookeeper: str) -> None:
     # A mark that says nothing any more is one still.
     (path / MARK).write_bytes(b"\xff\\u\0")
     assert str(path / "orders-0") in refused(path)
-    tree("import", "--data-dir", str(path), "--zookeeper", zookeeper, "--replace")
+    tree("import", "--data-dir", str(path), "--zookeeper", zookeeper, "--replace", "--yes")
     written(path, "orders", b"2")
     assert read(path, "orders") == [b"1", b"2"]
     assert not (path / MARK).exists()

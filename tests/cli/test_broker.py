@@ -80,10 +80,10 @@ def test_others_lead_for_a_drained_broker_and_it_comes_back_by_the_undo_file(
     before = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [3, 1, 2]]
     assigned(ottla, three, "led", before)
     at, undo = ("-b", three.bootstrap), tmp_path / "undo.json"
-    plan = ottla("broker", "drain", "1", *at)
+    plan = ottla("broker", "drain", "1", *at, code=2)
     assert "  1,2,3  2,3,1  no copy\n" in plan.out
     assert plan.out.endswith("2 partitions, nothing to copy\n")
-    assert plan.err == "nothing was changed; --yes carries it out\n"
+    assert "would be changed, and nobody can be asked here: --yes does it without asking" in plan.err
     assert replicas_of(ottla, three, "led") == before
     ottla("broker", "drain", "1", "-n", "-y", *at)
     assert replicas_of(ottla, three, "led") == before, "a dry run wins"
@@ -139,7 +139,7 @@ def test_balance(ottla: Ottla, three: Cluster) -> None:
     assert sorted(leaders_of(ottla, three, "uneven")) == [1, 1, 1, 2, 2, 2]  # type: ignore[type-var]
     assert brokers(ottla, three)[3]["replicas"] == 0
 
-    plan = ottla("broker", "balance", "--replicas", *at)
+    plan = ottla("broker", "balance", "--replicas", "--dry-run", *at)
     assert "6 partitions" in plan.out or "4 partitions" in plan.out or "5 partitions" in plan.out
     assert ", 4 replicas to copy (" in plan.out
     ottla("broker", "balance", "--replicas", "-y", *at)

@@ -80,13 +80,18 @@ def test_groups_are_listed_and_described(ottla: Ottla, bootstrap: str) -> None:
 
 def test_offsets_are_reset(ottla: Ottla, bootstrap: str) -> None:
     def reset(*arguments: str) -> list[list[str]]:
-        out = ottla("group", "reset", "reset", *arguments, "-b", bootstrap).out
-        return [line.split() for line in out.splitlines()[1:]]
+        out = ottla("group", "reset", "reset", *arguments, "--yes", "-b", bootstrap).out
+        rows = [line.split() for line in out.splitlines()[1:]]
+        assert "--dry-run" in arguments or rows.pop() == ["set", "2", "offsets", "of", "group", "reset"]
+        return rows
 
     assert "with --topic it is made" in ottla("group", "reset", "reset", "--to-latest", "-b", bootstrap, code=1).err
     assert reset("--to-earliest", "-t", TOPIC) == [["read", "0", "-", "0"], ["read", "1", "-", "0"]]
     assert reset("--to-offset", "4") == [["read", "0", "0", "4"], ["read", "1", "0", "4"]]
     assert reset("--shift-by", "3", "--dry-run") == [["read", "0", "4", "7"], ["read", "1", "4", "7"]]
+    asked = ottla("group", "reset", "reset", "--shift-by", "-9", "-b", bootstrap, code=2)
+    assert asked.out.splitlines()[1].split() == ["read", "0", "4", "0"]
+    assert "2 offsets of group reset would be set, and nobody can be asked here" in asked.err
     assert reset("--shift-by", "-9") == [["read", "0", "4", "0"], ["read", "1", "4", "0"]]
     assert reset("--to-time", "4500") == [["read", "0", "0", "5"], ["read", "1", "0", "5"]]
     assert reset("--to-time", "1970-01-01T00:00:04.500+00:00") == [["read", "0", "5", "5"], ["read", "1", "5", "5"]]
@@ -104,7 +109,11 @@ def test_offsets_are_reset(ottla: Ottla, bootstrap: str) -> None:
 def test_groups_are_deleted(ottla: Ottla, bootstrap: str) -> None:
     at = ("-b", bootstrap)
     commit(bootstrap, "deleted", 3, 4)
-    assert "nobody can be asked here" in ottla("group", "delete", "deleted", *at, code=2).err
+    asked = ottla("group", "delete", "deleted", *at, code=2)
+    assert asked.out.splitlines()[1].split() == ["deleted", "Empty", "0", "2"]
+    assert "nobody can be asked here" in asked.err
+    shown = ottla("group", "delete", "deleted", "--dry-run", *at)
+    assert (shown.out, shown.err) == (asked.out, "")
     assert ottla("group", "delete", "--yes", "deleted", "-t", TOPIC, *at).out == "deleted 2 offsets of group deleted\n"
     commit(bootstrap, "deleted", 3)
     with member(bootstrap, "deleted"):
@@ -132,6 +141,7 @@ def test_offsets_of_the_tree_are_migrated_once(ottla: Ottla, bootstrap: str) -> 
     assert migrate("--dry-run") == once
     assert migrate() == once
     assert migrate() == [["read", "0", "7", "kept"], ["read", "1", "5", "kept"]]
-    assert migrate("--force") == [["read", "0", "3", "copied"], ["read", "1", "5", "copied"]]
+    assert "1 offset of group old would be overwritten" in ottla("group", "migrate", "old", "--force", *at, code=2).err
+    assert migrate("--force", "--yes") == [["read", "0", "3", "copied"], ["read", "1", "5", "copied"]]
     (found,) = ottla("group", "describe", "old", "--json", *at).json
     assert [row["committed"] for row in found["partitions"]] == [3, 5]  # type: ignore[index]

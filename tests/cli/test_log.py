@@ -90,11 +90,23 @@ def test_repair_cuts_at_the_first_damage(partition: Path) -> None:
     assert "nothing is damaged" in run("repair", str(partition))
     position = batches(partition)[13]["position"]
     damage(partition / f"{30:020}.log", position + 70)
+    before = {name: name.read_bytes() for name in partition.iterdir()}
     run("repair", str(partition), code=2)  # nobody can be asked
-    assert "orders-0: offsets 0 to 39, 18 readable records" in run("repair", str(partition.parent), "--yes")
+    assert f"{partition / f'{30:020}.log'} at byte {position}" in run("repair", str(partition), "--dry-run")
+    assert {name: name.read_bytes() for name in partition.iterdir()} == before
+    said = run("repair", str(partition.parent), "--yes")
+    lost = "21 records lost (3 in damaged batches, 18 readable behind them), 0 damages left"
+    assert said == f"orders-0: offsets 0 to 39, {lost}\n"
     assert "all whole" in run("verify", str(partition))
     with Log.open(partition, mode="a") as log:
         assert log.append("next") == 39
+
+
+def test_a_header_that_is_damaged_too_counts_nothing(partition: Path) -> None:
+    position = batches(partition)[13]["position"]
+    damage(partition / f"{30:020}.log", position + 58)  # how many records
+    said = run("repair", str(partition), "--yes")
+    assert "at least 18 records lost (0 in damaged batches, 18 readable behind them)" in said
 
 
 def test_epochs_that_begin_anew_below_are_no_damage(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_names_that_do_not_exist(ottla: Ottla, broker: Broker) -> None:
         ("bench", "consume", "--topic", "ordes", "--messages", "1"),
     ):
         assert nearest in ottla(*arguments, *at, code=1).err, arguments
-    ottla("group", "reset", "readers", "-t", "orders", "--to-latest", *at)
+    ottla("group", "reset", "readers", "-t", "orders", "--to-latest", "--yes", *at)
     nearest = "there is no group 'reader'; the nearest is 'readers'"
     for arguments in (
         ("group", "describe", "reader"),
@@ -106,7 +106,7 @@ def test_of_several_those_that_exist_are_deleted(ottla: Ottla, broker: Broker) -
     at = ("-b", broker.bootstrap)
     for name in ("one", "two"):
         ottla("topic", "create", name, *at)
-        ottla("group", "reset", f"group-{name}", "-t", name, "--to-latest", *at)
+        ottla("group", "reset", f"group-{name}", "-t", name, "--to-latest", "--yes", *at)
     groups = ottla("group", "delete", "--yes", "group-one", "nosuch", "group-two", *at, code=1)
     assert groups.out == "deleted group group-one\ndeleted group group-two\n"
     assert "cannot delete group 'nosuch': there is no group 'nosuch'" in groups.err
@@ -124,7 +124,7 @@ def test_resets_say_what_is_missing(ottla: Ottla, broker: Broker) -> None:
     assert "there is no group 'new', nor any other group; with --topic it is made" in absent
     shifted = ottla("group", "reset", "new", "-t", "orders", "--shift-by", "2", *at, code=1).err
     assert "--topic" not in shifted
-    ottla("group", "reset", "new", "-t", "orders", "--to-latest", *at)
+    ottla("group", "reset", "new", "-t", "orders", "--to-latest", "--yes", *at)
     ottla("topic", "create", "other", *at)
     shifted = ottla("group", "reset", "new", "-t", "other", "--shift-by", "2", *at, code=1).err
     assert "group 'new' has no offsets in other to shift from" in shifted
@@ -133,7 +133,7 @@ def test_resets_say_what_is_missing(ottla: Ottla, broker: Broker) -> None:
 def test_offsets_that_a_group_does_not_have_are_not_deleted(ottla: Ottla, broker: Broker) -> None:
     at = ("-b", broker.bootstrap)
     ottla("topic", "create", "orders", *at)
-    ottla("group", "reset", "readers", "-t", "orders", "--to-latest", *at)
+    ottla("group", "reset", "readers", "-t", "orders", "--to-latest", "--yes", *at)
     error = ottla("group", "delete", "--yes", "readers", "-t", "ordes", *at, code=1).err
     assert "cannot delete offsets of group 'readers': it has none in 'ordes'; did you mean orders?" in error
     assert "deleted 1 offset of group readers" in ottla("group", "delete", "--yes", "readers", "-t", "orders", *at).out

@@ -110,7 +110,7 @@ def test_names_that_nothing_can_have(ottla: Ottla, broker: Broker, name: str) ->
 def test_a_group_may_have_any_name_and_a_lag_of_any_size(ottla: Ottla, broker: Broker) -> None:
     at = ("-b", broker.bootstrap)
     ottla("produce", "lines", *at, stdin=b"x\n" * 1234)
-    ottla("group", "reset", "a\nb", "-t", "lines", "--to-earliest", *at)
+    ottla("group", "reset", "a\nb", "-t", "lines", "--to-earliest", "--yes", *at)
     head, header, row = ottla("group", "describe", "a\nb", *at).out.splitlines()
     assert head == r"a\nb: Empty, 0 members"
     assert row.split()[:5] == ["lines", "0", "0", "1234", "1,234"]

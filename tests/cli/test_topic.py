@@ -28,9 +28,12 @@ def test_create_describe_alter_delete(ottla: Ottla, bootstrap: str) -> None:
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(ottla: Ottla, bootstrap: str) -> None:
     at = ("-b", bootstrap)
-    ottla("topic", "create", "kept", *at)
-    refused = ottla("topic", "delete", "kept", *at, code=2).err
-    assert "kept would be deleted, and nobody can be asked here: --yes does it without asking" in refused
+    ottla("topic", "create", "kept", "-p", "1", *at)
+    ottla("produce", "kept", *at, stdin=b"a\nb\n")
+    asked = ottla("topic", "delete", "kept", *at, code=2)
+    assert [line.split() for line in asked.out.splitlines()] == [["topic", "partitions", "records"], ["kept", "1", "2"]]
+    assert "kept would be deleted, and nobody can be asked here: --yes does it without asking" in asked.err
+    assert ottla("topic", "delete", "kept", "--dry-run", "--yes", *at).out == asked.out
     refused = ottla("topic", "delete", "--yes", "kept", "__consumer_offsets", *at, code=2).err
     assert "__consumer_offsets" in refused
     assert "--internal" in refused

@@ -82,10 +82,11 @@ def test_replicas_that_are_named(ottla: Ottla, three: Cluster, tmp_path: Path) -
     assigned(ottla, three, "named", [[1, 2], [2, 1]])
     at = ("-b", three.bootstrap)
     ottla("produce", "named", "--partition", "0", *at, stdin=b"a\nb\nc\n")
-    plan = ottla("topic", "reassign", "named", "--assign", "0=3,1", *at)
+    plan = ottla("topic", "reassign", "named", "--assign", "0=3,1", *at, code=2)
     assert plan.out.splitlines()[1].split()[:4] == ["named", "0", "1,2", "3,1"]
     assert "1 partition, 1 replica to copy (" in plan.out
-    assert plan.err == "nothing was changed; --yes carries it out\n"
+    assert "1 replica would be copied, and nobody can be asked here: --yes does it without asking" in plan.err
+    assert ottla("topic", "reassign", "named", "--assign", "0=3,1", "--dry-run", *at).out == plan.out
     assert replicas_of(ottla, three, "named") == [[1, 2], [2, 1]]
     done = ottla("topic", "reassign", "named", "--assign", "0=3,1", "-y", *at)
     assert done.out.endswith("changed 1 partition\n")
@@ -141,9 +142,9 @@ def test_a_throttled_move_is_seen_and_cancelled(ottla: Ottla, three: Cluster) ->
     ottla("topic", "reassign", "--resume", "--throttle", str(2 * SLOWLY), "--no-wait", *at)
     rates_are(ottla, three, "slow", 2 * SLOWLY)
 
-    asked = ottla("topic", "reassign", "--cancel", *at)
+    asked = ottla("topic", "reassign", "--cancel", *at, code=2)
     assert asked.out.splitlines()[1].split() == ["slow", "0", "1,3", "1,2"]
-    assert asked.err == "nothing was changed; --yes carries it out\n"
+    assert "1 move would be cancelled, and nobody can be asked here" in asked.err
     assert len(moves(ottla, three)) == 1
 
     # The rates are those of other moves, too, as long as there are any.
@@ -238,17 +239,20 @@ def test_preferred_leaders_are_elected(ottla: Ottla, three: Cluster) -> None:
     assert ottla("topic", "elect", "elected", *at).out == "each is led by its preferred replica\n"
     three.broker(1).stop()
     eventually("others lead", lambda: leaders_of(ottla, three, "elected") == [2, 3, 2])
-    failed = ottla("topic", "elect", "elected", *at, code=1)
-    assert failed.out == "elected 0 leaders\n"
+    failed = ottla("topic", "elect", "elected", "-y", *at, code=1)
+    assert failed.out.endswith("elected 0 leaders\n")
     assert "2 partitions keep what they have:\n  elected-0: " in failed.err
     assert "(PREFERRED_LEADER_NOT_AVAILABLE)" in failed.err
     three.broker(1).start()
     three.all_in_sync("elected")
     shown = ottla("topic", "elect", "--all", "-n", *at).out.splitlines()
     assert [line.split() for line in shown[1:]] == [["elected", "0", "2", "1,2"], ["elected", "1", "3", "1,3"]]
-    assert ottla("topic", "elect", "elected", "-p", "1", *at).out == "elected 1 leader\n"
+    asked = ottla("topic", "elect", "--all", *at, code=2)
+    assert asked.out.splitlines() == shown
+    assert "2 leaders would be elected, and nobody can be asked here" in asked.err
+    assert ottla("topic", "elect", "elected", "-p", "1", "-y", *at).out.endswith("elected 1 leader\n")
     eventually("that one", lambda: leaders_of(ottla, three, "elected") == [2, 1, 2])
-    assert ottla("topic", "elect", "--all", *at).out == "elected 1 leader\n"
+    assert ottla("topic", "elect", "--all", "-y", *at).out.endswith("elected 1 leader\n")
     eventually("all of them", lambda: leaders_of(ottla, three, "elected") == [1, 1, 2])
 
 
@@ -263,9 +267,9 @@ def test_an_unclean_leader_is_elected_when_it_is_asked_for(ottla: Ottla, three: 
     three.leaves(three.broker(1))
     three.broker(2).start()
     eventually("nobody leads", lambda: leaders_of(ottla, three, "lost") == [-1])
-    asked = ottla("topic", "elect", "lost", "--unclean", *at)
+    asked = ottla("topic", "elect", "lost", "--unclean", *at, code=2)
     assert asked.out.splitlines()[1].split() == ["lost", "0", "none", "1,2"]
-    assert asked.err == "nothing was changed; --yes carries it out\n"
+    assert "1 leader would be elected at a loss, and nobody can be asked here" in asked.err
     assert ottla("topic", "elect", "lost", "--unclean", "-y", *at).out.endswith("elected 1 leader\n")
     eventually("it leads", lambda: leaders_of(ottla, three, "lost") == [2])
     assert ottla("consume", "lost", "--from-beginning", "--until-end", *at).out == "kept\n"
@@ -289,6 +293,7 @@ def test_mistakes_are_explained_and_change_nothing(ottla: Ottla, three: Cluster,
     assert "partition 0 is given twice" in refused("still", "--assign", "0=1", "--assign", "0=2", code=2)
     assert "name it" in refused("still", "other", "--assign", "0=1", code=2)
     assert "contradict each other" in refused("still", "--to", "1", "--cancel", code=2)
+    assert "--resume and --dry-run contradict each other" in refused("--resume", "--dry-run", code=2)
     assert "still has no partition 1, but 1 from 0 on" in refused("still", "--assign", "1=1")
     assert "broker 9 is not there; known are 1, 2, 3" in refused("still", "--assign", "0=1,9")
     assert "broker 9 is not there" in refused("still", "--to", "9")

@@ -86,11 +86,17 @@ def test_one_that_hangs_is_found_and_aborted(ottla: Ottla, ours: Brokers, server
     assert found == before
     assert "held-0" in ottla("transaction", "find-hanging", "--max-timeout-ms", "0", *at).out
 
+    asked = ottla("transaction", "abort", "held", "0", "--start-offset", "0", *at, code=2)
+    assert asked.out.splitlines()[1].split()[:2] == ["held-0", str(found["producer_id"])]  # type: ignore[index]
+    assert "in held-0 would be aborted, and nobody can be asked here" in asked.err
+    assert ottla("transaction", "abort", "held", "0", "--start-offset", "0", "-n", *at).out == asked.out
+    at = ("--yes", *at)
     wrong = ottla("transaction", "abort", "held", "0", "--start-offset", "7", *at, code=1)
     assert wrong.err == "Error: no transaction of held-0 begins at offset 7\n"
     stale = ("--producer-id", str(found["producer_id"]), "--producer-epoch", "-1")  # type: ignore[index]
     assert "INVALID_PRODUCER_EPOCH" in ottla("transaction", "abort", "held", "0", *stale, *at, code=1).err
     assert ottla("transaction", "abort", "held", "0", "--start-offset", "0", *at).out == "aborted in held-0\n"
+    at = at[1:]
     assert ottla("transaction", "find-hanging", "--max-timeout-ms", "0", *at).out == ""
     (after,) = ottla("transaction", "producers", "held", "--json", *at).json
     assert after["start_offset"] is None  # type: ignore[index]

@@ -73,7 +73,12 @@ def content(data: Path) -> list[tuple[str, Node]]:
 @pytest.mark.zookeeper
 def test_there_and_back(ottla: Ottla, data: Path, zookeeper: str, tmp_path: Path) -> None:
     before = content(data)
-    said = ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper).out
+    where = ("--data-dir", str(data), "--zookeeper", zookeeper)
+    shown = ottla("tree", "export", *where, "--dry-run").out
+    assert shown.startswith(f"to copy to {zookeeper}: cluster ")
+    assert shown.endswith(" with 2 topics, 4 partitions\n")
+    assert not (data / MARK).exists()
+    said = ottla("tree", "export", *where).out
     assert "2 topics, 4 partitions" in said
 
     async def look() -> list[tuple[str, Node]]:
@@ -95,7 +100,15 @@ def test_there_and_back(ottla: Ottla, data: Path, zookeeper: str, tmp_path: Path
     for direction in ("export", "import"):
         refused = ottla("tree", direction, "--data-dir", str(back), "--zookeeper", zookeeper, code=1)
         assert "a cluster is there already" in refused.err
-        ottla("tree", direction, "--data-dir", str(back), "--zookeeper", zookeeper, "--replace")
+        where = ("--data-dir", str(back), "--zookeeper", zookeeper)
+        asked = ottla("tree", direction, *where, "--replace", code=2)
+        to = zookeeper if direction == "export" else str(back / TREE_FILE)
+        held = f"{asked.out.split(': ')[1].splitlines()[0]}"
+        assert held.endswith(" with 2 topics, 4 partitions")
+        assert asked.out == f"to copy to {to}: {held}\nto remove there before: {held}\n"
+        assert f"{held} at {to} would be removed, and nobody can be asked here" in asked.err
+        assert ottla("tree", direction, *where, "--replace", "--dry-run").out == asked.out
+        ottla("tree", direction, "--data-dir", str(back), "--zookeeper", zookeeper, "--replace", "--yes")
     assert lasting(trio.run(look)) == lasting(before)
 
 
@@ -110,7 +123,9 @@ def test_nothing_is_moved_under_running_brokers(ottla: Ottla, data: Path, zookee
         async with await ZooKeeperTree.connect(zookeeper) as tree:
             await Registration(tree, 7, lambda: BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),))).register()
             assert "brokers are running there: 7" in await trio.to_thread.run_sync(lambda: export(code=1))
-            assert "brokers are running there: 7" in await trio.to_thread.run_sync(lambda: export("--replace", code=1))
+            assert "brokers are running there: 7" in await trio.to_thread.run_sync(
+                lambda: export("--replace", "--yes", code=1)
+            )
             assert "brokers are running: 7" in await trio.to_thread.run_sync(import_back)
 
     def export(*more: str, code: int) -> str:
@@ -132,13 +147,13 @@ def test_a_tree_that_moved_is_not_moved_again_over_its_cluster(ottla: Ottla, dat
     ottla(*export, zookeeper)
     mark = (data / MARK).read_text()
     assert zookeeper in mark.replace("\\", "")
-    refused = ottla(*export, zookeeper, "--replace", code=1).err
+    refused = ottla(*export, zookeeper, "--replace", "--yes", code=1).err
     assert str(data / MARK) in refused
     assert zookeeper in refused
     ottla(*export, f"{zookeeper}-another")
-    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", zookeeper, "--replace")
+    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", zookeeper, "--replace", "--yes")
     assert not (data / MARK).exists()
-    ottla(*export, zookeeper, "--replace")
+    ottla(*export, zookeeper, "--replace", "--yes")
     assert (data / MARK).exists()
 
 
@@ -150,7 +165,7 @@ def test_what_is_refused_marks_nothing(ottla: Ottla, data: Path, zookeeper: str,
     ottla("tree", "export", "--data-dir", str(another), "--zookeeper", zookeeper)
     ottla("tree", "export", "--data-dir", str(data), "--zookeeper", zookeeper, code=1)
     ottla("tree", "import", "--data-dir", str(data), "--zookeeper", zookeeper, code=1)
-    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", f"{zookeeper}-none", "--replace", code=1)
+    ottla("tree", "import", "--data-dir", str(data), "--zookeeper", f"{zookeeper}-none", "--replace", "--yes", code=1)
     assert not (data / MARK).exists()
 
 
@@ -195,7 +210,7 @@ def test_an_export_that_dies_leaves_one_tree_to_start_with_at_most(
         replace = []
         if over != "nothing":
             ottla("tree", "export", "--data-dir", str(data), "--zookeeper", place)
-            replace = ["--replace"]
+            replace = ["--replace", "--yes"]
         (data / MARK).unlink(missing_ok=True)
         with monkeypatch.context() as patch:
             dying = Dying(patch, ZooKeeperTree, writes)
@@ -210,10 +225,12 @@ def test_an_export_that_dies_leaves_one_tree_to_start_with_at_most(
         assert znodes.CLUSTER_ID not in dict(left) or writes == 0
         assert (data / MARK).exists() == (writes > 0)
         if (data / MARK).exists():
-            half = ottla("tree", "import", "--data-dir", str(data), "--zookeeper", place, "--replace", code=1).err
+            half = ottla(
+                "tree", "import", "--data-dir", str(data), "--zookeeper", place, "--replace", "--yes", code=1
+            ).err
             assert "Repeat ottla tree export" in half
         if writes < 8:
-            ottla("tree", "export", "--data-dir", str(data), "--zookeeper", place, "--replace")
+            ottla("tree", "export", "--data-dir", str(data), "--zookeeper", place, "--replace", "--yes")
             assert lasting(there(place)) == before
     assert writes > 2
     assert lasting(there(place)) == before
@@ -232,7 +249,7 @@ def test_an_import_that_dies_leaves_no_tree_to_start_with(
         arguments = ("tree", "import", "--data-dir", str(back), "--zookeeper", zookeeper)
         if was != "new":
             ottla(*arguments)
-            arguments = (*arguments, "--replace")
+            arguments = (*arguments, "--replace", "--yes")
         if was == "marked":
             (back / MARK).touch()
         with monkeypatch.context() as patch:
@@ -246,7 +263,7 @@ def test_an_import_that_dies_leaves_no_tree_to_start_with(
         # Before the first write it is what it was.
         assert (back / MARK).exists() == (writes > 0 or was != "in use")
         if writes < 8:
-            ottla(*arguments[:6], "--replace")
+            ottla(*arguments[:6], "--replace", "--yes")
             assert lasting(content(back)) == before
             assert not (back / MARK).exists()
     assert writes > 2

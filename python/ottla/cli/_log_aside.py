@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli._ask import confirm
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._errors import explained
 from ottla.cli._output import print_json
 
@@ -59,8 +59,8 @@ def _row(identity: str, aside: Aside) -> dict[str, Any]:
 @directory
 @click.argument("identity", metavar="ID")
 @click.option("--replace", is_flag=True, help="Put the log aside that is there.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def take_back(directory: str, identity: str, replace: bool, yes: bool) -> None:
+@plan_options
+def take_back(directory: str, identity: str, replace: bool, dry_run: bool, yes: bool) -> None:
     """Make a log that was put aside that of the topic that has its name now.
 
     No broker may run on the data directory. Where other brokers have replicas of the partition, theirs must be the same
@@ -75,12 +75,11 @@ def take_back(directory: str, identity: str, replace: bool, yes: bool) -> None:
     if aside is None:
         raise click.UsageError(f"there is no {identity} in {directory}: `ottla log aside {directory}` lists the logs")
     what = f"the log of {aside.folder_name} with offsets {aside.start_offset} to {aside.end_offset}"
-    confirm(
-        f"Make {what} that of the topic {aside.topic} of today?",
-        "nothing was changed",
-        yes=yes,
-        would=f"{what} would be that of the topic {aside.topic} of today",
-    )
+    would = f"{what} would be that of the topic {aside.topic} of today"
+    if dry_run:
+        click.echo(would)
+    if not agreed(f"Make {what} that of the topic {aside.topic} of today?", would, yes=yes, dry_run=dry_run):
+        return
     with explained(f"cannot take back {identity}"):
         replaced = taking_back.take_back(path, identity, aside, replace=replace)
     if replaced is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli._ask import agreed
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import with_cluster
 from ottla.cli._interrupts import end_interrupted
 from ottla.cli._output import ROWS_MAX, columns, counted, print_json, sized
@@ -83,8 +83,7 @@ def moving_options(function: Function) -> Function:
                 metavar="FILE",
                 help="Before, write the present replicas here: `ottla topic reassign --plan FILE` brings them back.",
             ),
-            click.option("-n", "--dry-run", is_flag=True, help="Only show the plan."),
-            click.option("-y", "--yes", is_flag=True, help="Carry it out without asking."),
+            plan_options,
             click.option("--json", "as_json", is_flag=True, help="The plan as one JSON object."),
         )
     ):
@@ -115,7 +114,7 @@ def settle(change: Change, how: How, doing: str, bootstrap: str, timeout_ms: int
         click.echo(as_text(change))
     if is_empty and how.throttle is not None and not how.dry_run:
         click.echo("nothing is copied, and so nothing is held back", err=True)
-    if not is_empty and agreed(_question(change), yes=how.yes, dry_run=how.dry_run):
+    if not is_empty and agreed(*_question(change), yes=how.yes, dry_run=how.dry_run):
         _carry_out(change, how, doing, bootstrap, timeout_ms)
     if change.stuck and not how.dry_run:
         raise click.ClickException(f"{doing}: {of_each(change.stuck, 'partition stays', 'partitions stay')}")
@@ -296,10 +295,13 @@ def _copied_text(change: Change, name: TopicPartition) -> str:
     return "copied" if size is None else sized(size)
 
 
-def _question(change: Change) -> str:
+def _question(change: Change) -> tuple[str, str]:
+    """What is asked, and what would be done."""
     if change.after and change.copies:
-        return f"Copy {counted(len(change.copies), 'replica')}?"
-    return f"Change {counted(len({*change.after, *change.elect}), 'partition')}?"
+        replicas = counted(len(change.copies), "replica")
+        return f"Copy {replicas}?", f"{replicas} would be copied"
+    partitions = counted(len({*change.after, *change.elect}), "partition")
+    return f"Change {partitions}?", f"{partitions} would be changed"
 
 
 def of_each(problems: Mapping[TopicPartition, str], one: str, many: str) -> str:

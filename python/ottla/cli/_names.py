@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.config.nearest import nearest
+from ottla.kafka import INTERNAL_TOPICS, OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -39,9 +40,21 @@ async def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
     for name in names:
         if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name):
             raise InvalidTopic(f"topic '{name}'")
+    if not INTERNAL_TOPICS.isdisjoint(names):
+        # Brokers of Kafka and ours make these where somebody asks for them by name.
+        check_names("topic", names, await Admin(cluster).list_topics(), UnknownTopicOrPartition)
     answer = await cluster.retry(lambda: cluster.refresh(names))
     if any(topic.error_code == UnknownTopicOrPartition.code for topic in answer.topics):
         check_names("topic", names, await Admin(cluster).list_topics(), UnknownTopicOrPartition)
+
+
+async def is_there(cluster: Cluster, topic: str) -> bool:
+    """Whether there is a topic, without asking for it by its name. Who asks for one of the internal topics, or which
+    broker has a group or a transactional id, has brokers make it.
+    """
+    from ottla.client.admin import Admin
+
+    return topic in await Admin(cluster).list_topics()
 
 
 async def check_group(groups: Groups, name: str, otherwise: str = "") -> None:
@@ -49,6 +62,6 @@ async def check_group(groups: Groups, name: str, otherwise: str = "") -> None:
     from ottla.client.groups import DEAD
     from ottla.errors import GroupIdNotFound
 
-    if (await groups.describe(name)).state == DEAD:
+    if not await is_there(groups.cluster, OFFSETS_TOPIC) or (await groups.describe(name)).state == DEAD:
         existing = [row.group for row in await groups.listed()]
         raise GroupIdNotFound(missing("group", name, existing) + otherwise)

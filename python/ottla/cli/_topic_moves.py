@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli._ask import agreed
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import explained
 from ottla.cli._interrupts import end_interrupted
@@ -111,6 +111,7 @@ def reassign(
             "--resume": resume,
         }
     )
+    at_most_one({"--resume": resume, "--dry-run": dry_run})
     how = How(throttle, wait, dry_run, yes, undo, as_json)
     if resume:
         _resume(names, how, bootstrap, timeout_ms)
@@ -291,8 +292,10 @@ def _cancel(names: Sequence[str], how: How, bootstrap: str, timeout_ms: int) -> 
         click.echo(columns(rows, ("topic", "partition", "was to get", "goes back to")))
     else:
         click.echo("nothing moves")
-    question = f"Cancel {counted(len(moves), 'move')}?"
-    if not moves or not agreed(question, yes=how.yes, dry_run=how.dry_run):
+    cancelled = counted(len(moves), "move")
+    if not moves or not agreed(
+        f"Cancel {cancelled}?", f"{cancelled} would be cancelled", yes=how.yes, dry_run=how.dry_run
+    ):
         return
 
     async def work(cluster: Cluster) -> dict[TopicPartition, str]:
@@ -332,8 +335,7 @@ def _cancel(names: Sequence[str], how: How, bootstrap: str, timeout_ms: int) -> 
     is_flag=True,
     help="Where nobody leads, let a replica lead that is not in sync. Records that it does not have are lost.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be elected.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@plan_options
 @client_options
 def elect(
     names: tuple[str, ...],
@@ -348,7 +350,7 @@ def elect(
     """Have the preferred replicas of topics lead, which are those named first (KIP-460).
 
     Partitions that they lead already are left alone, and so are those whose preferred replica is not in sync, which is
-    told. An election with --unclean is asked for on a terminal, and needs --yes elsewhere.
+    told. The plan is shown first.
     """
     if bool(names) == everything:
         raise click.UsageError("name topics, or give --all")
@@ -373,16 +375,15 @@ def elect(
     if not due:
         click.echo("each has a leader" if unclean else "each is led by its preferred replica")
         return
-    if unclean or dry_run:
-        rows = [
-            (name.topic, name.partition, "none" if led[name] < 0 else led[name], ",".join(map(str, replicas[name])))
-            for name in due
-        ]
-        click.echo(columns(rows, ("topic", "partition", "leader", "replicas")))
-    if dry_run:
-        return
-    question = f"Elect {counted(len(due), 'leader')}, and lose what they do not have?"
-    if unclean and not agreed(question, yes=yes, dry_run=False):
+    rows = [
+        (name.topic, name.partition, "none" if led[name] < 0 else led[name], ",".join(map(str, replicas[name])))
+        for name in due
+    ]
+    click.echo(columns(rows, ("topic", "partition", "leader", "replicas")))
+    elected = counted(len(due), "leader")
+    question = f"Elect {elected}{', and lose what they do not have' if unclean else ''}?"
+    would = f"{elected} would be elected{' at a loss' if unclean else ''}"
+    if not agreed(question, would, yes=yes, dry_run=dry_run):
         return
 
     async def work(cluster: Cluster) -> dict[TopicPartition, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._ask import confirm
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of, on_one_line
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
@@ -168,7 +168,7 @@ async def _bounds(cluster: Cluster, places: set[TopicPartition], time: int) -> d
     help="To the first record at or after a time: ISO 8601, or milliseconds since 1970.",
 )
 @click.option("--shift-by", type=int, metavar="N", help="N records on from where it is; back if negative.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change.")
+@plan_options
 @client_options
 def reset(
     name: str,
@@ -179,13 +179,14 @@ def reset(
     to_time: int | None,
     shift_by: int | None,
     dry_run: bool,
+    yes: bool,
     bootstrap: str,
     timeout_ms: int,
 ) -> None:
     """Set where group NAME goes on to read: in the topics given, or in all of which it has offsets.
 
-    The group must have no members. It acts at once: --dry-run shows before what would change. Offsets beyond what is
-    there become the first or the last that is. With --topic a group that does not exist is made.
+    The group must have no members. The plan is shown first. Offsets beyond what is there become the first or the last
+    that is. With --topic a group that does not exist is made.
     """
     ways = {
         "--to-earliest": to_earliest,
@@ -198,15 +199,16 @@ def reset(
     if not any(ways.values()):
         raise click.UsageError("say where to: --to-earliest, --to-latest, --to-offset, --to-time or --shift-by")
 
-    async def work(cluster: Cluster) -> list[tuple[object, ...]]:
-        from ottla.cli._names import check_group, check_topics
+    async def look(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
+        """Where the group is, and where it is to be."""
+        from ottla.cli._names import check_group, check_topics, is_there
         from ottla.client.groups import Committed, Groups
         from ottla.client.offsets import list_offsets
-        from ottla.kafka import EARLIEST, LATEST, TopicPartition
+        from ottla.kafka import EARLIEST, LATEST, OFFSETS_TOPIC, TopicPartition
 
         groups = Groups(cluster)
         await check_topics(cluster, topics)
-        committed = await groups.committed(name)
+        committed = await groups.committed(name) if await is_there(cluster, OFFSETS_TOPIC) else {}
         if not committed and (shift_by is not None or not topics):
             await check_group(groups, name, otherwise="" if topics else "; with --topic it is made")
         if topics:
@@ -233,20 +235,30 @@ def reset(
         if not wanted:
             where = f"in {', '.join(topics)} to shift from" if topics else "in any topic that exists: name a --topic"
             raise click.ClickException(f"group {name!r} has no offsets {where}")
-        if not dry_run:
-            group = await groups.describe(name)
-            if group.members:
-                raise click.ClickException(
-                    f"group {name!r} has {counted(len(group.members), 'member')}: stop them first"
-                )
-            await groups.commit(name, wanted)
-        return [
-            (place.topic, place.partition, committed[place].offset if place in committed else "-", new.offset)
-            for place, new in wanted.items()
-        ]
+        if committed and not dry_run and (members := (await groups.describe(name)).members):
+            raise click.ClickException(f"group {name!r} has {counted(len(members), 'member')}: stop them first")
+        return committed, wanted
 
-    rows = with_cluster(f"cannot reset group {name!r}", bootstrap, timeout_ms, work)
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.groups import Groups
+
+        groups = Groups(cluster)
+        if members := (await groups.describe(name)).members:  # who may have come while it was asked for
+            raise click.ClickException(f"group {name!r} has {counted(len(members), 'member')}: stop them first")
+        await groups.commit(name, wanted)
+
+    doing = f"cannot reset group {name!r}"
+    committed, wanted = with_cluster(doing, bootstrap, timeout_ms, look)
+    rows = [
+        (place.topic, place.partition, committed[place].offset if place in committed else "-", new.offset)
+        for place, new in wanted.items()
+    ]
     click.echo(columns(rows, ("topic", "partition", "from", "to")))
+    count = counted(len(rows), "offset")
+    would = f"{count} of group {name} would be set"
+    if agreed(f"Set {count} of group {on_one_line(name)}?", would, yes=yes, dry_run=dry_run):
+        with_cluster(doing, bootstrap, timeout_ms, work)
+        click.echo(f"set {count} of group {on_one_line(name)}")
 
 
 @command.command()
@@ -254,12 +266,33 @@ def reset(
 @click.option(
     "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; may be repeated."
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@plan_options
 @client_options
-def delete(names: tuple[str, ...], topics: tuple[str, ...], yes: bool, bootstrap: str, timeout_ms: int) -> None:
-    """Delete groups that have no members, with their offsets. On a terminal it asks first; elsewhere it needs --yes."""
+def delete(
+    names: tuple[str, ...], topics: tuple[str, ...], dry_run: bool, yes: bool, bootstrap: str, timeout_ms: int
+) -> None:
+    """Delete groups that have no members, with their offsets. What would be deleted is shown first."""
     what = f"the offsets of {', '.join(topics)} in {', '.join(names)}" if topics else ", ".join(names)
-    confirm(f"Delete {what}?", "nothing was deleted", yes=yes, would=f"{what} would be deleted")
+
+    async def look(cluster: Cluster) -> list[tuple[object, ...]]:
+        from ottla.cli._names import check_group
+        from ottla.client.groups import Groups
+
+        groups = Groups(cluster)
+        rows: list[tuple[object, ...]] = []
+        for name in names:
+            await check_group(groups, name)
+            group, committed = await groups.describe(name), await groups.committed(name)
+            read = [place for place in committed if not topics or place.topic in topics]
+            rows.append((name, group.state, len(group.members), len(read)))
+        return rows
+
+    if dry_run or not yes:
+        rows = with_cluster(f"cannot delete {what}", bootstrap, timeout_ms, look)
+        click.echo(columns(rows, ("group", "state", "members", "offsets")))
+    would, otherwise = f"{what} would be deleted", "nothing was deleted"
+    if not agreed(f"Delete {what}?", would, yes=yes, dry_run=dry_run, otherwise=otherwise):
+        return
 
     async def work(cluster: Cluster) -> None:
         from ottla.cli._names import check_group
@@ -294,16 +327,18 @@ def delete(names: tuple[str, ...], topics: tuple[str, ...], yes: bool, bootstrap
 @command.command()
 @click.argument("name")
 @click.option("-f", "--force", is_flag=True, help="Also where the group has committed an offset since.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be copied.")
+@plan_options
 @client_options
-def migrate(name: str, force: bool, dry_run: bool, bootstrap: str, timeout_ms: int) -> None:
+def migrate(name: str, force: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_ms: int) -> None:
     """Copy group NAME's offsets from the coordination tree, where consumers before Kafka 0.9 kept them, to where they
     are kept now.
 
-    Once: an offset that the group has there already is not touched, since it is younger.
+    Once: an offset that the group has there already is not touched, since it is younger. With --force it is
+    overwritten, which is asked for.
     """
 
-    async def work(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
+    async def look(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
+        """What is in the tree, and what the group has of it elsewhere."""
         from ottla.client.groups import Groups
         from ottla.kafka import TopicPartition
 
@@ -315,15 +350,23 @@ def migrate(name: str, force: bool, dry_run: bool, bootstrap: str, timeout_ms: i
             for row in found.partitions
         ]
         old = await groups.committed(name, everything, from_tree=True)
-        kept = {} if force else {place: at for place, at in (await groups.committed(name)).items() if place in old}
-        copied = {place: at for place, at in old.items() if place not in kept}
-        if not dry_run:
-            await groups.commit(name, copied)
-        return copied, kept
+        return old, {place: at for place, at in (await groups.committed(name)).items() if place in old}
 
-    copied, kept = with_cluster(f"cannot migrate group {name!r}", bootstrap, timeout_ms, work)
-    if not copied and not kept:
-        raise click.ClickException(f"cannot migrate group {name!r}: it has no offsets in the coordination tree")
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.groups import Groups
+
+        await Groups(cluster).commit(name, copied)
+
+    doing = f"cannot migrate group {name!r}"
+    old, younger = with_cluster(doing, bootstrap, timeout_ms, look)
+    if not old:
+        raise click.ClickException(f"{doing}: it has no offsets in the coordination tree")
+    kept = {} if force else younger
+    copied = {place: at for place, at in old.items() if place not in kept}
     rows = [(place.topic, place.partition, at.offset, "copied") for place, at in copied.items()]
     rows += [(place.topic, place.partition, at.offset, "kept") for place, at in kept.items()]
     click.echo(columns(sorted(rows), ("topic", "partition", "offset", "")))
+    lost = sum(younger[place].offset != at.offset for place, at in copied.items() if place in younger)
+    count = f"{counted(lost, 'offset')} of group {name}"
+    if agreed(f"Overwrite {count}?", f"{count} would be overwritten", yes=yes or not lost, dry_run=dry_run):
+        with_cluster(doing, bootstrap, timeout_ms, work)

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from ottla.cli import _log_aside, _log_import
-from ottla.cli._ask import confirm
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._errors import explained
-from ottla.cli._output import counted, print_json
+from ottla.cli._output import ROWS_MAX, counted, print_json
 
 existing = click.argument("path", metavar="PATH", type=click.Path(exists=True))
 folder = click.argument("path", metavar="FOLDER", type=click.Path(exists=True))
@@ -94,9 +94,10 @@ def verify(path: str, as_json: bool) -> None:
 
 @command.command()
 @folder
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def repair(path: str, yes: bool) -> None:
-    """Cut each log at its first damaged batch and rebuild indexes and producer state. What is behind the cut is lost!
+@plan_options
+def repair(path: str, dry_run: bool, yes: bool) -> None:
+    """Cut each log at its first damaged batch and rebuild indexes and producer state. That batch and what is behind it
+    are lost!
 
     On a replica whose partition has others, it is better to delete the partition's folder and let the broker copy it
     again. No broker may run on the data directory; `ottla log verify` says beforehand what is damaged.
@@ -106,24 +107,52 @@ def repair(path: str, yes: bool) -> None:
     from ottla.log import LogConfig, verify
 
     with explained("cannot look for damage"):
-        damaged = [folder for folder in _partitions(path) if verify(folder).damage]
+        found = {folder: verify(folder) for folder in _partitions(path)}
+    damaged = {folder: report for folder, report in found.items() if report.damage}
     if not damaged:
         click.echo("nothing is damaged")
         return
     names = ", ".join(os.path.basename(folder) for folder in damaged)
-    confirm(f"Cut and rebuild {names}?", "nothing was repaired", yes=yes, would=f"{names} would be cut")
-    for folder in damaged:
-        before = verify(folder)
+    if dry_run or not yes:
+        lines = [str(each) for report in damaged.values() for each in report.damage]
+        more = [f"... and {counted(len(lines) - ROWS_MAX, 'more damage')}"] if len(lines) > ROWS_MAX else []
+        click.echo("\n".join([*lines[:ROWS_MAX], *more]))
+    would, otherwise = f"{names} would be cut", "nothing was repaired"
+    if not agreed(f"Cut and rebuild {names}?", would, yes=yes, dry_run=dry_run, otherwise=otherwise):
+        return
+    for folder, before in damaged.items():
+        unreadable, is_all = _unreadable(folder)
         try:
             start, end = _core.repair_log(folder, LogConfig().native)
         except KafkaError as error:
             raise click.ClickException(str(error)) from None
         after = verify(folder)
-        lost = before.records - after.records
+        behind = before.records - after.records
+        lost = counted(unreadable + behind, "record")
         click.echo(
-            f"{os.path.basename(folder)}: offsets {start} to {end}, "
-            f"{counted(lost, 'readable record')} behind the damage lost, {_damages(len(after.damage))} left"
+            f"{os.path.basename(folder)}: offsets {start} to {end}, {'' if is_all else 'at least '}{lost} lost "
+            f"({unreadable:,} in damaged batches, {behind:,} readable behind them), "
+            f"{_damages(len(after.damage))} left"
         )
+
+
+def _unreadable(folder: str) -> tuple[int, bool]:
+    """How many records the damaged batches of a log have by their headers, and whether all damage has such a header."""
+    from ottla.log.dump import files, rows
+
+    count, is_all = 0, True
+    for file in files(folder):
+        if not file.endswith(".log"):
+            continue
+        for row in rows(file):
+            if "damage" not in row:
+                continue
+            # A header that was hit itself says anything.
+            if 0 < row.get("records", 0) <= row["last_offset"] - row["base_offset"] + 1:
+                count += row["records"]
+            else:
+                is_all = False
+    return count, is_all
 
 
 def _partitions(path: str) -> list[str]:

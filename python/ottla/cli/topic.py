@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._ask import confirm
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._errors import each_of
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
@@ -243,22 +243,39 @@ def _changes(settings: dict[str, str], unset: tuple[str, ...]) -> dict[str, str 
 @command.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--internal", is_flag=True, help="Also topics that brokers and Ottla's tools keep for themselves.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@plan_options
 @client_options
-def delete(names: tuple[str, ...], internal: bool, yes: bool, bootstrap: str, timeout_ms: int) -> None:
-    """Delete topics and all their records. On a terminal it asks first; elsewhere it needs --yes."""
+def delete(names: tuple[str, ...], internal: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_ms: int) -> None:
+    """Delete topics and all their records. What would be deleted is shown first."""
     if kept := [name for name in names if _is_internal_name(name) and not internal]:
         raise click.UsageError(
             f"{', '.join(kept)}: brokers and Ottla's tools keep what they must not lose there, such as the offsets of "
             "all groups; --internal deletes it all the same"
         )
     listed = ", ".join(names)
-    confirm(
-        f"Delete {listed} and all records in {'it' if len(names) == 1 else 'them'}?",
-        "nothing was deleted",
-        yes=yes,
-        would=f"{listed} would be deleted",
-    )
+
+    async def look(cluster: Cluster) -> list[tuple[object, ...]]:
+        from ottla.cli._names import check_topics
+        from ottla.cli._offsets import bounds_of
+        from ottla.client.admin import Admin
+
+        await check_topics(cluster, names)
+        topics = await Admin(cluster).describe_topics(names)
+        bounds = await bounds_of(cluster, topics)
+        rows: list[tuple[object, ...]] = []
+        for topic in topics:
+            found = [bounds.get(TopicPartition(topic.name, each.number)) for each in topic.partitions]
+            known = [each.end - each.start for each in found if each is not None]
+            rows.append((topic.name, len(found), f"{sum(known):,}" if len(known) == len(found) else "?"))
+        return rows
+
+    if dry_run or not yes:
+        rows = with_cluster("cannot delete topics", bootstrap, timeout_ms, look)
+        click.echo(columns(rows, ("topic", "partitions", "records")))
+    question = f"Delete {listed} and all records in {'it' if len(names) == 1 else 'them'}?"
+    would, otherwise = f"{listed} would be deleted", "nothing was deleted"
+    if not agreed(question, would, yes=yes, dry_run=dry_run, otherwise=otherwise):
+        return
 
     async def work(cluster: Cluster) -> None:
         from ottla.cli._names import check_topics

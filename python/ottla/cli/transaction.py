@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
 from ottla.cli._output import columns, print_json, quoted
 from ottla.cli._settings import INT16_MAX, INT32_MAX, INT64_MAX, at_most_one
+from ottla.kafka import TRANSACTIONS_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -106,9 +108,11 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: 
 
 async def _described(admin: TransactionAdmin, name: str) -> TransactionDescription:
     """Raises TransactionalIdNotFound, with the nearest id where the brokers can list them (Kafka 3.0)."""
-    from ottla.cli._names import missing
+    from ottla.cli._names import is_there, missing
     from ottla.errors import LocalProtocolError, TransactionalIdNotFound
 
+    if not await is_there(admin.cluster, TRANSACTIONS_TOPIC):
+        raise TransactionalIdNotFound(missing("transactional id", name, []))
     try:
         return await admin.describe_transaction(name)
     except TransactionalIdNotFound:
@@ -145,7 +149,6 @@ def producers(topic: str, partitions: tuple[int, ...], as_json: bool, bootstrap:
     async def work(cluster: Cluster) -> list[ProducerState]:
         from ottla.cli._names import check_topics
         from ottla.client.transaction_admin import TransactionAdmin
-        from ottla.kafka import TopicPartition
 
         await check_topics(cluster, [topic])
         wanted = partitions or await cluster.partitions(topic)
@@ -177,7 +180,6 @@ def find_hanging(
     async def work(cluster: Cluster) -> list[ProducerState]:
         from ottla.cli._names import check_topics
         from ottla.client.transaction_admin import TransactionAdmin
-        from ottla.kafka import TopicPartition
 
         wanted = None
         if topic is not None:
@@ -200,6 +202,7 @@ def find_hanging(
 @click.option(
     "--coordinator-epoch", type=click.IntRange(-1, INT32_MAX), metavar="EPOCH", help="With --producer-id. Default: -1"
 )
+@plan_options
 @client_options
 def abort(
     topic: str,
@@ -208,12 +211,14 @@ def abort(
     producer_id: int | None,
     producer_epoch: int | None,
     coordinator_epoch: int | None,
+    dry_run: bool,
+    yes: bool,
     bootstrap: str,
     timeout_ms: int,
 ) -> None:
     """Abort a transaction that hangs in PARTITION of TOPIC (see find-hanging).
 
-    One that is alive loses its records there.
+    One that is alive loses its records there. The producer is shown first.
     """
     if (start_offset is None) == (producer_id is None):
         raise click.UsageError("say which: either --start-offset, or --producer-id with --producer-epoch")
@@ -222,27 +227,40 @@ def abort(
     if producer_id is not None and producer_epoch is None:
         raise click.UsageError("--producer-id needs --producer-epoch")
 
-    async def work(cluster: Cluster) -> None:
+    where = TopicPartition(topic, partition)
+
+    async def look(cluster: Cluster) -> list[ProducerState]:
         from ottla.cli._names import check_topics
         from ottla.client.transaction_admin import TransactionAdmin
-        from ottla.kafka import TopicPartition
 
         await check_topics(cluster, [topic])
-        admin, where = TransactionAdmin(cluster), TopicPartition(topic, partition)
-        if start_offset is None:
-            assert producer_id is not None
-            assert producer_epoch is not None
-            epoch = -1 if coordinator_epoch is None else coordinator_epoch
-            await admin.abort_transaction(where, producer_id, producer_epoch, epoch)
-            return
-        for each in await admin.describe_producers([where]):
-            if each.start_offset == start_offset:
-                await admin.abort_transaction(where, each.producer_id, each.producer_epoch, each.coordinator_epoch)
-                return
-        raise click.ClickException(f"no transaction of {where} begins at offset {start_offset}")
+        found = [
+            each
+            for each in await TransactionAdmin(cluster).describe_producers([where])
+            if (each.start_offset == start_offset if producer_id is None else each.producer_id == producer_id)
+        ]
+        if not found and producer_id is None:
+            raise click.ClickException(f"no transaction of {where} begins at offset {start_offset}")
+        return found
 
-    with_cluster(f"cannot abort the transaction in {topic}-{partition}", bootstrap, timeout_ms, work)
-    click.echo(f"aborted in {topic}-{partition}")
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.transaction_admin import TransactionAdmin
+
+        await TransactionAdmin(cluster).abort_transaction(where, *marked)
+
+    doing = f"cannot abort the transaction in {where}"
+    found = with_cluster(doing, bootstrap, timeout_ms, look)
+    if producer_id is None:
+        marked = found[0].producer_id, found[0].producer_epoch, found[0].coordinator_epoch
+    else:
+        assert producer_epoch is not None
+        marked = producer_id, producer_epoch, -1 if coordinator_epoch is None else coordinator_epoch
+    if dry_run or not yes:
+        _print_producers(found, as_json=False)
+    what = f"the transaction of producer {marked[0]} in {where}"
+    if agreed(f"Abort {what}?", f"{what} would be aborted", yes=yes, dry_run=dry_run):
+        with_cluster(doing, bootstrap, timeout_ms, work)
+        click.echo(f"aborted in {where}")
 
 
 def _print_producers(found: list[ProducerState], as_json: bool) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from ottla.cli._ask import agreed, plan_options
 from ottla.cli._output import counted
 from ottla.cli._settings import at_most_one, not_empty, on_command_line, zookeeper_servers
 
@@ -64,15 +65,22 @@ def dump(path: str, data_dir: str, zookeeper: str | None, as_json: bool) -> None
     help="Where to; the chroot is made if missing.",
 )
 @click.option("--replace", is_flag=True, help="Remove the cluster that is there before.")
-def export(data_dir: str, zookeeper: str, replace: bool) -> None:
+@plan_options
+def export(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: bool) -> None:
     """Copy the embedded tree of a stopped broker into ZooKeeper.
 
     Then start the broker with --zookeeper, or Apache Kafka on the same data directory. Topics, settings, the cluster's
     id and all else that outlives brokers are copied. The embedded tree is marked as moved (in a file beside it): no
-    broker starts with it until `ottla tree import` has copied the tree back.
+    broker starts with it until `ottla tree import` has copied the tree back. With --replace, what would be removed is
+    shown first.
     """
     file = _tree_file(data_dir)
     _must_exist(file)
+    doing = f"cannot export {file}"
+    if dry_run or (replace and not yes):
+        source, target = _from_file(file, "/"), _whole_of(zookeeper, doing)
+        if not _is_agreed(doing, source, target, zookeeper, replace=replace, dry_run=dry_run):
+            return
 
     async def work() -> Moved:
         from ottla.broker import moved
@@ -91,20 +99,28 @@ def export(data_dir: str, zookeeper: str, replace: bool) -> None:
                 )
             return await copy(source, target, replace=replace, begun=lambda: moved.mark(path, zookeeper))
 
-    _report(_run(f"cannot export {file}", work), zookeeper)
+    _report(_run(doing, work), zookeeper)
 
 
 @command.command(name="import")
 @data_dir_option
 @click.option("--zookeeper", metavar="HOST:PORT/chroot", callback=zookeeper_servers, required=True, help="Where from.")
 @click.option("--replace", is_flag=True, help="Remove what the embedded tree holds before.")
-def import_(data_dir: str, zookeeper: str, replace: bool) -> None:
+@plan_options
+def import_(data_dir: str, zookeeper: str, replace: bool, dry_run: bool, yes: bool) -> None:
     """Copy the tree of a stopped cluster from ZooKeeper into a data directory.
 
     Then start a broker on that directory without --zookeeper. Its replicas must all be on that one broker. If the
-    import is interrupted, no broker starts there until it was repeated.
+    import is interrupted, no broker starts there until it was repeated. With --replace, what would be removed is shown
+    first.
     """
     file = _tree_file(data_dir)
+    doing = f"cannot import from {zookeeper}"
+    if dry_run or (replace and not yes):
+        source = _from_zookeeper(zookeeper, "/")
+        target = _from_file(file, "/") if os.path.exists(file) else []
+        if not _is_agreed(doing, source, target, file, replace=replace, dry_run=dry_run):
+            return
 
     async def work() -> Moved:
         from ottla.broker import moved
@@ -127,7 +143,39 @@ def import_(data_dir: str, zookeeper: str, replace: bool) -> None:
                 moved.unmark(path)
                 return copied
 
-    _report(_run(f"cannot import from {zookeeper}", work), file)
+    _report(_run(doing, work), file)
+
+
+Nodes: TypeAlias = "list[tuple[str, Node]]"
+
+
+def _is_agreed(doing: str, source: Nodes, target: Nodes, to: str, *, replace: bool, dry_run: bool) -> bool:
+    """Shows what would be copied and removed, and asks if anything would be. Whether brokers run is seen later."""
+    if target and not replace and _holds(target):
+        raise click.ClickException(f"{doing}: /: a cluster is there already; give --replace to remove it first")
+    lines = [f"to copy to {to}: {_holds(source) or 'nothing'}"]
+    removed = _holds(target)
+    if removed:
+        lines.append(f"to remove there before: {removed}")
+    click.echo("\n".join(lines))
+    question = f"Remove {removed} at {to}?"
+    return agreed(question, f"{removed} at {to} would be removed", yes=not removed, dry_run=dry_run)
+
+
+def _holds(nodes: Nodes) -> str:
+    """`cluster ID with 2 topics, 4 partitions`, or nothing if there is neither cluster nor topic."""
+    from ottla.coordination import znodes
+
+    found = dict(nodes)
+    topics = sum(path.count("/") == 3 and path.startswith(f"{znodes.TOPICS}/") for path in found)
+    partitions = sum(path.endswith("/state") and path.startswith(f"{znodes.TOPICS}/") for path in found)
+    if znodes.CLUSTER_ID in found:
+        name = f"cluster {znodes.decode_cluster_id(found[znodes.CLUSTER_ID].data)}"
+    elif topics:
+        name = "what is left of a cluster"
+    else:
+        return ""
+    return f"{name} with {counted(topics, 'topic')}, {counted(partitions, 'partition')}"
 
 
 def _tree_file(data_dir: str) -> str:
@@ -174,6 +222,27 @@ def _from_file(file: str, path: str) -> list[tuple[str, Node]]:
         return read_nodes(file, path)
     except (sqlite3.Error, OSError, TreeError) as error:
         raise click.ClickException(f"cannot read {file}: {error}") from None
+
+
+def _whole_of(servers: str, doing: str) -> Nodes:
+    """What is in a ZooKeeper; nothing where its chroot does not exist."""
+    from ottla.cli._errors import explained
+    from ottla.cli._interrupts import run
+    from ottla.coordination.transfer import walk
+    from ottla.coordination.tree import NoNode, TreeError
+    from ottla.coordination.zookeeper import ZooKeeperTree
+
+    async def work() -> Nodes:
+        async with await ZooKeeperTree.connect(servers, create_chroot=False) as tree:
+            return await walk(tree)
+
+    with explained(doing):
+        try:
+            return run(work)
+        except NoNode:
+            return []
+        except TreeError as error:
+            raise click.ClickException(f"{doing}: {error}") from None
 
 
 def _from_zookeeper(servers: str, path: str) -> list[tuple[str, Node]]:
