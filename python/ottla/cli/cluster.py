@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._output import counted, print_json
+from ottla.cli._output import counted, print_json, while_read
 from ottla.cli._settings import Finite, assignments, at_most_one, not_empty, on_command_line, zookeeper_servers
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def stop(brokers: tuple[int, ...], directory: str, kill: bool) -> None:
     callback=not_empty,
     help=f"The cluster that was started there. Default: the one in ./{DIRECTORY}, if --bootstrap is not given.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again, with its age, until Ctrl-C.")
 @click.option(
     "--interval",
     type=Finite(0.1),
@@ -146,7 +146,9 @@ def status(directory: str | None, watch: bool, interval: float, as_json: bool, b
         if not watch:
             _show(await gather(cluster), as_json=as_json)
             return
-        await _watch(cluster, interval, as_json=as_json)
+        from ottla.cli._watch import watch as look_again
+
+        await while_read(lambda: look_again(lambda: gather(cluster), interval, as_json=as_json))
 
     with_cluster("cannot see the cluster", bootstrap, timeout_ms, work)
 
@@ -173,33 +175,3 @@ def _show(found: Status, *, as_json: bool) -> None:
         print_json(_status.as_json(found))
     else:
         click.echo(_status.as_text(found))
-
-
-async def _watch(cluster: Cluster, interval_s: float, *, as_json: bool) -> None:
-    """On a terminal each look replaces the last one; else they follow each other. A look that fails is told, and the
-    next may succeed.
-    """
-    import sys
-    from datetime import datetime
-
-    import trio
-
-    from ottla.cli._status import as_text, gather
-    from ottla.errors import KafkaError
-
-    on_terminal = sys.stdout.isatty() and not as_json
-    while True:
-        try:
-            found = await gather(cluster)
-        except (OSError, KafkaError) as error:
-            click.echo(f"nothing to be seen: {error}", err=True)
-        else:
-            if on_terminal:
-                click.clear()
-                click.echo(f"{datetime.now():%H:%M:%S}, every {interval_s:g} s; Ctrl-C ends")
-            if as_json:
-                _show(found, as_json=True)
-            else:
-                click.echo(as_text(found) + ("" if on_terminal else "\n"))
-            sys.stdout.flush()
-        await trio.sleep(interval_s)
