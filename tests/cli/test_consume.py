@@ -47,6 +47,57 @@ def test_keys_headers_and_nothing(ottla: Ottla, bootstrap: str, topic: str) -> N
     assert result.out == "|NULL|a0\nh=1,n=NULL|k|a1\n|gone|NULL\n"
 
 
+def test_a_format_of_ones_own(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    """In kcat's letters; the end of a line is among them."""
+    at = ("-b", bootstrap)
+    form = r"%t %p %o %T %k=%s (%K, %S) %h %%\x21\n"
+    shown = ottla("consume", topic, "-p", "0", *ALL, "-f", form, "--null-marker", "NULL", *at).out
+    assert shown.splitlines() == [
+        "consumed 0 0 1000 NULL=a0 (-1, 2)  %!",
+        "consumed 0 1 2000 k=a1 (1, 2) h=1,n=NULL %!",
+        "consumed 0 2 3000 gone=NULL (4, -1)  %!",
+    ]
+    assert ottla("consume", topic, "-p", "0", *ALL, "-f", "%s,", *at).out == "a0,a1,,"
+    assert ottla("consume", topic, "-p", "0", *ALL, "-n", "1", "-f", "%R%s", *at).out == "\0\0\0\2a0"
+    refused = ottla("consume", topic, "--format", "%x", *at, code=2).err
+    assert "%x means nothing; there are %s (the value), " in " ".join(refused.split())
+    assert "% means nothing" in ottla("consume", topic, "--format", "%", *at, code=2).err
+    for other in ("--json", "--keys", "--headers"):
+        assert "contradict each other" in ottla("consume", topic, "-f", "%s", other, *at, code=2).err
+    assert r"\xg0 is no byte" in ottla("consume", topic, "-f", r"\xg0", *at, code=2).err
+
+
+def test_several_topics(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    at = ("-b", bootstrap)
+    ottla("topic", "create", "beside", "--if-not-exists", "-p", "1", *at)
+    if not ottla("consume", "beside", *ALL, *at).out:
+        ottla("produce", "beside", *at, stdin=b"c\n")
+    shown = ottla("consume", topic, "beside", topic, *ALL, "-p", "0", "-f", r"%t:%s\n", *at).out
+    assert sorted(shown.splitlines()) == ["beside:c", "consumed:", "consumed:a0", "consumed:a1"]
+    error = ottla("consume", topic, "beside", "-p", "1", *at, code=1).err
+    assert "topic 'beside' has no partition 1; its last is 0" in error
+
+
+def test_nothing_printed_is_explained(ottla: Ottla, bootstrap: str, topic: str) -> None:
+    at = ("-b", bootstrap)
+    result = ottla("consume", topic, "-e", *at)
+    assert (result.out, result.err) == ("", "nothing after the end; --from-beginning reads what is there\n")
+    assert ottla("consume", topic, "-t", "9999", "-e", *at).err == "nothing to be read there\n"
+    assert ottla("consume", topic, "-p", "0", *ALL, *at).err == ""
+
+
+def test_a_terminal_that_waits_is_told(bootstrap: str, topic: str) -> None:
+    terminal, other = pty.openpty()
+    command = [sys.executable, "-m", "ottla", "consume", topic, "-b", bootstrap]
+    with subprocess.Popen(command, stdout=other, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "waiting for new records; --from-beginning reads what is there too\n"
+        process.send_signal(2)
+        assert process.wait(PATIENCE_S) == 130
+    os.close(other)
+    os.close(terminal)
+
+
 def test_json(ottla: Ottla, bootstrap: str, topic: str) -> None:
     records = ottla("consume", topic, "-p", "1", "--json", *ALL, "-b", bootstrap).json
     assert records[1] == {

@@ -163,7 +163,7 @@ def test_commands_in_texts_of_the_code_exist() -> None:
         ("ottla topic creat NAME", "ottla topic has no command creat"),
         ("X=1 ottla serve --qqqq 9092", "No such option '--qqqq'."),
         ("ottla topic list | ottla topic create", "ottla topic create needs ['name']"),
-        ("ottla consume orders more", "ottla consume takes no more"),
+        ("ottla broker balance more", "ottla broker balance takes no more"),
         ("ottla topic", "ottla topic needs a command"),
         ("ottla topic alter orders --set", "Option '--set' requires an argument."),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -65,7 +66,9 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def unescaped(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    """A callback of options: `\\t` on the command line means a tab; also `\\n`, `\\r`, `\\0` and `\\\\`."""
+    """A callback of options: `\\t` on the command line means a tab; also `\\n`, `\\r`, `\\0`, `\\\\`, and `\\x7c` for
+    the byte of this number, as `as_bytes` gives it.
+    """
     if text is None or "\\" not in text:
         return text
     parts = iter(text)
@@ -73,9 +76,17 @@ def unescaped(context: click.Context, parameter: click.Parameter, text: str | No
     for letter in parts:
         if letter == "\\":
             escaped = next(parts, "")
+            if escaped == "x":
+                digits = next(parts, "") + next(parts, "")
+                if not re.fullmatch("[0-9a-fA-F]{2}", digits):
+                    raise click.BadParameter(
+                        f"\\x{digits} is no byte; two digits follow, as in \\x7c", context, parameter
+                    )
+                result += bytes.fromhex(digits).decode(errors="surrogateescape")
+                continue
             if escaped not in _ESCAPES:
                 raise click.BadParameter(
-                    f"\\{escaped} means nothing; there are \\t, \\n, \\r, \\0, and \\\\ for a backslash",
+                    f"\\{escaped} means nothing; there are \\t, \\n, \\r, \\0, \\x7c, and \\\\ for a backslash",
                     context,
                     parameter,
                 )

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._output import COMMANDS_MAX, counted, while_read
+from ottla.cli._output import COMMANDS_MAX, counted, quoted, while_read
 from ottla.cli._settings import as_bytes, at_most_one, on_command_line, unescaped
 from ottla.cli._times import Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Sequence
 
     from ottla.cli._progress import Advance
     from ottla.client.cluster import Cluster
@@ -24,8 +24,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("topic")
-@click.option("-p", "--partition", "numbers", type=click.IntRange(0), multiple=True, metavar="N", help="Default: all.")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Of each topic. Default: all.",
+)
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record instead of the next new one.")
 @click.option(
     "-o", "--offset", type=int, metavar="N", help="Begin at this offset of each partition; -N is N before its end."
@@ -40,6 +48,16 @@ if TYPE_CHECKING:
 )
 @click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
 @click.option("-e", "--until-end", is_flag=True, help="End where the partitions end now, instead of waiting for more.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    metavar="FORMAT",
+    callback=unescaped,
+    help="What is printed of each record, in kcat's letters: %s is the value, %k the key, %t the topic, %p the "
+    "partition, %o the offset, %T the time in milliseconds, %h the headers, %S and %K the lengths of value and key; "
+    "\\n ends a line.",
+)
 @click.option("-K", "--keys", is_flag=True, help="Print the key before the value.")
 @click.option("-H", "--headers", is_flag=True, help="Print the headers before key and value, as NAME=VALUE,NAME=VALUE.")
 @click.option(
@@ -56,13 +74,14 @@ if TYPE_CHECKING:
 @click.option("--read-committed", is_flag=True, help="Leave out records of transactions that are open or were aborted.")
 @client_options
 def command(
-    topic: str,
+    topics: tuple[str, ...],
     numbers: tuple[int, ...],
     from_beginning: bool,
     offset: int | None,
     timestamp_ms: int | None,
     max_messages: int | None,
     until_end: bool,
+    form: str | None,
     keys: bool,
     headers: bool,
     key_separator: str,
@@ -72,14 +91,15 @@ def command(
     bootstrap: str,
     timeout_ms: int,
 ) -> None:
-    """Print the records of TOPIC, each on a line, until Ctrl-C, or until brokers are gone for --timeout-ms.
+    """Print the records of each TOPIC, each on a line, until Ctrl-C, or until brokers are gone for --timeout-ms.
 
     \b
     ottla consume orders --from-beginning --until-end --keys
     ottla consume orders --timestamp 2026-03-01T12:00 --json
     ottla consume orders --offset -10 --until-end
+    ottla consume orders payments --format '%t %p %o %k %s\\n'
     """
-    from ottla.cli._formats import json_line, text_line
+    from ottla.cli._formats import formatted, json_line, text_line
 
     at_most_one(
         {"--from-beginning": from_beginning, "--offset": offset is not None, "--timestamp": timestamp_ms is not None}
@@ -91,37 +111,54 @@ def command(
         ("--null-marker", on_command_line("null_marker")),
     ):
         at_most_one({"--json": as_json, name: given})
+        if name != "--null-marker":
+            at_most_one({"--format": form is not None, name: given})
+    at_most_one({"--json": as_json, "--format": form is not None})
     if on_command_line("key_separator") and not keys and not headers:
         raise click.UsageError("--key-separator needs --keys or --headers: a value alone has nothing to separate")
-    write = (
-        json_line
-        if as_json
-        else text_line(keys=keys, headers=headers, separator=as_bytes(key_separator), null=as_bytes(null_marker))
-    )
+    null = as_bytes(null_marker)
+    write: Callable[[Record], bytes] = json_line
+    if form is not None:
+        try:
+            write = formatted(form, null=null)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--format") from None
+    elif not as_json:
+        write = text_line(keys=keys, headers=headers, separator=as_bytes(key_separator), null=null)
+    begins_at_end = not from_beginning and offset is None and timestamp_ms is None
 
     async def work(cluster: Cluster) -> None:
         from ottla.client.consumer import Consumer
 
         consumer = Consumer(cluster, read_committed=read_committed)
-        partitions = await _partitions(cluster, topic, numbers)
+        partitions = await _partitions(cluster, topics, numbers)
         await _begin(consumer, partitions, from_beginning=from_beginning, offset=offset, timestamp_ms=timestamp_ms)
-        await while_read(lambda: _print(_Reader(consumer, topic, timeout_ms), write, max_messages, until_end))
+        if begins_at_end and not until_end and sys.stdout.isatty():
+            click.echo("waiting for new records; --from-beginning reads what is there too", err=True)
+        reader = _Reader(consumer, topics, timeout_ms)
+        await while_read(lambda: _print(reader, write, max_messages, until_end))
+        if not reader.printed:
+            hint = "; --from-beginning reads what is there" if begins_at_end else ""
+            click.echo(f"nothing {'after the end' if begins_at_end else 'to be read there'}{hint}", err=True)
 
-    with_cluster(f"cannot consume {topic!r}", bootstrap, timeout_ms, work)
+    with_cluster(f"cannot consume {quoted(topics)}", bootstrap, timeout_ms, work)
 
 
-async def _partitions(cluster: Cluster, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+async def _partitions(cluster: Cluster, topics: Sequence[str], numbers: Collection[int]) -> list[TopicPartition]:
     """The partitions that are asked for, all if none are named. Raises UnknownTopicOrPartition."""
     from ottla.cli._names import check_topics
     from ottla.errors import UnknownTopicOrPartition
     from ottla.kafka import TopicPartition
 
-    await check_topics(cluster, [topic])
-    existing = await cluster.partitions(topic)
-    for number in numbers:
-        if number not in existing:
-            raise UnknownTopicOrPartition(f"topic '{topic}' has no partition {number}; its last is {existing[-1]}")
-    return [TopicPartition(topic, number) for number in sorted(set(numbers)) or existing]
+    await check_topics(cluster, topics)
+    found = []
+    for topic in dict.fromkeys(topics):
+        existing = await cluster.partitions(topic)
+        for number in numbers:
+            if number not in existing:
+                raise UnknownTopicOrPartition(f"topic '{topic}' has no partition {number}; its last is {existing[-1]}")
+        found += [TopicPartition(topic, number) for number in sorted(set(numbers)) or existing]
+    return found
 
 
 async def _begin(
@@ -165,7 +202,9 @@ async def _print(reader: _Reader, write: Callable[[Record], bytes], max_messages
     left = max_messages
     total = None if ends is None else sum(end - consumer.positions[partition] for partition, end in ends.items())
     # Where the records themselves are seen, nothing else moves on the screen.
-    with progress(f"consuming {reader.topic}", total, unit="records", is_shown=not sys.stdout.isatty()) as advance:
+    with progress(
+        f"consuming {', '.join(reader.topics)}", total, unit="records", is_shown=not sys.stdout.isatty()
+    ) as advance:
         while left != 0 and (
             ends is None or any(consumer.positions[partition] < end for partition, end in ends.items())
         ):
@@ -188,9 +227,9 @@ class _Reader:
     take is not waited for.
     """
 
-    def __init__(self, consumer: Consumer, topic: str, timeout_ms: int) -> None:
+    def __init__(self, consumer: Consumer, topics: Sequence[str], timeout_ms: int) -> None:
         self.consumer = consumer
-        self.topic = topic
+        self.topics = topics
         self.timeout_s = timeout_ms / 1000
         self.printed = 0
         self._gone: tuple[float, Exception] | None = None
@@ -221,11 +260,13 @@ class _Reader:
 
     def _given_up(self) -> click.ClickException:
         assert self._gone is not None
-        why = f"cannot consume {self.topic!r}: {self._gone[1]}, and for {self.timeout_s:g} s nothing has answered"
+        why = (
+            f"cannot consume {quoted(self.topics)}: {self._gone[1]}, and for {self.timeout_s:g} s nothing has answered"
+        )
         if not self.printed:
             return click.ClickException(why)
         commands = [
-            f"`ottla consume {quote(self.topic)} -p {each.partition} -o {offset}`"
+            f"`ottla consume {quote(each.topic)} -p {each.partition} -o {offset}`"
             for each, offset in sorted(self.consumer.positions.items())
         ]
         more = "" if len(commands) <= COMMANDS_MAX else f" and so on for {len(commands) - COMMANDS_MAX} more"
