@@ -61,8 +61,12 @@ def member(bootstrap: str, group: str) -> Iterator[Consumer]:
 def test_groups_are_listed_and_described(ottla: Ottla, bootstrap: str) -> None:
     at = ("-b", bootstrap)
     commit(bootstrap, "described", 3, 10)
-    assert "described" in ottla("group", "list", *at).out.splitlines()
-    assert "described" in ottla("group", "list", "--json", *at).json[0]  # type: ignore[operator]
+    assert "described" in ottla("group", "list", "--names", *at).out.splitlines()
+    head, *rows = [line.split() for line in ottla("group", "list", *at).out.splitlines()]
+    assert head == ["group", "state", "protocol", "type"]
+    assert ["described", "Empty"] in [row[:2] for row in rows]
+    listed = {row["group"]: row["state"] for row in ottla("group", "list", "--json", *at).json}  # type: ignore[index]
+    assert listed["described"] == "Empty"
     assert ottla("group", "describe", "described", *at).out == (
         "described: Empty, 0 members\n"
         "  topic  partition  committed  end  lag  member  host\n"
@@ -70,6 +74,9 @@ def test_groups_are_listed_and_described(ottla: Ottla, bootstrap: str) -> None:
         "  read           1         10   10    0  -       -\n"
     )
     with member(bootstrap, "described"):
+        assert ["described", "Stable", "consumer"] in [
+            line.split() for line in ottla("group", "list", *at).out.splitlines()
+        ]
         (found,) = ottla("group", "describe", "described", "--json", *at).json
     assert isinstance(found, dict)
     assert (found["state"], found["protocol_type"], found["protocol"]) == ("Stable", "consumer", "range")

@@ -18,12 +18,22 @@ def test_create_describe_alter_delete(ottla: Ottla, bootstrap: str) -> None:
     assert topic["settings"] == {"cleanup.policy": "compact"}  # type: ignore[index]
     assert len(topic["partitions"]) == 3  # type: ignore[index]
     text = ottla("topic", "describe", "orders", *at).out.splitlines()
-    assert text[:3] == ["orders", "  cleanup.policy=compact", "  partition  leader  replicas  in sync"]
+    assert text[:3] == ["orders", "  cleanup.policy=compact", "  partition  leader  replicas  in sync  start  end"]
     (topic,) = ottla("topic", "describe", "orders", "--json", "--all-settings", *at).json
     assert topic["settings"]["segment.bytes"] == "1073741824"  # type: ignore[index]
 
     assert ottla("topic", "delete", "--yes", "orders", *at).out == "deleted topic orders\n"
     assert "orders" not in ottla("topic", "list", "--json", *at).json[0]  # type: ignore[operator]
+
+
+def test_offsets_of_partitions(ottla: Ottla, bootstrap: str) -> None:
+    at = ("-b", bootstrap)
+    ottla("topic", "create", "counted", "-p", "2", *at)
+    ottla("produce", "counted", "-p", "1", *at, stdin=b"a\nb\nc\n")
+    rows = [line.split() for line in ottla("topic", "describe", "counted", *at).out.splitlines()[-2:]]
+    assert [(row[0], *row[-2:]) for row in rows] == [("0", "0", "0"), ("1", "0", "3")]
+    (topic,) = ottla("topic", "describe", "counted", "--json", *at).json
+    assert [(row["start_offset"], row["end_offset"]) for row in topic["partitions"]] == [(0, 0), (0, 3)]  # type: ignore[index]
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(ottla: Ottla, bootstrap: str) -> None:

@@ -20,24 +20,38 @@ if TYPE_CHECKING:
     from ottla.kafka import TopicPartition
 
 
+_LISTED = ("group", "state", "protocol type")
+
+
 @click.group()
 def command() -> None:
     """List, describe, reset, delete and migrate consumer groups."""
 
 
 @command.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@click.option("--names", "only_names", is_flag=True, help="Only the names, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each group, one a line.")
 @client_options
-def list_(as_json: bool, bootstrap: str, timeout_ms: int) -> None:
-    """List the names of all groups."""
+def list_(only_names: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+    """List all groups with their states: Stable, Empty (no member, but offsets), or between two generations.
+
+    Brokers before Kafka 2.6 do not tell the states.
+    """
+    at_most_one({"--names": only_names, "--json": as_json})
 
     async def work(cluster: Cluster) -> list[ListedGroup]:
         from ottla.client.groups import Groups
 
         return await Groups(cluster).listed()
 
-    names = [row.group for row in with_cluster("cannot list groups", bootstrap, timeout_ms, work)]
-    print_names(names, as_json=as_json)
+    found = with_cluster("cannot list groups", bootstrap, timeout_ms, work)
+    if as_json:
+        for row in found:
+            print_json({"group": row.group, "state": row.state or None, "protocol_type": row.protocol_type})
+    elif only_names:
+        print_names([row.group for row in found], as_json=False)
+    elif found:
+        click.echo(columns([(row.group, row.state or "-", row.protocol_type or "-") for row in found], _LISTED))
 
 
 @command.command()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,6 +16,7 @@ from ottla.cli._topic_moves import elect, reassign
 from ottla.kafka import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.cli._offsets import Bounds
     from ottla.client.admin import Setting, Topic
     from ottla.client.cluster import Cluster
 
@@ -100,13 +102,16 @@ def list_(internal: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> Non
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each topic, one a line.")
 @client_options
 def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
-    """Show partitions, leaders, replicas and settings of topics; without a NAME, of all.
+    """Show partitions, leaders, replicas, offsets and settings of topics; without a NAME, of all.
+
+    `start` is the first offset that is there, `end` the one after the last that can be read.
 
     The leaders are asked, too: a partition whose leader does not say that it leads it is served by nobody.
     """
 
-    async def work(cluster: Cluster) -> tuple[list[tuple[Topic, list[Setting]]], dict[TopicPartition, str]]:
+    async def work(cluster: Cluster) -> tuple[list[tuple[Topic, list[Setting]]], _Known]:
         from ottla.cli._names import check_topics
+        from ottla.cli._offsets import bounds_of
         from ottla.client.admin import Admin
         from ottla.client.leading import not_led_of
 
@@ -115,16 +120,17 @@ def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstra
             await check_topics(cluster, names)
         topics = await admin.describe_topics(names or None)
         wrong = await not_led_of(cluster, topics)
-        return [(topic, await admin.describe_settings(topic.name)) for topic in topics], wrong
+        known = _Known(wrong, await bounds_of(cluster, topics, without=wrong))
+        return [(topic, await admin.describe_settings(topic.name)) for topic in topics], known
 
     doing = f"cannot describe topic {quoted(names)}" if names else "cannot describe topics"
-    topics, wrong = with_cluster(doing, bootstrap, timeout_ms, work)
+    topics, known = with_cluster(doing, bootstrap, timeout_ms, work)
     for topic, settings in topics:
         shown = {s.name: s.value for s in settings if all_settings or s.source == SET_IN_TOPIC}
         if as_json:
-            print_json(_as_json(topic, shown, wrong))
+            print_json(_as_json(topic, shown, known))
         else:
-            click.echo(_as_text(topic, shown, wrong))
+            click.echo(_as_text(topic, shown, known))
 
 
 def _is_internal(topic: Topic) -> bool:
@@ -136,7 +142,15 @@ def _is_internal_name(name: str) -> bool:
     return name in INTERNAL_TOPICS or name.startswith("__ottla_")
 
 
-def _as_json(topic: Topic, settings: dict[str, str | None], wrong: dict[TopicPartition, str]) -> dict[str, object]:
+class _Known(NamedTuple):
+    """What the leaders of partitions said: why nobody serves one, and where it begins and ends."""
+
+    wrong: Mapping[TopicPartition, str]
+    bounds: Mapping[TopicPartition, Bounds]
+
+
+def _as_json(topic: Topic, settings: dict[str, str | None], known: _Known) -> dict[str, object]:
+    bounds = [known.bounds.get(TopicPartition(topic.name, each.number)) for each in topic.partitions]
     return {
         "name": topic.name,
         "internal": topic.internal,
@@ -149,29 +163,33 @@ def _as_json(topic: Topic, settings: dict[str, str | None], wrong: dict[TopicPar
                 "replicas": partition.replicas,
                 "in_sync": partition.in_sync,
                 # Why nobody serves it, though it has a leader.
-                "not_served": wrong.get(TopicPartition(topic.name, partition.number)),
+                "not_served": known.wrong.get(TopicPartition(topic.name, partition.number)),
+                "start_offset": found.start if found else None,
+                "end_offset": found.end if found else None,
             }
-            for partition in topic.partitions
+            for partition, found in zip(topic.partitions, bounds, strict=True)
         ],
     }
 
 
-def _as_text(topic: Topic, settings: dict[str, str | None], wrong: dict[TopicPartition, str]) -> str:
+def _as_text(topic: Topic, settings: dict[str, str | None], known: _Known) -> str:
+    bounds = [known.bounds.get(TopicPartition(topic.name, each.number)) for each in topic.partitions]
     rows = [
         (
             partition.number,
             "none" if partition.leader < 0 else partition.leader,
             ",".join(map(str, partition.replicas)),
             ",".join(map(str, partition.in_sync)),
+            *(found or ("?", "?")),
         )
-        for partition in topic.partitions
+        for partition, found in zip(topic.partitions, bounds, strict=True)
     ]
     own = "".join(f"\n  {name}={value}" for name, value in sorted(settings.items()))
-    table = columns(rows, ("partition", "leader", "replicas", "in sync"))
+    table = columns(rows, ("partition", "leader", "replicas", "in sync", "start", "end"))
     troubles = [
         f"partition {partition.number} is not served: {words}"
         for partition in topic.partitions
-        if (words := wrong.get(TopicPartition(topic.name, partition.number))) is not None
+        if (words := known.wrong.get(TopicPartition(topic.name, partition.number))) is not None
     ]
     return f"{topic.name}{own}\n" + "\n".join(f"  {line}" for line in [*table.splitlines(), *troubles])
 
