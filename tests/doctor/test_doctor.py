@@ -404,10 +404,17 @@ def led_by(*leaders: int, first: int | None = None) -> list[MetadataResponsePart
 @pytest.mark.parametrize(
     ("brokers", "partitions", "found", "todo"),
     [
-        (3, led_by(*[1] * 9, first=2), "leads all 9 partitions", "preferred"),
-        (3, led_by(*[1] * 9), "leads all 9 partitions", "--generate"),
-        (3, led_by(*[2] * 7, 1, 3), "broker 2 leads 7 of 9 partitions", "--generate"),
-        (2, [partition(1, 1) for _ in range(6)], "leads all 6 partitions", "move partitions"),
+        (3, led_by(*[1] * 9, first=2), "leads all 9 partitions", "`ottla broker balance` gives them back"),
+        (3, led_by(*[1] * 9), "leads all 9 partitions", "`ottla broker balance --leaders`"),
+        (3, led_by(*[2] * 7, 1, 3), "broker 2 leads 7 of 9 partitions", "`ottla broker balance --leaders`"),
+        (2, [partition(1, 1) for _ in range(6)], "leads all 6 partitions", "`ottla broker balance --replicas`"),
+        # After a restart of the others: half of what it leads is its own.
+        (
+            3,
+            led_by(*[2] * 6) + led_by(*[2] * 3, first=1) + led_by(*[2] * 3, first=3) + led_by(1, 1, 1, 3, 3, 3),
+            "broker 2 leads 12 of 18 partitions",
+            "6 of them are to be led by others, who were away: `ottla broker balance` gives them back",
+        ),
     ],
 )
 def test_a_broker_that_leads_nearly_everything(
@@ -441,7 +448,9 @@ def test_leaders_that_are_spread(brokers: int, partitions: list[MetadataResponse
 def test_brokers_that_are_gone() -> None:
     report = Report("")
     trio.run(check_absent, report, with_brokers(2, [*led_by(1, 2), partition(2, 2, 7)]))
-    assert "3 (2 partitions), 7 (1 partition)" in only(report, "brokers", Level.WARNING).found
+    gone = only(report, "brokers", Level.WARNING)
+    assert "3 (2 partitions), 7 (1 partition)" in gone.found
+    assert "`ottla broker drain ID --replicas`" in gone.todo
 
 
 @pytest.mark.parametrize(
@@ -483,6 +492,7 @@ def two_are_examined(port: int, second: Server, protocols: str | None) -> None:
     assert "broker 1 leads all 6 partitions" in only(report, "leaders", Level.WARNING).found
     throttled = only(report, "throttles", Level.WARNING)
     assert "no partition is moving" in throttled.found
+    assert "`ottla topic reassign --resume` takes back" in throttled.todo
     assert "topics lopsided; brokers 1 (leader.replication.throttled.rate=1000)" in throttled.found
     assert "min.insync.replicas is the number of replicas: lopsided (2)" in only(report, "topics", Level.WARNING).found
     if protocols is None:

@@ -59,6 +59,7 @@ def test_one_in_kraft_mode(kafka: Apache) -> None:
     broker = kafka.broker("3.9.2")
     (finding,) = of(look(broker.port, None), BROKERS)
     assert (finding.level, "KRaft" in finding.found) == (Level.PROBLEM, True)
+    assert "`ottla mirror`" in finding.todo
 
 
 def test_settings_that_ottla_refuses_or_does_not_have(kafka: Apache, zookeeper: str) -> None:

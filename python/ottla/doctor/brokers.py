@@ -159,6 +159,9 @@ async def _sasl(address: str, port: int, timeout_s: float) -> list[str] | None:
 
 #: (key, version): the first release that has it. Ottla has some APIs of later releases, but not the versions here.
 _RELEASES = (
+    ((FETCH.key, 17), "3.9 or later"),
+    ((FETCH.key, 16), "3.7"),
+    ((FETCH.key, 15), "3.5"),
     ((FETCH.key, 13), "3.1"),
     ((PRODUCE.key, 9), "2.8"),
     ((FETCH.key, 12), "2.7"),
@@ -202,9 +205,10 @@ def _same_versions(report: Report, reached: dict[int, Connection]) -> None:
     first = next(iter(kinds.values()), None)
     others = [str(broker) for broker, versions in kinds.items() if versions != first]
     if others:
+        who = f"broker {others[0]} speaks" if len(others) == 1 else f"brokers {some(others)} speak"
         report.warning(
             "versions",
-            f"brokers {some(others)} speak other versions than broker {next(iter(kinds))}",
+            f"{who} other versions than broker {next(iter(kinds))}",
             "if an upgrade is under way, finish it; clients use what the broker has that they talk to",
         )
 

@@ -47,7 +47,8 @@ OWN: Final = frozenset({"listeners", "advertised.listeners", "broker.id", "log.d
 SET_BY_HAND: Final = frozenset({Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT, Source.STATIC})
 
 NEWER = (
-    "the cluster ran a newer protocol than 2.7, which cannot be taken back: copy its topics to a new cluster instead"
+    "the cluster ran a newer protocol than 2.7, which cannot be taken back: copy its topics to a new cluster with "
+    "`ottla mirror`"
 )
 
 
@@ -59,7 +60,8 @@ async def check_brokers(report: Report, cluster: Cluster) -> None:
         if LEADER_AND_ISR.key not in (connection.protocol.versions or {}):
             problem(
                 f"broker {broker} takes no LeaderAndIsr: the cluster is in KRaft mode",
-                "there is no ZooKeeper in which a broker of Ottla could join it: copy its topics to a new cluster",
+                "there is no ZooKeeper in which a broker of Ottla could join it: copy its topics to a new cluster with "
+                "`ottla mirror`",
             )
             continue
         settings = await _settings(cluster, broker)

@@ -107,7 +107,8 @@ async def check_replicas(report: Report, cluster: Cluster) -> None:
         report.problem(
             "partitions",
             f"{len(offline):,} of {whole} have no leader: {some(offline)}",
-            "start the brokers that have their replicas, and look at their log directories",
+            "start the brokers that have their replicas, and look at their log directories; if these are lost, "
+            "`ottla topic elect TOPIC --unclean` has another replica lead, which loses what it does not have",
         )
     if behind:
         report.warning(
@@ -178,8 +179,8 @@ async def check_absent(report: Report, cluster: Cluster) -> None:
     report.warning(
         "brokers",
         f"brokers are to have replicas, and are not there: {some(names)}",
-        "start them again; one that does not come back can be replaced by another with its id, or its replicas moved "
-        "to others with kafka-reassign-partitions",
+        "start them again; one that does not come back can be replaced by another with its id, or its replicas copied "
+        "to others with `ottla broker drain ID --replicas`",
     )
 
 
@@ -199,18 +200,20 @@ async def check_leaders(report: Report, cluster: Cluster) -> None:
     if most < led.total() * (1 + 1 / brokers) / 2:
         report.ok("leaders", f"no broker leads much more than others: {most} of {led.total()} partitions at most")
         return
-    elsewhere = sum(
-        partition.leader_id == broker and partition.replica_nodes[0] != broker
-        for partition in partitions
-        if partition.replica_nodes
-    )
+    assigned = [partition.replica_nodes for partition in partitions if partition.leader_id >= 0]
+    preferred = Counter(replicas[0] for replicas in assigned if replicas)
     whole = "all" if most == led.total() else f"{most} of"
+    too_many = led.total() * (1 + 1 / brokers) / 2
+    if preferred[broker] < too_many:
+        away = sum(each.leader_id == broker != each.replica_nodes[0] for each in partitions if each.replica_nodes)
+        todo = (
+            f"{away} of them are to be led by others, who were away: `ottla broker balance` gives them back, and so "
+            "does a controller with auto.leader.rebalance.enable=true after a while"
+        )
+    elif sum(replicas == [broker] for replicas in assigned) < too_many:
+        todo = "others have replicas, and are seldom named first: `ottla broker balance --leaders` changes the order"
+    else:
+        todo = "others have no replicas of them: `ottla broker balance --replicas` copies as few as will do"
     report.warning(
-        "leaders",
-        f"broker {broker} leads {whole} {led.total()} partitions, though there are {brokers} brokers",
-        f"{elsewhere} of them are to be led by others, who were away: `kafka-leader-election --election-type preferred "
-        "--all-topic-partitions`, or auto.leader.rebalance.enable=true"
-        if elsewhere * 2 > most
-        else "others have no replicas, or are never named first: make plans with kafka-reassign-partitions --generate, "
-        "and move partitions to them",
+        "leaders", f"broker {broker} leads {whole} {led.total()} partitions, though there are {brokers} brokers", todo
     )

@@ -51,8 +51,8 @@ async def check_throttles(report: Report, cluster: Cluster) -> None:
     report.warning(
         "throttles",
         f"replicas are throttled, and no partition is moving: {what}",
-        "a replica that falls behind catches up no faster than that: `kafka-reassign-partitions --verify` with the "
-        "plan of the move removes what it has set, `kafka-configs --alter --delete-config` what it has not",
+        "a replica that falls behind catches up no faster than that: `ottla topic reassign --resume` takes back what "
+        "moves have left",
     )
 
 

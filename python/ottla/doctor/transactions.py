@@ -43,7 +43,7 @@ async def check_open(report: Report, cluster: Cluster) -> None:
             "transactions",
             f"open for more than {TIMEOUT_MAX_S // 60} minutes without a record: {some(hanging)}",
             "readers of committed records wait there: `ottla transaction find-hanging` names them, and "
-            "`ottla transaction abort TOPIC PARTITION --start-offset OFFSET` (or kafka-transactions.sh) ends them",
+            "`ottla transaction abort TOPIC PARTITION --start-offset OFFSET` ends them",
         )
     else:
         report.ok("transactions", f"{having} open ones, none of them for long")
