@@ -28,6 +28,8 @@ def test_who_only_asks_makes_no_topic(ottla: Ottla, broker: Broker) -> None:
         ("transaction", "describe", "payments"),
     ):
         assert "there is no " in ottla(*arguments, *at, code=1).err, arguments
+    nothing = ottla("group", "migrate", "readers", "--dry-run", *at, code=1).err
+    assert "it has no offsets in the coordination tree" in nothing
     shown = ottla("group", "reset", "readers", "-t", "orders", "--to-latest", "--dry-run", *at)
     assert shown.out.splitlines()[1].split() == ["orders", "0", "-", "0"]
     assert ottla("topic", "list", "--internal", *at).out == "orders\n"

@@ -54,7 +54,7 @@ async def is_there(cluster: Cluster, topic: str) -> bool:
     """
     from ottla.client.admin import Admin
 
-    return topic in await Admin(cluster).list_topics()
+    return topic in cluster.metadata.topics or topic in await Admin(cluster).list_topics()
 
 
 async def check_group(groups: Groups, name: str, otherwise: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -353,18 +354,20 @@ def migrate(name: str, force: bool, dry_run: bool, yes: bool, bootstrap: str, ti
 
     async def look(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
         """What is in the tree, and what the group has of it elsewhere."""
+        from ottla.cli._names import is_there
         from ottla.client.groups import Groups
-        from ottla.kafka import TopicPartition
+        from ottla.kafka import OFFSETS_TOPIC, TopicPartition
 
-        groups = Groups(cluster)
         await cluster.refresh()
         everything = [
             TopicPartition(topic, row.partition_index)
             for topic, found in cluster.metadata.topics.items()
             for row in found.partitions
         ]
-        old = await groups.committed(name, everything, from_tree=True)
-        return old, {place: at for place, at in (await groups.committed(name)).items() if place in old}
+        old = await cluster.retry(lambda: _in_tree(cluster, name, everything))
+        if not old or not await is_there(cluster, OFFSETS_TOPIC):
+            return old, {}
+        return old, {place: at for place, at in (await Groups(cluster).committed(name)).items() if place in old}
 
     async def work(cluster: Cluster) -> None:
         from ottla.client.groups import Groups
@@ -384,3 +387,25 @@ def migrate(name: str, force: bool, dry_run: bool, yes: bool, bootstrap: str, ti
     count = f"{counted(lost, 'offset')} of group {name}"
     if agreed(f"Overwrite {count}?", f"{count} would be overwritten", yes=yes or not lost, dry_run=dry_run):
         with_cluster(doing, bootstrap, timeout_ms, work)
+
+
+async def _in_tree(cluster: Cluster, group: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+    """What a group has in the coordination tree. Any broker reads it there: who looks for the group's coordinator has
+    the topic made that keeps offsets now.
+    """
+    from ottla.client.groups import Committed
+    from ottla.kafka import TopicPartition
+    from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
+
+    numbers: dict[str, list[int]] = {}
+    for place in places:
+        numbers.setdefault(place.topic, []).append(place.partition)
+    request = OffsetFetchRequest(group, [OffsetFetchRequestTopic(*row) for row in numbers.items()])
+    connection = await cluster.any_connection()
+    answer = await connection.call(OFFSET_FETCH, request, 0, timeout_ms=cluster.timeout_ms)
+    return {
+        TopicPartition(topic.name, row.partition_index): Committed(row.committed_offset, metadata=row.metadata or "")
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
