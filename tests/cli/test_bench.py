@@ -22,6 +22,7 @@ def test_producing_consuming_and_end_to_end(ottla: Ottla, bootstrap: str, tmp_pa
     assert "99.9th" in result.out
     lines = tmp_path / "lines"
     lines.write_bytes(b"one\ntwo\nthree\n")
+    assert "<=None" not in ottla("bench", "produce", "--help").out
     paced = ("--throughput", "1000", "--payload-file", str(lines), "--producer-props", "acks=0", "linger.ms=3")
     result = ottla("bench", "produce", "--topic", "b", "--num-records", "30", *paced, "-b", bootstrap)
     assert result.out.startswith("30 records sent in 0.0")

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from ottla.cli._errors import words
+from ottla.errors import LeaderNotAvailable, UnknownTopicOrPartition
 from tests.peers.ottla import Broker, Brokers
 from tests.support.waiting import PATIENCE_S
 
@@ -44,6 +46,14 @@ def test_a_topic_that_is_deleted_meanwhile_ends_it(ottla: Ottla, broker: Broker)
             process.kill()
     assert process.returncode == 1
     assert b"cannot consume 'gone': it does not exist" in err
+
+
+def test_an_obstacle_has_a_name() -> None:
+    assert (
+        words(UnknownTopicOrPartition("topic 'gone'")) == "topic 'gone': it does not exist (UNKNOWN_TOPIC_OR_PARTITION)"
+    )
+    assert words(LeaderNotAvailable("orders-0")) == "orders-0 (LEADER_NOT_AVAILABLE)"
+    assert words(OSError("h:1 closed the connection")) == "h:1 closed the connection"
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])

@@ -4,8 +4,10 @@ import json
 import socket
 from pathlib import Path
 
+import click
 import pytest
 
+from ottla.cli._errors import explained
 from tests.peers.ottla import Broker, Brokers
 from tests.support.waiting import PATIENCE_S
 
@@ -44,6 +46,12 @@ from .conftest import Ottla
 )  # fmt: skip
 def test_contradictions(ottla: Ottla, arguments: tuple[str, ...], said: str) -> None:
     assert said in ottla(*arguments, code=2).err
+
+
+def test_what_our_own_errors_quote_keeps_its_lines() -> None:
+    with pytest.raises(click.ClickException) as raised, explained("cannot start", ValueError):
+        raise ValueError("its log ends with:\n    one\x1b[31m")
+    assert raised.value.message == "cannot start: its log ends with:\n    one\\x1b[31m"
 
 
 def test_an_alteration_is_whole_or_refused(ottla: Ottla, broker: Broker) -> None:

@@ -169,6 +169,11 @@ def test_an_import_of_what_is_neither_file_nor_folder(ottla: Ottla) -> None:
     assert error == "Error: /dev/null: there is no file named <byte offset>.kafka, as Kafka 0.7 names them\n"
 
 
+def test_an_address_with_colons_is_in_brackets(ottla: Ottla) -> None:
+    error = ottla("topic", "list", "-b", "[::1]:1", "--timeout-ms", "500", code=1).err
+    assert "`ottla doctor [::1]:1` says what answers" in error
+
+
 def shell(line: str, broker: Broker, **environment: str) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(
         ["bash", "-c", line.replace("ottla", f"{sys.executable} -m ottla")],

@@ -1,12 +1,15 @@
 """`ottla generate` and `ottla pipeline`, without Spark: what they write, and what they say of mistakes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ottla.pipelines.frame.catalog import PIPELINES
 from tests.cli.conftest import Ottla
+from tests.support.waiting import PATIENCE_S
 
 
 def test_activity_into_a_file_with_its_answers(ottla: Ottla, tmp_path: Path) -> None:
@@ -37,6 +40,18 @@ def test_pipelines_are_listed(ottla: Ottla) -> None:
 
 def test_an_example_is_where_a_configuration_begins(ottla: Ottla) -> None:
     assert "[source]" in ottla("pipeline", "example", "warehouse-load").out
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "pyspark"])
+def test_a_package_that_is_missing_is_named(tmp_path: Path, package: str) -> None:
+    file = tmp_path / "load.toml"
+    file.write_text(f'[source]\npath = "{tmp_path}"\ntopics = ["t"]\n[table]\nlocation = "{tmp_path / "table"}"\n')
+    code = f"import sys; sys.modules['{package}'] = None; from ottla.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "pipeline", "run", "warehouse_load", "-c", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: this needs the package {package}")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_mistake_is_said_before_spark_starts(ottla: Ottla, tmp_path: Path) -> None:

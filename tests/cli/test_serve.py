@@ -45,6 +45,15 @@ def refused(*arguments: str, cwd: Path) -> str:
     return done.stderr
 
 
+def test_a_directory_that_is_in_use(tmp_path: Path) -> None:
+    with serve("--listen", "127.0.0.1:0", cwd=tmp_path):
+        said = refused("--listen", "127.0.0.1:0", cwd=tmp_path)
+    assert said.splitlines()[-1].startswith("Error: cannot start the broker: ")
+    assert said.endswith(
+        "data is in use by another process: does a broker run on it? --data-dir names another directory\n"
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     with serve("--listen", "127.0.0.1:0", "--id", "7", cwd=tmp_path) as (process, ready):

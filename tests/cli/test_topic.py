@@ -70,4 +70,8 @@ def test_bad_input_says_what_and_why(ottla: Ottla, bootstrap: str) -> None:
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "alter", "nowhere", "-s", "flush.ms=1", *at, code=1).err
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in ottla("topic", "delete", "--yes", "nowhere", *at, code=1).err
     ottla("topic", "create", "few", "-p", "2", *at)
+    ottla("topic", "create", "dot.ted", *at)
+    collides = ottla("topic", "create", "dot_ted", *at, code=1).err
+    assert "a dot and an underline are the same" in collides
+    assert "a topic's name has 1 to 249" not in collides
     assert "(INVALID_PARTITIONS)" in ottla("topic", "alter", "few", "-p", "1", *at, code=1).err

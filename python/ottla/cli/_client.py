@@ -131,9 +131,10 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
                 raise click.ClickException(f"{doing}: {error}") from None
             except OSError as error:
                 host, port = cluster.bootstrap[0]
+                at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                 raise click.ClickException(
                     f"{doing}: {error}; is a broker running there? (`ottla serve` starts one, `ottla doctor "
-                    f"{host}:{port}` says what answers)"
+                    f"{at}` says what answers)"
                 ) from None
             return await work(cluster)
 

@@ -15,6 +15,8 @@ _ADVICE = {
     "MESSAGE_TOO_LARGE": "`ottla topic alter TOPIC --set max.message.bytes=N` admits larger ones",
     "NON_EMPTY_GROUP": "it has members: stop them first",
 }
+_COLLIDES = "a dot and an underline are the same in the names of metrics: choose a name that differs otherwise"
+_IN_USE = re.compile(r"(.+) is in use by another process.*")
 # What is wrong where brokers answer nothing but the error's name.
 _MEANING = {"UNKNOWN_TOPIC_OR_PARTITION": "it does not exist; `ottla topic list` shows the topics that do"}
 
@@ -63,6 +65,18 @@ def without(missing: ModuleNotFoundError) -> str:
     return f"this needs the package {missing.name}, which is not installed; it is one of the extra 'pipelines'"
 
 
+def words(error: Exception) -> str:
+    """An error of the cluster within a sentence: with its name where the broker said nothing but what it is about."""
+    from ottla.errors import KafkaError, NetworkException
+
+    text = on_one_line(str(error))
+    if not isinstance(error, KafkaError) or isinstance(error, NetworkException):
+        return text
+    meaning = _MEANING.get(error.name, "").partition(";")[0]
+    about = f"{text}: {meaning}" if text and meaning and re.fullmatch(r"(?:topic )?'?[^' ]+'?", text) else text
+    return f"{about or meaning} ({error.name})".lstrip()
+
+
 def _without_repetition(doing: str, why: str) -> str:
     """Clients say which topic or group an error is about, and Kafka which name is illegal; where `doing` has said it,
     that is enough.
@@ -94,8 +108,10 @@ def _explanation(
     from ottla.errors import KafkaError, ProtocolError
 
     doing = on_one_line(doing)
-    if isinstance(error, (ConfigError, ProtocolError, *expected)):
+    if isinstance(error, (ConfigError, ProtocolError)):
         return click.ClickException(f"{doing}: {on_one_line(str(error))}")
+    if isinstance(error, expected):  # our own words, which may have several lines, such as the end of a log
+        return click.ClickException(f"{doing}: " + "\n".join(map(on_one_line, str(error).splitlines())))
     if isinstance(error, UnicodeEncodeError):  # arguments may be any bytes
         return click.ClickException(f"{doing}: {error.object!r} is not UTF-8")
     if isinstance(error, KafkaError):
@@ -103,7 +119,11 @@ def _explanation(
         if error.name == "INVALID_TOPIC_EXCEPTION" and re.match("Topic name .*is illegal, ", why):
             why = ""  # the advice says it better, without the name
         why = (why or _MEANING.get(error.name, "")).removesuffix(".")
-        if "socket.request.max.bytes" not in why and (advice := _ADVICE.get(error.name)):
+        if found := _IN_USE.fullmatch(why):
+            return click.ClickException(f"{doing}: {found[1]} is in use by another process: does a broker run on it?")
+        if "collides with existing topics" in why:
+            why = f"{why}; {_COLLIDES}"
+        elif "socket.request.max.bytes" not in why and (advice := _ADVICE.get(error.name)):
             why = f"{why}; {advice}" if why else advice
         return click.ClickException(f"{doing}: {why} ({error.name})" if why else f"{doing}: {error.name}")
     # A broken pipe is that nobody reads our output any more: click ends quietly.

@@ -252,12 +252,16 @@ class Sender:
         unsure = [each for places in self._unsure.values() for each in places.items()]
         if not self._next:
             place = unsure[0][1] if unsure else _Place(self._at[0], self._at[1] + 1, 0)
-            if place.name == STDIN:
-                return f"all lines of stdin before line {place.line:,} are"
-            return (
-                f"all lines of {place.name} before line {place.line:,} are: `tail -n +{place.line} {quote(place.name)} "
-                f"| ottla produce {quote(self.topic)}` goes on there, with the same options"
+            name = "stdin" if place.name == STDIN else place.name
+            before = (
+                f"no line of {name} is" if place.line == 1 else f"all lines of {name} before line {place.line:,} are"
             )
+            if place.name == STDIN:
+                return before
+            again = f"ottla produce {quote(self.topic)}"
+            if place.line == 1:
+                return f"{before}: `{again} {quote(name)}` goes on with it, with the same options"
+            return f"{before}: `tail -n +{place.line} {quote(name)} | {again}` goes on there, with the same options"
         offsets = dict(self._next)
         for source, place in unsure:
             if source is not None:

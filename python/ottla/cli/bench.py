@@ -40,7 +40,7 @@ def command() -> None:
 @click.option("--record-size", type=click.IntRange(0, BYTES_MAX), default=100, show_default=True, metavar="BYTES")
 @click.option("--payload-file", type=click.File("rb"), metavar="FILE", help="Its lines are the values, in turns.")
 @click.option(
-    "--throughput", type=Finite(), default=-1, show_default=True, metavar="N", help="Records/s; -1: no limit."
+    "--throughput", type=Finite(-1), default=-1, show_default=True, metavar="N", help="Records/s; -1: no limit."
 )
 @click.option("--producer-props", multiple=True, metavar="NAME=VALUE...", help=f"Of {', '.join(PROPERTIES)}.")
 @click.argument("more", nargs=-1, metavar="")

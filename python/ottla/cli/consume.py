@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, with_cluster
+from ottla.cli._errors import words
 from ottla.cli._output import COMMANDS_MAX, counted, quoted, while_read
 from ottla.cli._settings import as_bytes, at_most_one, on_command_line, unescaped
 from ottla.cli._times import Time
@@ -250,7 +251,7 @@ class _Reader:
                 click.echo("the brokers are back", err=True)
             self._gone = None
         elif self._gone is None:
-            click.echo(f"{obstacle}; trying again for {self.timeout_s:g} s", err=True)
+            click.echo(f"{words(obstacle)}; trying again for {self.timeout_s:g} s", err=True)
             self._gone = trio.current_time(), obstacle
         elif records:
             self._gone = trio.current_time(), obstacle
@@ -260,9 +261,8 @@ class _Reader:
 
     def _given_up(self) -> click.ClickException:
         assert self._gone is not None
-        why = (
-            f"cannot consume {quoted(self.topics)}: {self._gone[1]}, and for {self.timeout_s:g} s nothing has answered"
-        )
+        doing, gone = f"cannot consume {quoted(self.topics)}", words(self._gone[1])
+        why = f"{doing}: {gone}, and for {self.timeout_s:g} s nothing has answered"
         if not self.printed:
             return click.ClickException(why)
         commands = [

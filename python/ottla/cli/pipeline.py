@@ -90,12 +90,12 @@ def example(name: str) -> None:
 @click.option("--memory", default="1g", show_default=True, help="Heap of Spark's driver.")
 def run(name: str, file: Path, cores: int | None, memory: str) -> None:
     """Run the pipeline NAME until it has done what there is to do, or as its configuration says."""
-    from ottla.pipelines.frame.config import load
-    from ottla.pipelines.frame.progress import Progress
-    from ottla.pipelines.frame.ready import check
-
     pipeline = _find(name)
     with _needs():
+        from ottla.pipelines.frame.config import load
+        from ottla.pipelines.frame.progress import Progress
+        from ottla.pipelines.frame.ready import check
+
         config = load(file, pipeline.Config)
         check(config)
         from ottla.spark import session

@@ -129,8 +129,13 @@ def command(
 
             click.echo("\n" + text(address, config.data_directories[0], called()), err=True)
 
-    with explained(lambda: "the broker stopped" if is_serving else "cannot start the broker", TreeError):
-        serve(config, ready, adopt=adopt)
+    try:
+        with explained(lambda: "the broker stopped" if is_serving else "cannot start the broker", TreeError):
+            serve(config, ready, adopt=adopt)
+    except click.ClickException as problem:
+        if not problem.message.endswith("does a broker run on it?"):
+            raise
+        raise click.ClickException(f"{problem.message} --data-dir names another directory") from None
 
 
 def _check_directories(directories: list[str]) -> None:

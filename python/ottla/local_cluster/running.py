@@ -19,7 +19,7 @@ from ottla.errors import ProtocolError
 from ottla.kafka import NO_LEADER
 from ottla.local_cluster import LocalClusterError, zookeeper
 from ottla.local_cluster.processes import Process, launch, send, wait_until
-from ottla.local_cluster.state import LocalBroker, LocalCluster, Server, alone, existing, load
+from ottla.local_cluster.state import FILE, LocalBroker, LocalCluster, Server, alone, existing, load
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 FIRST_PORT = 9092
@@ -61,13 +61,15 @@ def start(
     say: Say = lambda line: None,
 ) -> LocalCluster:
     """Starts what does not run of the cluster in `directory`, which is made if there is none yet, and returns when all
-    its brokers know each other. What this call started is ended again if one of them fails.
+    its brokers know each other. What this call started is ended again if one of them fails; if no broker of a new
+    cluster came to serve, it is none: the next call may ask for another.
 
     Raises LocalClusterError, OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with alone(directory):
         cluster = load(directory)
+        is_new = cluster is None
         if cluster is None:
             cluster = _made(directory, count or 3, given_zookeeper, port, settings or {})
         else:
@@ -80,6 +82,8 @@ def start(
         except BaseException:
             _end(cluster, [one for one in begun if isinstance(one, LocalBroker)], signal.SIGTERM)
             _end(cluster, [one for one in begun if not isinstance(one, LocalBroker)], signal.SIGTERM)
+            if is_new and not any(_served(cluster, broker) for broker in cluster.brokers):
+                (directory / FILE).unlink()
             raise
         return cluster
 
@@ -235,8 +239,12 @@ def _start_brokers(cluster: LocalCluster, begun: list[Server], say: Say) -> None
 
 
 def _serves(cluster: LocalCluster, broker: LocalBroker, since: Mapping[int, int]) -> Callable[[], bool]:
-    log, line = cluster.log(broker), f"ottla ready: broker {broker.id} at"
-    return lambda: line in _said(log, since[broker.id])
+    return lambda: _served(cluster, broker, since[broker.id])
+
+
+def _served(cluster: LocalCluster, broker: LocalBroker, since: int = 0) -> bool:
+    log = cluster.log(broker)
+    return log.exists() and f"ottla ready: broker {broker.id} at" in _said(log, since)
 
 
 def _knows(broker: LocalBroker, ids: set[int]) -> Callable[[], bool]:
