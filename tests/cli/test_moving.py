@@ -1,6 +1,6 @@
 """`Move a data directory from Kafka to Ottla, and back` of docs/operations.md is typed as it stands there.
 
-Kafka is 2.7.2 with ZooKeeper; its two scripts, which are not in the jars, are made here. What clients see is compared
+Kafka is 2.7.2 with ZooKeeper; its script, which is not in the jars, is made here. What clients see is compared
 after each step: real requests, a compacted topic, all formats, transactions (one is open all the time), and a group
 whose member stays.
 """
@@ -26,12 +26,10 @@ pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.clients]
 PAGE = PROJECT / "docs" / "operations.md"
 ZOOKEEPER, DATA = "127.0.0.1:2181", "/var/lib/kafka"
 START = "bin/kafka-server-start.sh config/server.properties"
-#: As Kafka's scripts: the one becomes the broker, the other asks it to end and waits for nothing. `pgrep` sees no other
-#: broker of this machine.
+#: As Kafka's script, which becomes the broker. `pgrep` sees no other broker of this machine.
 SCRIPTS = {
     "bin/kafka-server-start.sh": f'echo $$ > kafka.pid; exec {SCRIPT} tool {takeover.KAFKA} kafka.Kafka "$@"',
-    "bin/kafka-server-stop.sh": 'kill -s TERM "$(cat kafka.pid)"',
-    "path/pgrep": 'test "$*" = "-f kafka.Kafka" && test -e "/proc/$(cat kafka.pid)/exe"',
+    "path/pgrep": 'test "$*" = "-f kafka.Kafka config/server.properties" && cat kafka.pid',
     "path/ottla": f'exec {sys.executable} -m ottla "$@"',
 }
 SETTINGS = {
