@@ -104,6 +104,11 @@ def test_offsets_are_reset(ottla: Ottla, bootstrap: str) -> None:
     assert reset("--to-time", "1970-01-01T00:00:04.500+00:00") == [["read", "0", "5", "5"], ["read", "1", "5", "5"]]
     assert reset("--to-time", "99000") == [["read", "0", "5", "10"], ["read", "1", "5", "10"]]
     assert reset("--to-offset", "1000") == [["read", "0", "10", "10"], ["read", "1", "10", "10"]]
+    assert ottla(
+        "group", "reset", "reset", "-p", "1", "--to-offset", "9", "--dry-run", "-b", bootstrap
+    ).out.splitlines()[1:] == ["read           1    10   9"]
+    none = ottla("group", "reset", "reset", "-p", "7", "--to-latest", "-b", bootstrap, code=1)
+    assert "there is no partition 7 in what group 'reset' reads" in none.err
     own = consumer(bootstrap, "reset")
     assert [place.offset for place in own.committed([TopicPartition(TOPIC, n) for n in range(2)], 30)] == [10, 10]
     own.close()

@@ -173,6 +173,15 @@ async def _bounds(cluster: Cluster, places: set[TopicPartition], time: int) -> d
 @command.command()
 @click.argument("name")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition of each topic; may be repeated.",
+)
 @click.option("--to-earliest", is_flag=True, help="To the start of each partition.")
 @click.option("--to-latest", is_flag=True, help="To the end of each partition.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To an offset.")
@@ -188,6 +197,7 @@ async def _bounds(cluster: Cluster, places: set[TopicPartition], time: int) -> d
 def reset(
     name: str,
     topics: tuple[str, ...],
+    numbers: tuple[int, ...],
     to_earliest: bool,
     to_latest: bool,
     to_offset: int | None,
@@ -230,6 +240,11 @@ def reset(
             places = {TopicPartition(topic, number) for topic in topics for number in await cluster.partitions(topic)}
         else:
             places = set(committed)
+        if numbers:
+            if missing := sorted(set(numbers) - {place.partition for place in places}):
+                where = ", ".join(topics) or f"what group {name!r} reads"
+                raise click.ClickException(f"there is no partition {missing[0]} in {where}")
+            places = {place for place in places if place.partition in numbers}
         first, end = await _bounds(cluster, places, EARLIEST), await _bounds(cluster, places, LATEST)
         timed = await list_offsets(cluster, dict.fromkeys(end, to_time)) if to_time is not None and end else {}
 
