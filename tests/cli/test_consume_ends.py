@@ -89,7 +89,7 @@ def test_brokers_that_are_gone_and_back_are_told(ottla: Ottla, brokers: Brokers)
             assert process.stdout.readline() == b"one\n"
             broker.kill()
             told = process.stderr.readline().decode()
-            assert told.startswith(f"{broker.bootstrap}")
+            assert broker.bootstrap in told  # its connection has ended, or no other can be made
             assert told.endswith(f"; trying again for {PATIENCE_S:g} s\n")
             broker = brokers.restart(broker)
             assert process.stderr.readline() == b"the brokers are back\n"
@@ -109,7 +109,8 @@ def test_brokers_that_are_gone_and_back_are_told(ottla: Ottla, brokers: Brokers)
     assert process.returncode == 1
     gone, error = err.decode().splitlines()
     assert gone.endswith("; trying again for 1 s")
-    assert error.startswith(f"Error: cannot consume 'away': {broker.bootstrap}")
+    assert error.startswith("Error: cannot consume 'away': ")
+    assert broker.bootstrap in error
     assert error.endswith(
         "and for 1 s nothing has answered; 2 records were printed, `ottla consume away -p 0 -o 2` goes on"
     )
