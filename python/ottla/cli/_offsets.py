@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,24 +29,23 @@ async def bounds_of(
     import trio
 
     from ottla.client.cluster_admin import SILENT_S
-    from ottla.client.offsets import list_offsets
+    from ottla.client.offsets import FoundOffset, ask_offsets
     from ottla.errors import KafkaError, ProtocolError
 
-    led: dict[int, list[TopicPartition]] = defaultdict(list)
-    for topic in topics:
-        for each in topic.partitions:
-            name = TopicPartition(topic.name, each.number)
-            if each.leader >= 0 and name not in without:
-                led[each.leader].append(name)
-    found: dict[TopicPartition, Bounds] = {}
+    names = {
+        name
+        for topic in topics
+        for each in topic.partitions
+        if (name := TopicPartition(topic.name, each.number)) not in without and each.leader >= 0
+    }
+    firsts: dict[TopicPartition, FoundOffset] = {}
+    ends: dict[TopicPartition, FoundOffset] = {}
 
-    async def ask(names: list[TopicPartition]) -> None:
+    async def ask(time: int, found: dict[TopicPartition, FoundOffset]) -> None:
         with suppress(OSError, ProtocolError, KafkaError), trio.move_on_after(SILENT_S):
-            first = await list_offsets(cluster, dict.fromkeys(names, EARLIEST))
-            last = await list_offsets(cluster, dict.fromkeys(names, LATEST))
-            found.update({name: Bounds(first[name].offset, last[name].offset) for name in names})
+            await ask_offsets(cluster, dict.fromkeys(names, time), found.__setitem__)
 
     async with trio.open_nursery() as nursery:
-        for names in led.values():
-            nursery.start_soon(ask, names)
-    return found
+        nursery.start_soon(ask, EARLIEST, firsts)
+        nursery.start_soon(ask, LATEST, ends)
+    return {name: Bounds(firsts[name].offset, ends[name].offset) for name in firsts.keys() & ends.keys()}
