@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client import cluster_admin
+from ottla.client import cluster_admin, leading
 from tests.cluster.stand import Cluster
 from tests.support.waiting import PATIENCE_S, eventually
 
@@ -222,7 +222,8 @@ def test_a_broker_that_stands_still_hides_no_other(
 ) -> None:
     """Until its session ends it counts as there."""
     assigned(ottla, three, "seen", [[1, 2], [3, 1], [1, 3]])
-    monkeypatch.setattr(cluster_admin, "SILENT_S", 0.5)
+    for module in (cluster_admin, leading):
+        monkeypatch.setattr(module, "SILENT_S", 0.5)
     at = ("-b", three.broker(1).address)
     with three.broker(3).paused():
         (found,) = ottla("cluster", "status", "--json", *at).json
@@ -230,6 +231,10 @@ def test_a_broker_that_stands_still_hides_no_other(
         assert (rows[1], rows[2], rows[3]) == (None, 0, None), "1 follows what nobody can compare with"
         sizes = {row["id"]: row["size_bytes"] for row in ottla("broker", "list", "--json", *at).json}  # type: ignore[index]
         assert (sizes[1] is None, sizes[2] is None, sizes[3]) == (False, False, None)
+        (topic,) = ottla("topic", "describe", "seen", "--json", *at).json
+        ends = [(row["leader"], row["not_served"] is None, row["end_offset"]) for row in topic["partitions"]]  # type: ignore[index]
+        # The session may be over by now.
+        assert ends in ([(1, True, 0), (3, False, None), (1, True, 0)], [(1, True, 0)] * 3)
     three.all_in_sync("seen")
 
 

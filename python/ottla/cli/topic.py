@@ -119,9 +119,10 @@ def describe(names: tuple[str, ...], all_settings: bool, as_json: bool, bootstra
         if names:
             await check_topics(cluster, names)
         topics = await admin.describe_topics(names or None)
+        # Before there are connections to brokers that may stand still.
+        described = [(topic, await admin.describe_settings(topic.name)) for topic in topics]
         wrong = await not_led_of(cluster, topics)
-        known = _Known(wrong, await bounds_of(cluster, topics, without=wrong))
-        return [(topic, await admin.describe_settings(topic.name)) for topic in topics], known
+        return described, _Known(wrong, await bounds_of(cluster, topics, without=wrong))
 
     doing = f"cannot describe topic {quoted(names)}" if names else "cannot describe topics"
     topics, known = with_cluster(doing, bootstrap, timeout_ms, work)
