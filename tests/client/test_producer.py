@@ -20,6 +20,7 @@ from ottla.client import (
 )
 from ottla.client.batches import EPOCH_MAX
 from ottla.errors import InvalidTimestamp, KafkaError, MessageTooLarge, NetworkException
+from ottla.wire.k03_metadata import MetadataResponsePartition, MetadataResponseTopic
 from tests.peers.apache import Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.peers.proxy import CuttingProxy
@@ -320,6 +321,7 @@ async def test_a_leader_dies(brokers: Brokers, zookeeper: str) -> None:
 
 async def test_nobody_gives_an_id(free_port: int) -> None:
     cluster = Cluster(f"127.0.0.1:{free_port}", timeout_ms=300)
+    cluster.metadata.topics["t"] = MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition()])
     async with cluster, Producer(cluster, delivery_timeout_ms=300) as producer:
         receipt = await producer.send_with_receipt("t", b"a", partition=0)
         with pytest.raises(NetworkException, match="t-0: not delivered within 300 ms"):

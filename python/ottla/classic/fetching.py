@@ -1,4 +1,4 @@
-"""Fetches for one stream: a task that polls the leaders of its partitions, as long as the stream has room.
+"""Fetches for one stream: a task that asks the leaders of its partitions, as long as the stream has room.
 
 Not through `ottla.client.Consumer`: that makes an object of each record here, in the loop's thread, and what the
 stream does with it then costs half as much again. The stream decodes what came as it came, one message at a time.
@@ -15,15 +15,16 @@ from ottla import _core
 from ottla.classic.config import ConsumerConfig
 from ottla.classic.stream import AnyStream, Chunk
 from ottla.client.cluster import Address, Cluster
-from ottla.client.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
-from ottla.client.offsets import list_offsets
+from ottla.client.fetcher import Fetched, Fetcher
+from ottla.client.starts import Starts
 from ottla.errors import CorruptMessage, KafkaError, OffsetOutOfRange, ProtocolError, error
-from ottla.kafka import CONSUMER, EARLIEST, LATEST, TopicPartition
+from ottla.kafka import EARLIEST, LATEST, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 FETCH_BYTES = 16 * 1024 * 1024
 """Of one answer, whatever its partitions."""
+RESETS = {"smallest": EARLIEST, "largest": LATEST}
 
 
 class StreamFetcher:
@@ -39,13 +40,23 @@ class StreamFetcher:
             client_id=config.client_id or config.group_id,
             timeout_ms=config.socket_timeout_ms,
         )
-        self._next: dict[TopicPartition, int | None] = {}
-        """Where to fetch on; None: where `auto.offset.reset` says."""
+        self._fetcher = Fetcher(
+            self._cluster,
+            fetch_bytes=FETCH_BYTES,
+            partition_bytes=config.fetch_message_max_bytes,
+            wait_ms_max=config.fetch_wait_max_ms,
+        )
+        #: Partitions to begin where `auto.offset.reset` says.
+        self._starts = Starts(self._cluster, RESETS.get(config.auto_offset_reset), self._fetcher.interrupt)
+        self._next: dict[TopicPartition, int] = {}
+        """Where to fetch on."""
         self._lock = trio.Lock()
         self._changes = 0
         self._polling = trio.CancelScope()
         self._wake = trio.Event()
         self._failed = False
+        self._told: frozenset[TopicPartition] = frozenset()
+        """The partitions of which was said that they cannot be fetched."""
         stream.has_room = lambda: soon(self._set)
 
     def _set(self) -> None:
@@ -59,13 +70,18 @@ class StreamFetcher:
         self._polling.cancel()
         try:
             async with self._lock:
+                self._failed = False
                 for place in remove:
                     self._next.pop(place, None)
+                    self._starts.discard(place)
                 for place, offset in (add or {}).items():
-                    self._next[place] = offset
                     if offset is not None:
-                        self._stream.start(place, offset)
-                self._failed = False
+                        self._starts.discard(place)
+                        self._begin(place, offset)
+                    elif self._config.auto_offset_reset in RESETS:
+                        self._starts.add({place: None})
+                    else:
+                        self._fail(OffsetOutOfRange(f"{place}: group '{self._config.group_id}' has no offset there"))
         finally:
             self._changes -= 1
         self._wake.set()
@@ -75,7 +91,8 @@ class StreamFetcher:
             while True:
                 # What is set from here on is seen by the wait.
                 self._wake = trio.Event()
-                if not self._next or self._stream.is_full or self._failed:
+                has_work = self._next or self._starts or self._starts.found
+                if not has_work or self._stream.is_full or self._failed:
                     await self._wake.wait()
                     continue
                 async with self._lock:
@@ -87,87 +104,59 @@ class StreamFetcher:
             with trio.CancelScope(shield=True):
                 await self._cluster.aclose()
 
+    def _begin(self, place: TopicPartition, offset: int) -> None:
+        self._next[place] = offset
+        self._stream.start(place, offset)
+
     async def _poll(self) -> None:
+        self._starts.find()
+        now = trio.current_time()
+        until = min(now + self._config.fetch_wait_max_ms / 1000, self._starts.next_time())
         try:
-            await self._begin()
-            asked = {place: at for place, at in self._next.items() if at is not None}
-            answers: list[tuple[TopicPartition, _core.FetchedPartition]] = []
-            leaders = await self._cluster.by_leader(asked)
-            async with trio.open_nursery() as nursery:
-                for leader, places in leaders.items():
-                    nursery.start_soon(self._ask, leader, {place: asked[place] for place in places}, answers)
-            await self._take(asked, answers)
+            # Without a checkpoint from here on: what came is with the stream before a poll can be cancelled.
+            self._take(await self._fetcher.fetch(self._next, now, until))
         except (OffsetOutOfRange, CorruptMessage) as problem:
             self._fail(problem)
         except (KafkaError, OSError, ProtocolError) as problem:
             logger.warning("group '%s' cannot fetch: %s", self._config.group_id, problem)
-            await self._back_off()
+            await trio.sleep(self._config.refresh_leader_backoff_ms / 1000)
+        for place, found in self._starts.found.items():
+            self._begin(place, found.offset)
+        self._starts.found.clear()
+        self._starts.refused.clear()
+        self._tell()
 
-    async def _ask(
-        self,
-        leader: Address,
-        asked: Mapping[TopicPartition, int],
-        answers: list[tuple[TopicPartition, _core.FetchedPartition]],
-    ) -> None:
-        topics: dict[str, list[FetchPartition]] = {}
-        for (topic, number), offset in asked.items():
-            row = FetchPartition(
-                partition=number, fetch_offset=offset, partition_max_bytes=self._config.fetch_message_max_bytes
-            )
-            topics.setdefault(topic, []).append(row)
-        request = FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=self._config.fetch_wait_max_ms,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES,
-            topics=[FetchTopic(topic=name, partitions=rows) for name, rows in topics.items()],
-        )
-        try:
-            connection = await self._cluster.connection(leader)
-            timeout_ms = self._config.socket_timeout_ms + self._config.fetch_wait_max_ms
-            answer = await connection.call(FETCH, request, timeout_ms=timeout_ms)
-        except (KafkaError, OSError, ProtocolError) as problem:
-            logger.warning("group '%s' cannot fetch: %s", self._config.group_id, problem)
-            self._cluster.forget(topics)
-            await self._back_off()
-            return
-        answers += [(TopicPartition(each.topic, each.partition), each) for each in answer.partitions]
+    def _tell(self) -> None:
+        """Says once of each partition that it cannot be fetched now."""
+        problems = {**self._starts.problems, **self._fetcher.problems}
+        for place in problems.keys() - self._told:
+            logger.warning("group '%s' cannot fetch %s: %s", self._config.group_id, place, problems[place])
+        self._told = frozenset(problems)
 
-    async def _take(
-        self, asked: Mapping[TopicPartition, int], answers: Sequence[tuple[TopicPartition, _core.FetchedPartition]]
-    ) -> None:
-        """Without a checkpoint until all of it is with the stream: a poll that is cancelled gives nothing."""
+    def _take(self, fetched: Fetched) -> None:
+        """Raises what is wrong with one partition when the stream has what came of the others."""
         beyond: list[TopicPartition] = []
-        stale: dict[str, KafkaError] = {}
-        for place, answer in answers:
-            if answer.error_code == OffsetOutOfRange.code:
+        problems: list[KafkaError] = []
+        for place, row in fetched.rows.items():
+            if row.error_code == OffsetOutOfRange.code:
                 beyond.append(place)
-            elif answer.error_code:
-                stale[place.topic] = error(answer.error_code, str(place))
-            # Only where they end; what is inside is decoded, and its CRC checked, where it is read.
-            elif batches := _core.read_batches(answer.records or b"", check_crc=False):
-                assert answer.records is not None
-                end = batches[-1].last_offset + 1
-                self._stream.put(Chunk(place, asked[place], end, answer.records))
-                self._next[place] = end
+            elif row.error_code:
+                problems.append(error(row.error_code, str(place)))
+            else:
+                try:
+                    # Only where they end; what is inside is decoded, and its CRC checked, where it is read.
+                    batches = _core.read_batches(row.records or b"", check_crc=False)
+                except CorruptMessage as problem:
+                    problems.append(CorruptMessage(f"{place} at offset {self._next[place]}: {problem}"))
+                    continue
+                if batches and row.records is not None:
+                    end = batches[-1].last_offset + 1
+                    self._stream.put(Chunk(place, self._next[place], end, row.records))
+                    self._next[place] = end
         if beyond:
             self._reset(beyond)
-        if stale:
-            logger.warning("group '%s' cannot fetch: %s", self._config.group_id, next(iter(stale.values())))
-            self._cluster.forget(stale)
-            await self._back_off()
-
-    async def _begin(self) -> None:
-        """Finds the offsets of partitions that have none."""
-        without = [place for place, offset in self._next.items() if offset is None]
-        if not without:
-            return
-        if self._config.auto_offset_reset == "error":
-            raise OffsetOutOfRange(f"{without[0]}: group '{self._config.group_id}' has no offset there")
-        time = EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST
-        for place, found in (await list_offsets(self._cluster, dict.fromkeys(without, time))).items():
-            self._next[place] = found.offset
-            self._stream.start(place, found.offset)
+        if problems:
+            raise problems[0]
 
     def _reset(self, places: Sequence[TopicPartition]) -> None:
         """Forgets offsets that their partitions do not have (any more)."""
@@ -177,11 +166,9 @@ class StreamFetcher:
             return
         logger.warning("%s; it goes on at the %s one", where, self._config.auto_offset_reset)
         for place in places:
-            self._next[place] = None
+            del self._next[place]
+            self._starts.add({place: None})
 
     def _fail(self, problem: Exception) -> None:
         self._failed = True
         self._stream.fail(problem)
-
-    async def _back_off(self) -> None:
-        await trio.sleep(self._config.refresh_leader_backoff_ms / 1000)

@@ -163,8 +163,6 @@ class Cluster:
         self._lendable.add(found)
         is_answered = False
         try:
-            if times != self._closed_times:
-                raise ConnectionLost("the connection was closed here")
             yield found
             is_answered = True
         finally:
@@ -177,13 +175,19 @@ class Cluster:
                     await found.aclose()
 
     async def _connect(self, address: Address) -> Connection:
-        return await Connection.connect(
+        times = self._closed_times
+        made = await Connection.connect(
             *address,
             self.client_id,
             timeout_ms=self.timeout_ms,
             security=self.security,
             is_known=bool(self.metadata.brokers),
         )
+        if times != self._closed_times:
+            # Nobody would close it any more.
+            await made.aclose()
+            raise ConnectionLost("the connection was closed here")
+        return made
 
     async def any_connection(self) -> Connection:
         """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.

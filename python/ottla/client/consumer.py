@@ -484,7 +484,7 @@ class Consumer:
                     try:
                         await self._close(member, commits=self.auto_commit and problem is None)
                     finally:
-                        await member.connection.forget()
+                        await member.connection.aclose()
         finally:
             self._member = None
             # The nursery is not shown the block's exception: it would wrap it in a group.

@@ -228,14 +228,15 @@ class Fetcher:
             rest = self._resting[partition] = _Rest(problem)
         else:
             rest.problem, rest.pause_s = problem, min(2 * rest.pause_s, RETRY_MS_MAX / 1000)
+            # A leader that moves is worth no line.
+            self._tell(partition, problem)
         rest.until = trio.current_time() + rest.pause_s
         self._stale.add(partition.topic)
-        self._tell(partition, problem)
 
     def _tell(self, partition: TopicPartition, problem: Exception) -> None:
         if partition not in self._told:
             self._told.add(partition)
-            logger.info("%s cannot be read now: %s", partition, problem)
+            logger.warning("%s cannot be read now: %s", partition, problem)
 
     # --- what is asked ---
 

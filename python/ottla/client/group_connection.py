@@ -44,6 +44,7 @@ class GroupConnection:
         self.group = group
         self._connection: Connection | None = None
         self._connecting = trio.Lock()
+        self._is_over = False
 
     async def version(self, api: Api[Any, Any]) -> int:
         """The version of an API in which the coordinator is asked. Errors as `call`."""
@@ -80,6 +81,11 @@ class GroupConnection:
         if connection is not None:
             await connection.aclose()
 
+    async def aclose(self) -> None:
+        """Closes the connection for good."""
+        self._is_over = True
+        await self.forget()
+
     async def _open(self) -> Connection:
         async with self._connecting:
             if self._connection is not None and not self._connection.closed:
@@ -106,5 +112,9 @@ class GroupConnection:
                 with suppress(OSError):
                     await found.aclose()
                 raise
+            if self._is_over:
+                # Nobody would close it any more.
+                await found.aclose()
+                raise CoordinatorNotAvailable(f"the connection for group '{self.group}' was closed here")
             self._connection = found
             return found
