@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla._core import LogDirectory
 from ottla.config import ConfigError
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, StorageError
 from ottla.replication import log_manager
 from ottla.replication.log_manager import LogManager
+from ottla.replication.upkeep import checkpoint_recovery_points
 from tests.support.client import batch
 from tests.support.log_manager import Settings, append, config, folders, paths
 
@@ -135,3 +137,24 @@ async def test_a_partition_in_two_directories_is_not_served(tmp_path: Path) -> N
         assert str(a) in str(logs.failures["t", 0])
         assert str(b) in str(logs.failures["t", 0])
     assert (folders(a), folders(b)) == (["t-0"], ["t-0"])
+
+
+async def test_upkeep_says_nothing_of_a_directory_that_fails_meanwhile(tmp_path: Path) -> None:
+    """Its failure is reported by itself; the others are kept up."""
+    a, b = paths(tmp_path)
+    settings = Settings(config(a, b))
+    async with LogManager.open(settings.config) as logs:
+        await logs.load(settings)
+        made = (await logs.open_or_create("t", [0, 1])).logs
+        for log in made.values():
+            append(log, b"x")
+        a.rename(tmp_path / "away")
+        checkpoint_recovery_points(logs.directories)
+        assert [each.path for each in logs.directories.online if each.open_native.failure is not None] == [a]
+        assert (b / "recovery-point-offset-checkpoint").exists()
+
+        def fails(native: LogDirectory) -> None:
+            raise StorageError("something else")
+
+        with pytest.raises(StorageError, match="something else"):
+            logs.directories.in_each(fails)

@@ -128,7 +128,9 @@ class DataDirectories:
             server.submit(partial(native.report_failure_to, server.hub.completions), failed)
 
     def in_each(self, work: Callable[[LogDirectory], object]) -> None:
-        """In every directory that works; one that fails does not keep the others from it."""
+        """In every directory that works; one that fails does not keep the others from it. Raises KafkaError of work
+        that fails in a directory which can be used on; of the others is told where their failure is (`report_to`).
+        """
         problem: KafkaError | None = None
         for directory in self.online:
             native = directory.native
@@ -136,7 +138,8 @@ class DataDirectories:
                 try:
                     work(native)
                 except KafkaError as error:
-                    problem = error
+                    if native.failure is None:
+                        problem = error
         if problem is not None:
             raise problem
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.errors import counted
+from ottla.errors import KafkaError, counted
 
 if TYPE_CHECKING:
     from ottla._core import LogDirectory
@@ -71,5 +71,7 @@ async def _every(interval_ms: int, work: Callable[[DataDirectories], None], dire
         await trio.sleep(interval_ms / 1000)
         try:
             await trio.to_thread.run_sync(work, directories)
+        except KafkaError as error:
+            logger.error("%s failed: %s; it is tried again in %d ms", work.__name__, error, interval_ms)
         except Exception:
             logger.exception("%s failed; it is tried again in %d ms", work.__name__, interval_ms)
