@@ -61,6 +61,8 @@ from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupResponse, JoinGroupRe
 from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatResponse
 from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupResponse
 from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupResponse
+from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribedGroup, DescribeGroupsResponse
+from ottla.wire.k16_list_groups import LIST_GROUPS, ListedGroup, ListGroupsResponse
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsResponse, ApiVersionsResponseKey
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from ottla.wire.k23_offset_for_leader_epoch import (
@@ -86,6 +88,8 @@ APIS: dict[int, Api[Any, Any]] = {
         HEARTBEAT,
         LEAVE_GROUP,
         SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
         API_VERSIONS,
         INIT_PRODUCER_ID,
         OFFSET_FOR_LEADER_EPOCH,
@@ -397,6 +401,13 @@ class Broker:
     async def _on_13(self, message: Any) -> Any:
         return LeaveGroupResponse(error_code=self._refusal(LEAVE_GROUP.key))
 
+    async def _on_15(self, message: Any) -> Any:
+        rows = [DescribedGroup(self._refusal(DESCRIBE_GROUPS.key), name, "Empty") for name in message.groups]
+        return DescribeGroupsResponse(groups=rows)
+
+    async def _on_16(self, message: Any) -> Any:
+        return ListGroupsResponse(groups=[ListedGroup("g", PROTOCOL_TYPE, "Empty")])
+
     async def _on_8(self, message: Any) -> Any:
         code = self._refusal(OFFSET_COMMIT.key)
         topics = []
@@ -412,15 +423,15 @@ class Broker:
         if code := self._refusal(OFFSET_FETCH.key):
             return OffsetFetchResponse(error_code=code)
         committed = self.world.committed
+        if message.topics is None:
+            asked = sorted(committed)
+        else:
+            asked = [TopicPartition(each.name, number) for each in message.topics for number in each.partition_indexes]
         topics = [
             OffsetFetchResponseTopic(
-                each.name,
-                [
-                    OffsetFetchResponsePartition(number, committed.get(TopicPartition(each.name, number), -1))
-                    for number in each.partition_indexes
-                ],
+                each.topic, [OffsetFetchResponsePartition(each.partition, committed.get(each, -1))]
             )
-            for each in message.topics
+            for each in asked
         ]
         return OffsetFetchResponse(topics=topics)
 

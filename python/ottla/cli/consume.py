@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from shlex import quote
@@ -16,11 +17,12 @@ from ottla.cli._settings import as_bytes, at_most_one, on_command_line, unescape
 from ottla.cli._times import Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ottla.cli._progress import Advance
     from ottla.client.cluster import Cluster
     from ottla.client.consumer import Consumer, Record, Start
+    from ottla.client.offsets import FoundOffset
     from ottla.kafka import TopicPartition
 
 
@@ -131,6 +133,8 @@ def command(
     async def work(cluster: Cluster) -> None:
         from ottla.client.consumer import Consumer
 
+        # What the client would log the reader says.
+        logging.getLogger("ottla.client").setLevel(logging.ERROR)
         consumer = Consumer(cluster, read_committed=read_committed)
         partitions = await _partitions(cluster, topics, numbers)
         await _begin(consumer, partitions, from_beginning=from_beginning, offset=offset, timestamp_ms=timestamp_ms)
@@ -172,7 +176,6 @@ async def _begin(
 ) -> None:
     """Puts the consumer where it is to begin. An offset that is not there is an error that says which are."""
     from ottla.client.consumer import EARLIEST, LATEST, At
-    from ottla.client.offsets import list_offsets
 
     start: Start = LATEST
     if from_beginning:
@@ -182,9 +185,14 @@ async def _begin(
     await consumer.assign(dict.fromkeys(partitions, start))
     if offset is None:
         return
-    firsts = await list_offsets(consumer.cluster, dict.fromkeys(partitions, EARLIEST))
+    firsts = await consumer.beginning_offsets(consumer.positions)
+    if unknown := sorted(consumer.assignment() - consumer.positions.keys()):
+        raise click.ClickException(
+            f"where {unknown[0]} begins and ends cannot be asked now; --partition chooses others, --from-beginning "
+            "waits for it"
+        )
     for partition, end in consumer.positions.copy().items():
-        first = firsts[partition].offset
+        first = firsts[partition]
         wanted = max(first, end + offset) if offset < 0 else offset
         if not first <= wanted <= end:
             raise click.ClickException(
@@ -199,23 +207,20 @@ async def _print(reader: _Reader, write: Callable[[Record], bytes], max_messages
     from ottla.cli._progress import progress
 
     consumer = reader.consumer
-    ends = await consumer.ends() if until_end else None
+    ends: dict[TopicPartition, int] = {}
+    if until_end:
+        await _find_ends(consumer, ends)
     left = max_messages
-    total = None if ends is None else sum(end - consumer.positions[partition] for partition, end in ends.items())
+    total = sum(end - consumer.positions[partition] for partition, end in ends.items()) if until_end else None
     # Where the records themselves are seen, nothing else moves on the screen.
     with progress(
         f"consuming {', '.join(reader.topics)}", total, unit="records", is_shown=not sys.stdout.isatty()
     ) as advance:
-        while left != 0 and (
-            ends is None or any(consumer.positions[partition] < end for partition, end in ends.items())
-        ):
+        while left != 0 and consumer.assignment() - consumer.paused():
             records = await reader.poll()
-            if ends is not None:
+            if until_end:
+                await _find_ends(consumer, ends)
                 records = [record for record in records if record.offset < ends[_of(record)]]
-                for partition, end in ends.items():
-                    if consumer.positions[partition] >= end and len(consumer.positions) > 1:
-                        del consumer.positions[partition]
-                ends = {partition: end for partition, end in ends.items() if partition in consumer.positions}
             if left is not None:
                 records = records[:left]
                 left -= len(records)
@@ -223,9 +228,16 @@ async def _print(reader: _Reader, write: Callable[[Record], bytes], max_messages
             reader.printed += len(records)
 
 
+async def _find_ends(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
+    """Notes where partitions end that have begun to be read, and rests those that are read up to there."""
+    if new := consumer.positions.keys() - ends.keys():
+        ends.update(await consumer.end_offsets(new))
+    consumer.pause(partition for partition, end in ends.items() if consumer.positions[partition] >= end)
+
+
 class _Reader:
-    """Polls, and says on stderr when brokers are gone and when they are back. Who is gone for longer than an answer may
-    take is not waited for.
+    """Polls, and says on stderr which partitions cannot be read, and when they can be again. If none can be for longer
+    than an answer may take, they are not waited for.
     """
 
     def __init__(self, consumer: Consumer, topics: Sequence[str], timeout_ms: int) -> None:
@@ -234,7 +246,9 @@ class _Reader:
         self.timeout_s = timeout_ms / 1000
         self.printed = 0
         self._gone: tuple[float, Exception] | None = None
-        """Since when, and what was seen first."""
+        """Since when there is none that can be read, and what was seen first."""
+        self._missed: set[TopicPartition] = set()
+        """What cannot be read while others can."""
 
     async def poll(self) -> list[Record]:
         """The next records. Raises click.ClickException if brokers do not come back."""
@@ -245,19 +259,29 @@ class _Reader:
             records = await _poll(self.consumer)
         if waits.cancelled_caught:
             raise self._given_up()
-        obstacle = self.consumer.obstacle
-        if obstacle is None:
+        obstacles = self.consumer.obstacles
+        wanted = self.consumer.assignment() - self.consumer.paused()
+        if not obstacles or wanted - obstacles.keys():
             if self._gone is not None:
                 click.echo("the brokers are back", err=True)
             self._gone = None
+            self._tell_of_some(obstacles)
         elif self._gone is None:
+            obstacle = next(iter(obstacles.values()))
             click.echo(f"{words(obstacle)}; trying again for {self.timeout_s:g} s", err=True)
             self._gone = trio.current_time(), obstacle
         elif records:
-            self._gone = trio.current_time(), obstacle
+            self._gone = trio.current_time(), next(iter(obstacles.values()))
         elif trio.current_time() >= deadline:
             raise self._given_up()
         return records
+
+    def _tell_of_some(self, obstacles: Mapping[TopicPartition, Exception]) -> None:
+        for partition in sorted(obstacles.keys() - self._missed):
+            click.echo(f"{partition} cannot be read now: {words(obstacles[partition])}", err=True)
+        for partition in sorted(self._missed - obstacles.keys()):
+            click.echo(f"{partition} is read again", err=True)
+        self._missed = set(obstacles)
 
     def _given_up(self) -> click.ClickException:
         assert self._gone is not None
@@ -276,15 +300,20 @@ class _Reader:
 
 async def _poll(consumer: Consumer) -> list[Record]:
     """The next records; goes on with the oldest that is left where retention has overtaken it."""
-    from ottla.client.consumer import EARLIEST
-    from ottla.client.offsets import list_offsets
+    from ottla.client.offsets import ask_offsets
     from ottla.errors import OffsetOutOfRange
+    from ottla.kafka import EARLIEST
 
     try:
         return await consumer.poll()
     except OffsetOutOfRange as error:
-        firsts = await list_offsets(consumer.cluster, dict.fromkeys(consumer.positions, EARLIEST))
-        overtaken = [partition for partition, at in consumer.positions.items() if at < firsts[partition].offset]
+        firsts: dict[TopicPartition, FoundOffset] = {}
+        await ask_offsets(consumer.cluster, dict.fromkeys(consumer.positions, EARLIEST), firsts.__setitem__)
+        overtaken = [
+            partition
+            for partition, at in consumer.positions.items()
+            if partition in firsts and at < firsts[partition].offset
+        ]
         if not overtaken:
             raise
         for partition in overtaken:

@@ -9,7 +9,7 @@ import click
 
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._errors import each_of, on_one_line
+from ottla.cli._errors import each_of, on_one_line, words
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
 from ottla.cli._settings import at_most_one
 from ottla.cli._times import Time
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.groups import Committed, Group, Groups, ListedGroup
     from ottla.client.offsets import FoundOffset
+    from ottla.errors import KafkaError
     from ottla.kafka import TopicPartition
 
 
@@ -83,15 +84,15 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: 
 
 
 class _Described:
-    def __init__(
-        self, group: Group, committed: dict[TopicPartition, Committed], ends: dict[TopicPartition, FoundOffset]
-    ) -> None:
+    def __init__(self, group: Group, committed: dict[TopicPartition, Committed]) -> None:
         from ottla.group.subscription import assigned
         from ottla.kafka import TopicPartition
 
         self.group = group
         self.committed = committed
-        self.ends = ends
+        self.ends: dict[TopicPartition, FoundOffset] = {}
+        self.problems: dict[TopicPartition, KafkaError] = {}
+        """Why the ends of some partitions are not known."""
         self.owners = {
             TopicPartition(*place): member
             for member in group.members
@@ -143,31 +144,49 @@ class _Described:
         if not rows:
             return head
         table = columns(rows, ("topic", "partition", "committed", "end", "lag", "member", "host"))
-        return f"{head}\n" + "\n".join(f"  {line}" for line in table.splitlines())
+        told = [(str(place), words(problem)) for place, problem in sorted(self.problems.items())]
+        marks = [why if why.startswith(place) else f"{place}: {why}" for place, why in told]
+        return f"{head}\n" + "\n".join(f"  {line}" for line in (*table.splitlines(), *marks))
 
 
 async def _describe(groups: Groups, name: str) -> _Described:
     from ottla.kafka import LATEST
 
     group = await groups.describe(name)
-    found = _Described(group, await groups.committed(name), {})
-    found.ends = await _bounds(groups.cluster, {*found.committed, *found.owners}, LATEST)
+    found = _Described(group, await groups.committed(name))
+    found.ends, found.problems = await _bounds(groups.cluster, {*found.committed, *found.owners}, LATEST)
     return found
 
 
-async def _bounds(cluster: Cluster, places: set[TopicPartition], time: int) -> dict[TopicPartition, FoundOffset]:
-    """Where partitions begin or end; those that are gone are left out."""
-    from ottla.client.offsets import list_offsets
-    from ottla.errors import UnknownTopicOrPartition
+async def _bounds(
+    cluster: Cluster, places: set[TopicPartition], time: int
+) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
+    """Where partitions begin or end, or a time is in them, and why that is not known of some. Those that are gone are
+    left out.
+    """
+    import trio
 
-    known = set()
-    for topic in {place.topic for place in places}:
-        try:
-            numbers = await cluster.partitions(topic)
-        except UnknownTopicOrPartition:
-            continue
-        known |= {place for place in places if place.topic == topic and place.partition in numbers}
-    return await list_offsets(cluster, dict.fromkeys(known, time)) if known else {}
+    from ottla.client.cluster_admin import SILENT_S
+    from ottla.client.offsets import ask_offsets
+    from ottla.errors import NetworkException, UnknownTopicOrPartition
+
+    found: dict[TopicPartition, FoundOffset] = {}
+    problems: dict[TopicPartition, KafkaError] = {}
+    # Once more where metadata were old.
+    for _ in range(2):
+        left = dict.fromkeys(places - found.keys(), time)
+        doubted = {place.topic for place in problems}
+        problems = dict.fromkeys(left, NetworkException("its leader does not answer"))
+        with trio.move_on_after(SILENT_S):
+            problems = await ask_offsets(cluster, left, found.__setitem__, doubted=doubted)
+        problems = {
+            place: problem
+            for place, problem in problems.items()
+            if place not in found and not isinstance(problem, UnknownTopicOrPartition)
+        }
+        if not problems:
+            break
+    return found, problems
 
 
 @command.command()
@@ -228,7 +247,6 @@ def reset(
         """Where the group is, and where it is to be."""
         from ottla.cli._names import check_group, check_topics, is_there
         from ottla.client.groups import Committed, Groups
-        from ottla.client.offsets import list_offsets
         from ottla.kafka import EARLIEST, LATEST, OFFSETS_TOPIC, TopicPartition
 
         groups = Groups(cluster)
@@ -245,8 +263,16 @@ def reset(
                 where = ", ".join(topics) or f"what group {name!r} reads"
                 raise click.ClickException(f"there is no partition {missing[0]} in {where}")
             places = {place for place in places if place.partition in numbers}
-        first, end = await _bounds(cluster, places, EARLIEST), await _bounds(cluster, places, LATEST)
-        timed = await list_offsets(cluster, dict.fromkeys(end, to_time)) if to_time is not None and end else {}
+        first, problems = await _bounds(cluster, places, EARLIEST)
+        end, more = await _bounds(cluster, set(first), LATEST)
+        problems |= more
+        timed: dict[TopicPartition, FoundOffset] = {}
+        if to_time is not None:
+            timed, more = await _bounds(cluster, set(end), to_time)
+            problems |= more
+            end = {place: each for place, each in end.items() if place in timed}
+        for place, problem in sorted(problems.items()):
+            click.echo(f"{place} stays as it is: {words(problem)}", err=True)
 
         def target(place: TopicPartition) -> int | None:
             if to_earliest or to_latest:
@@ -262,6 +288,8 @@ def reset(
             offset = target(place)
             if offset is not None:
                 wanted[place] = Committed(min(max(offset, first[place].offset), end[place].offset))
+        if not wanted and problems:
+            raise click.ClickException(f"none of the offsets of group {name!r} can be set now")
         if not wanted:
             where = f"in {', '.join(topics)} to shift from" if topics else "in any topic that exists: name a --topic"
             raise click.ClickException(f"group {name!r} has no offsets {where}")

@@ -181,8 +181,8 @@ class Consumer:
         self._damaged: dict[TopicPartition, tuple[int, KafkaError]] = {}
         #: What the next poll raises, and where its partition was then.
         self._refused: dict[TopicPartition, tuple[int | None, KafkaError]] = {}
-        #: Why the last poll could not ask about a partition, though a later one may; None if it could ask about all.
-        self.obstacle: Exception | None = None
+        #: Why the last poll could not ask about partitions, though a later one may.
+        self.obstacles: dict[TopicPartition, Exception] = {}
         self._stack = AsyncExitStack()
         self._is_open = False
         self._member: Membership | None = None
@@ -300,6 +300,11 @@ class Consumer:
     def paused(self) -> set[TopicPartition]:
         """What is paused."""
         return set(self._paused)
+
+    @property
+    def obstacle(self) -> Exception | None:
+        """One of `obstacles`; None if the last poll could ask about all partitions."""
+        return next(iter(self.obstacles.values()), None)
 
     # --- where ---
 
@@ -689,7 +694,7 @@ class Consumer:
             if member is not None:
                 member.polled()
             if has_news or trio.current_time() >= max(until, self._starts.patience(since)):
-                self._note_obstacle()
+                self._note_obstacles()
                 if not has_news:
                     self._raise_problems()
                 return [(each, row) for each, row in rows.items() if each in self.positions]
@@ -750,9 +755,9 @@ class Consumer:
         for partition, problem in gone.items():
             self._refuse(partition, problem)
 
-    def _note_obstacle(self) -> None:
+    def _note_obstacles(self) -> None:
         problems = {**self._starts.problems, **self._fetcher.problems}
-        self.obstacle = next((why for each, why in problems.items() if each not in self._paused), None)
+        self.obstacles = {each: why for each, why in problems.items() if each not in self._paused}
 
     def _refuse(self, partition: TopicPartition, problem: KafkaError) -> None:
         """The next poll raises this, unless the partition is elsewhere by then."""
