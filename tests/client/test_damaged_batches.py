@@ -120,3 +120,28 @@ async def test_arrow_batches_around_it_are_given_first(damaged: Broker) -> None:
             with pytest.raises(CorruptMessage, match="t-0: the batch at offset 2 cannot be read: "):
                 await anext(batches)
             assert consumer.positions == {BAD: 2, GOOD: 3}
+
+
+async def test_a_batch_that_unpacks_to_more_than_the_bound(brokers: Brokers) -> None:
+    broker = brokers()
+    with connect(broker) as client:
+        client.create("t", 2)
+        client.produce("t", batch(b"a"))
+        client.produce("t", batch(b"x" * 200_000, compression="gzip"))
+    async with Cluster(broker.bootstrap) as cluster:
+        bounded, default = Consumer(cluster, unpacked_bytes_max=100_000), Consumer(cluster)
+        for consumer in (bounded, default):
+            await consumer.assign({BAD: EARLIEST})
+        assert told(await given(bounded, 1)) == {(0, 0, b"a")}
+        limit = (
+            "t-0: the batch at offset 1 cannot be read: .* more than the limit of 100000 bytes; .*unpacked_bytes_max"
+        )
+        with pytest.raises(CorruptMessage, match=limit):
+            await bounded.poll()
+        assert [len(record.value or b"") for record in await given(default, 2)] == [1, 200_000]
+        if pytest.importorskip("pyarrow"):
+            bounded.seek(BAD, 0)
+            batches = bounded.batches(["value"])
+            assert (await anext(batches)).records.num_rows == 1
+            with pytest.raises(CorruptMessage, match=limit):
+                await anext(batches)

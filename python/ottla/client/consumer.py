@@ -33,6 +33,7 @@ from ottla.errors import (
     InvalidGroupId,
     InvalidTimestamp,
     KafkaError,
+    MessageTooLarge,
     OffsetOutOfRange,
     error,
 )
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 WAIT_MS = 500
 FETCH_BYTES = 16 * 1024 * 1024
 PARTITION_BYTES = 1024 * 1024
+UNPACKED_BYTES_MAX = 128 * 1024 * 1024
 ABORT = 0
 AUTO_COMMIT_MS = 5_000
 CLOSE_MS = 30_000
@@ -123,10 +125,12 @@ class Consumer:
         wait_ms: int = WAIT_MS,
         fetch_bytes: int = FETCH_BYTES,
         partition_bytes: int = PARTITION_BYTES,
+        unpacked_bytes_max: int = UNPACKED_BYTES_MAX,
         gone_ms: int = GONE_MS,
     ) -> None:
         """A poll waits for the first record at most `wait_ms`; sizes are those of one answer and of one partition in
-        it. A partition that brokers have not known for `gone_ms` is gone; one that starts may not know it yet.
+        it. A batch whose records take more than `unpacked_bytes_max` is not unpacked: a few bytes may be packed
+        gigabytes. A partition that brokers have not known for `gone_ms` is gone; one that starts may not know it yet.
 
         The others are the Java client's, under its names where they differ by more than the underscores:
 
@@ -159,6 +163,7 @@ class Consumer:
         self.wait_ms = wait_ms
         self.fetch_bytes = fetch_bytes
         self.partition_bytes = partition_bytes
+        self.unpacked_bytes_max = unpacked_bytes_max
         self.gone_ms = gone_ms
         self.positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
@@ -794,12 +799,21 @@ class Consumer:
             start = self.positions[partition]
             whole = data[batch.position : batch.position + batch.size_bytes]
             if aborted is None or not aborted.drops(batch, whole):
-                reader = _core.RecordReader(whole, start_offset=start, check_crc=False)
+                reader = _core.RecordReader(
+                    whole, start_offset=start, check_crc=False, decompressed_bytes_max=self.unpacked_bytes_max
+                )
                 try:
                     records += reader.rows(Record, *partition)
                 except KafkaError as problem:
-                    raise _unreadable(partition, batch.base_offset, problem) from None
+                    raise self._unreadable(partition, batch.base_offset, problem) from None
             self._moved(partition, batch)
+
+    def _unreadable(self, partition: TopicPartition, offset: int, problem: KafkaError) -> CorruptMessage:
+        """The error of a batch whose checksum is right, and which cannot be unpacked."""
+        why = f"{partition}: the batch at offset {offset} cannot be read: {problem}"
+        if isinstance(problem, MessageTooLarge):
+            why += "; Consumer(unpacked_bytes_max=...) sets it"
+        return CorruptMessage(why)
 
 
 class _Records:
@@ -857,11 +871,11 @@ class _Batches:
         except InvalidTimestamp:
             raise
         except KafkaError as problem:
-            readable = _readable(answer, batches)
+            readable = _readable(answer, batches, self._consumer.unpacked_bytes_max)
             if len(readable) == len(batches):
                 raise
             yield from self._chunks(partition, answer, readable)
-            raise _unreadable(partition, batches[len(readable)].base_offset, problem) from None
+            raise self._consumer._unreadable(partition, batches[len(readable)].base_offset, problem) from None
 
     def _chunks(
         self, partition: TopicPartition, answer: _core.FetchedPartition, batches: list[_core.BatchInfo]
@@ -878,6 +892,7 @@ class _Batches:
                 rows_max=self._rows_max,
                 timestamps=self._timestamps,
                 check_crc=False,
+                decompressed_bytes_max=consumer.unpacked_bytes_max,
             )
             aborted = (answer.aborted_transactions or []) if consumer.read_committed else None
             chunks = decode_buffers([data], decoder, aborted)
@@ -921,21 +936,19 @@ def _batches(partition: TopicPartition, answer: _core.FetchedPartition) -> list[
         raise CorruptMessage(f"{partition}: the batch at offset {offset} is damaged: {why}") from None
 
 
-def _readable(answer: _core.FetchedPartition, batches: list[_core.BatchInfo]) -> list[_core.BatchInfo]:
+def _readable(
+    answer: _core.FetchedPartition, batches: list[_core.BatchInfo], unpacked_bytes_max: int
+) -> list[_core.BatchInfo]:
     """The batches up to the first that cannot be unpacked."""
     data = answer.records or memoryview(b"")
     for number, batch in enumerate(batches):
+        whole = data[batch.position : batch.position + batch.size_bytes]
         try:
-            for _ in _core.RecordReader(data[batch.position : batch.position + batch.size_bytes], check_crc=False):
+            for _ in _core.RecordReader(whole, check_crc=False, decompressed_bytes_max=unpacked_bytes_max):
                 pass
         except KafkaError:
             return batches[:number]
     return batches
-
-
-def _unreadable(partition: TopicPartition, offset: int, problem: KafkaError) -> CorruptMessage:
-    """A batch whose checksum is right, and which cannot be unpacked."""
-    return CorruptMessage(f"{partition}: the batch at offset {offset} cannot be read: {problem}")
 
 
 class _Aborted:
