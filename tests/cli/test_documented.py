@@ -72,7 +72,7 @@ ELSEWHERE = {
     "admin.transactions": "Python",
     "broker.session.timeout.ms": "of Kafka's brokers without ZooKeeper, beside which Ottla is measured",
     "cluster.id": "a line of meta.properties",
-    "consumer.obstacle": "Python",
+    "consumer.obstacles": "Python",
     "df.write": "Python",
     "ottla-tree.sqlite.moved": "a file",
     "ottla.mirror.from": "a header",

@@ -6,6 +6,7 @@ Java's and librdkafka's consumers do then is what is asked for.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
@@ -15,6 +16,8 @@ import trio
 
 from ottla.client import EARLIEST, LATEST, Cluster, Consumer, Producer, Record, TopicPartition
 from ottla.client.consumer import RebalanceListener
+from ottla.client.ongoing import Bell
+from ottla.client.starts import Starts
 from ottla.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -208,6 +211,22 @@ async def test_others_begin(world: World, name: str, kind: str) -> None:
         await given(consumer, (HERE, b"a"))
 
 
+async def test_what_has_a_place_is_assigned_before_it_is_read(world: World) -> None:
+    """A member that joins between the two keeps it."""
+    async with Cluster(world.bootstrap) as cluster:
+        bell = Bell()
+        starts = Starts(cluster, EARLIEST, bell.ring)
+        starts.add({HERE: None})
+        starts.find()
+        assert set(starts.partitions) == {HERE}
+        with trio.fail_after(PATIENCE_S):
+            while not starts.found:
+                await bell.wait_until(math.inf)
+        assert set(starts.partitions) == {HERE}
+        starts.discard(HERE)
+        assert set(starts.partitions) == set()
+
+
 async def test_who_is_idle_holds_back_nobody(world: World) -> None:
     """One leader has nothing: its answer is waited for by nobody, and comes with a later poll."""
     world[THERE].add(*(b"%d" % number for number in range(50)))
@@ -236,7 +255,7 @@ async def test_a_waiting_fetch_holds_up_no_other_request(world: World) -> None:
         nursery.start_soon(poll)
         with trio.fail_after(PATIENCE_S):
             while not world.brokers[1].asked["Fetch"]:
-                await trio.sleep(0)
+                await trio.lowlevel.checkpoint()
             world.brokers[1].asked.clear()
             for _ in range(20):
                 assert await consumer.beginning_offsets([HERE]) == {HERE: 0}
@@ -438,7 +457,7 @@ async def test_a_coordinator_that_is_gone_stops_no_reading(world: World) -> None
             nursery.start_soon(consumer.commit)
             with trio.fail_after(PATIENCE_S):
                 while world.brokers[1].asked["FindCoordinator"] + world.brokers[2].asked["FindCoordinator"] < 3:
-                    await trio.sleep(0)
+                    await trio.lowlevel.checkpoint()
             world.coordinator = 1
         assert world.committed[HERE] == 3
 

@@ -326,5 +326,6 @@ async def test_nobody_gives_an_id(free_port: int) -> None:
         receipt = await producer.send_with_receipt("t", b"a", partition=0)
         with pytest.raises(NetworkException, match="t-0: not delivered within 300 ms"):
             await receipt.wait()
-        with pytest.raises((KafkaError, OSError)):
-            await producer.send("t", b"a")
+        for partition in (None, 0):
+            with pytest.raises((KafkaError, OSError)):
+                await producer.send("unknown", b"a", partition=partition)

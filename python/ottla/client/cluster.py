@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import trio
 
@@ -40,6 +40,7 @@ from ottla.wire.k03_metadata import (
 from ottla.wire.schema import Api, Request, Response
 
 if TYPE_CHECKING:
+    from ottla.client.ongoing import Ongoing
     from ottla.client.security import Security
 
 RETRY_MS = 50
@@ -135,7 +136,8 @@ class Cluster:
         #: Connections for requests that wait at the broker: those that nobody has, and all.
         self._spare: dict[Address, list[Connection]] = {}
         self._lendable: set[Connection] = set()
-        self._closed_times = 0
+        #: What goes on without anybody who waits for it; it ends when the connections are closed.
+        self.ongoing: set[Ongoing[Any]] = set()
 
     async def connection(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one.
@@ -155,7 +157,6 @@ class Cluster:
         """A connection to a broker that is the caller's alone, for a request that waits there: a broker carries out a
         connection's requests one after the other, so others would wait with it. Errors as `connection`.
         """
-        times = self._closed_times
         spare = self._spare.setdefault(address, [])
         while spare and spare[-1].closed:
             self._lendable.discard(spare.pop())
@@ -167,7 +168,7 @@ class Cluster:
             is_answered = True
         finally:
             # An answer that is still to come would be waited for by the next request.
-            if is_answered and times == self._closed_times and not found.closed:
+            if is_answered and not found.closed:
                 spare.append(found)
             else:
                 self._lendable.discard(found)
@@ -175,19 +176,13 @@ class Cluster:
                     await found.aclose()
 
     async def _connect(self, address: Address) -> Connection:
-        times = self._closed_times
-        made = await Connection.connect(
+        return await Connection.connect(
             *address,
             self.client_id,
             timeout_ms=self.timeout_ms,
             security=self.security,
             is_known=bool(self.metadata.brokers),
         )
-        if times != self._closed_times:
-            # Nobody would close it any more.
-            await made.aclose()
-            raise ConnectionLost("the connection was closed here")
-        return made
 
     async def any_connection(self) -> Connection:
         """A connection to whichever broker answers: first the open ones, then the known ones, then the bootstrap list.
@@ -401,9 +396,12 @@ class Cluster:
 
     async def aclose(self) -> None:
         """Closes all connections."""
-        self._closed_times += 1
-        for connection in [*self._connections.values(), *self._lendable]:
-            await connection.aclose()
+        for call in list(self.ongoing):
+            call.cancel()
+        # All of them, also where the caller is cancelled.
+        with trio.CancelScope(shield=True):
+            for connection in [*self._connections.values(), *self._lendable]:
+                await connection.aclose()
         self._connections.clear()
         self._lendable.clear()
         self._spare.clear()

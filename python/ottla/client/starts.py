@@ -95,7 +95,7 @@ class Starts:
         self._began_at = -1.0
 
     def __contains__(self, partition: object) -> bool:
-        return partition in self._wanted
+        return partition in self._wanted or partition in self.found
 
     def __len__(self) -> int:
         return len(self._wanted)
@@ -105,8 +105,8 @@ class Starts:
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """Those that have no place yet."""
-        return self._wanted.keys()
+        """Those that have no place yet, or one that was not taken yet."""
+        return self._wanted.keys() | self.found.keys()
 
     @property
     def problems(self) -> dict[TopicPartition, KafkaError]:
@@ -152,7 +152,7 @@ class Starts:
                 wanted.asked += 1
                 wanted.again_at = now + PATIENCE_MS / 1000 * 2 ** (wanted.asked - 1)
             self._began_at = now
-            Ongoing(partial(self._ask, due), self._then)
+            Ongoing(self.cluster, partial(self._ask, due), self._then)
 
     def next_time(self) -> float:
         """When `find` has something to do again."""

@@ -16,6 +16,7 @@ from ottla.client.consumer import ArrowBatch, RebalanceListener, Record
 from ottla.client.groups import Committed, Group, ListedGroup
 from ottla.client.membership import GroupMetadata
 from ottla.client.offsets import FoundOffset
+from ottla.client.ongoing import Ongoing
 from ottla.client.producer import Headers
 from ottla.client.security import Security
 from ottla.client.starts import Start
@@ -34,6 +35,8 @@ class Cluster:
     def timeout_ms(self) -> float: ...
     @property
     def security(self) -> Security | None: ...
+    @property
+    def ongoing(self) -> set[Ongoing[Any]]: ...
     def __init__(
         self,
         bootstrap: str | Iterable[str],
