@@ -424,3 +424,42 @@ async def test_a_header_is_not_added_where_names_say_it() -> None:
     ((data, records, first, last, is_unopened),), next_offset = copies.copy(builder.finish(), 0)
     assert (records, first, last, is_unopened, next_offset) == (1, 0, 0, True, 1)
     assert [record.headers for record in _core.RecordReader(data)] == [[]]
+
+
+async def test_where_a_topic_is_begun_is_said_by_the_consumer_of_its_cluster(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with sides(tmp_path) as (one, two), Producer(one.cluster) as producer:
+        await one.admin.create_topic("t", 1, 1)
+        await producer.send_and_wait("t", b"before")
+        never = mirror(one, two, **{"A.consumer.auto.offset.reset": "none"})
+        async with running(never):
+            await holds(lambda: "t-0 is not copied yet, and A.consumer.auto.offset.reset is none" in caplog.text)
+        late = mirror(one, two, **{"A->B.consumer.auto.offset.reset": "latest", "tasks.max": "4"})
+        async with running(late):
+            await holds(lambda: done(late.figures["A->B"], 1))
+            await producer.send_and_wait("t", b"after")
+            assert [each.value for each in await two.records("A.t", 1)] == [b"after"]
+        assert "tasks.max in a test has no effect: an instance copies all of its share in one task" in caplog.text
+
+
+async def test_what_is_never_looked_for_again_is_looked_for_once(tmp_path: Path) -> None:
+    async with sides(tmp_path) as (one, two), Producer(one.cluster) as producer:
+        await one.admin.create_topic("t", 1, 1)
+        await producer.send_and_wait("t", b"1")
+        await one.admin.groups.commit("g", {T: Committed(1)})
+        copies = mirror(
+            one,
+            two,
+            refresh_topics_interval_seconds="-1",
+            refresh_groups_interval_seconds="-1",
+            emit_heartbeats_interval_seconds="-1",
+            emit_checkpoints_interval_seconds="1",
+            replication_factor="-1",
+        )
+        async with running(copies):
+            (found,) = [
+                Checkpoint.decode(each.key, each.value) for each in await two.records("A.checkpoints.internal", 1)
+            ]
+            assert found.group == "g"
+            assert not await two.has("heartbeats")

@@ -46,6 +46,17 @@ def test_nothing_goes_back_to_where_it_was() -> None:
     assert not PREFIXED.was_in("orders", "A")
 
 
+def test_aliases_that_have_the_separator_in_themselves() -> None:
+    names = Names(aliases=("dc.east", "dc.west", "dc"))
+    assert (names.source("dc.east.orders"), names.upstream("dc.east.orders")) == ("dc.east", "orders")
+    assert (names.source("dc.orders"), names.source("other.orders")) == ("dc", "other")
+    assert names.original("dc.west.dc.east.orders.2") == "2"
+    assert names.was_in("dc.west.dc.east.orders", "dc.east")
+    assert not names.was_in("dc.west.orders", "dc.east")
+    # It may be the topic `east.orders` of `dc`: then it has been there.
+    assert names.was_in("dc.east.orders", "dc")
+
+
 def test_internal_topics() -> None:
     inside = ["__consumer_offsets", ".x", "mm2-offset-syncs.B.internal", "A.checkpoints.internal", "connect-internal"]
     assert all(map(is_internal, inside))

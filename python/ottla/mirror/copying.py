@@ -36,6 +36,7 @@ from ottla.errors import (
     IllegalGeneration,
     KafkaError,
     MessageTooLarge,
+    NoOffsetForPartition,
     ProducerFenced,
     RebalanceInProgress,
     RemoteProtocolError,
@@ -206,7 +207,7 @@ class _Share(RebalanceListener):
         self._figures = figures
         self._reader = Consumer(
             source,
-            start="earliest",
+            start=flow.reads.start,
             read_committed=True,
             wait_ms=WAIT_MS,
             fetch_bytes=FETCH_BYTES,
@@ -235,12 +236,21 @@ class _Share(RebalanceListener):
         self._member.pause(partitions)
         committed = await self._member.committed(partitions)
         new = [self._source_of(each) for each in partitions if each not in committed]
-        positions = await self._reader.beginning_offsets(new)
+        positions = await self._starts(new)
         positions |= {self._source_of(each): found.offset for each, found in committed.items()}
         await self._notes.read_syncs(lambda sync: self._syncs.add(sync) if sync.partition in positions else None)
         self._reader.positions |= positions
         self._committed |= positions
         self._figures.positions |= positions
+
+    async def _starts(self, new: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions are begun."""
+        start = self._flow.reads.start
+        if new and start is None:
+            raise NoOffsetForPartition(
+                f"{min(new)} is not copied yet, and {self._flow.source}.consumer.auto.offset.reset is none"
+            )
+        return await (self._reader.end_offsets(new) if start == "latest" else self._reader.beginning_offsets(new))
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         if not self._has_failed:

@@ -39,6 +39,8 @@ class Mirror:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Mirrors until `stop`, or until it is cancelled. It is started when the topics of all flows are known."""
+        for each in self.config.unused:
+            logger.warning("%s", each)
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
@@ -61,14 +63,15 @@ class Mirror:
         await self._ended.wait()
 
     def _cluster(self, config: ClusterConfig) -> Cluster:
-        return Cluster(config.servers, timeout_ms=self._timeout_ms, security=config.security)
+        return Cluster(
+            config.servers, client_id=config.client_id, timeout_ms=self._timeout_ms, security=config.security
+        )
 
     async def _run_flow(self, flow: FlowConfig, *, task_status: trio.TaskStatus[None]) -> None:
-        clusters = self.config.clusters
         figures = self.figures[str(flow)]
         async with (
-            self._cluster(clusters[flow.source]) as source,
-            self._cluster(clusters[flow.target]) as target,
+            self._cluster(flow.reads) as source,
+            self._cluster(flow.writes) as target,
             Notes(flow, source, target) as notes,
         ):
             topics = Topics(flow, Admin(source), Admin(target))
@@ -97,8 +100,7 @@ class Mirror:
                 ):
                     if every_s is not None:
                         nursery.start_soon(_again_and_again, flow, what, every_s, job)
-                if flow.refresh_groups_s is not None:
-                    nursery.start_soon(_watch_groups, flow, flow.refresh_groups_s, checkpoints)
+                nursery.start_soon(_watch_groups, flow, checkpoints)
                 await copying.run()
                 nursery.cancel_scope.cancel()
 
@@ -119,7 +121,8 @@ async def _again_and_again(flow: FlowConfig, what: str, every_s: float, job: Cal
         await _until_done(flow, what, job)
 
 
-async def _watch_groups(flow: FlowConfig, every_s: float, checkpoints: Checkpoints) -> None:
-    while True:
-        await _until_done(flow, "the groups", checkpoints.refresh_groups)
-        await trio.sleep(every_s)
+async def _watch_groups(flow: FlowConfig, checkpoints: Checkpoints) -> None:
+    """Also where groups that come later are not looked for, those that are there are."""
+    await _until_done(flow, "the groups", checkpoints.refresh_groups)
+    if flow.refresh_groups_s is not None:
+        await _again_and_again(flow, "the groups", flow.refresh_groups_s, checkpoints.refresh_groups)

@@ -26,10 +26,13 @@ def is_internal(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of mirrored topics. `separator` is what stands between the alias and the topic (KIP-690)."""
+    """The names of mirrored topics. `separator` is what stands between the alias and the topic (KIP-690). `aliases` are
+    those that may have it in themselves, the longest first; any other ends where it first stands.
+    """
 
     separator: str = "."
     is_identity: bool = False
+    aliases: tuple[str, ...] = ()
 
     def remote(self, source: str, topic: str) -> str:
         """What a topic of the cluster with the alias `source` is called elsewhere."""
@@ -43,7 +46,11 @@ class Names:
 
     def source(self, topic: str) -> str | None:
         """The alias of the cluster that a topic was mirrored from; None if its name says nothing of it."""
-        alias, separator, rest = topic.partition(self.separator)
+        known = next((each for each in self.aliases if topic.startswith(f"{each}{self.separator}")), None)
+        if known is not None:
+            alias, separator, rest = known, self.separator, topic.removeprefix(f"{known}{self.separator}")
+        else:
+            alias, separator, rest = topic.partition(self.separator)
         if self.is_identity and rest != HEARTBEATS:
             return None
         return alias if separator and alias and rest else None
@@ -56,7 +63,8 @@ class Names:
     def was_in(self, topic: str, cluster: str) -> bool:
         """Whether the records of a topic have been in a cluster, by its name: mirrored to it, they would come back."""
         while (source := self.source(topic)) is not None:
-            if source == cluster:
+            # Of two aliases that a name begins with, either may be meant.
+            if source == cluster or topic.startswith(f"{cluster}{self.separator}"):
                 return True
             topic = self.upstream(topic)
         return False

@@ -26,11 +26,13 @@ class Topics:
         self.mirrored: dict[str, int] = {}
 
     def is_wanted(self, topic: str) -> bool:
-        """Whether a topic of the source is mirrored. Heartbeats always are: they show that the way is open."""
+        """Whether a topic of the source is mirrored. Heartbeats are unless that is switched off: they show that the way
+        is open.
+        """
         names = self._flow.names
         if is_internal(topic) or names.was_in(topic, self._flow.target):
             return False
-        return self._flow.topics.takes(topic) or names.is_heartbeats(topic)
+        return self._flow.topics.takes(topic) or (self._flow.takes_heartbeats and names.is_heartbeats(topic))
 
     async def refresh(self) -> None:
         """Looks at the source, and makes and grows what is missing in the target. A topic for which that fails is left
