@@ -3,14 +3,16 @@
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Ottla
 from tests.peers.ottla import Brokers
+from tests.peers.processes import free_port
 from tests.support.client import Client, batch, values
 from tests.support.waiting import PATIENCE_S, eventually
 
@@ -22,6 +24,8 @@ A->B.enabled = true
 A->B.topics = orders
 replication.factor = 1
 """
+
+SOON = {"group.initial.rebalance.delay.ms": 0}
 
 
 @pytest.fixture
@@ -41,6 +45,17 @@ def process(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
         yield start
 
 
+@contextmanager
+def waiting(mirror: subprocess.Popen[str]) -> Iterator[None]:
+    """A line is read that may not come: then the process is ended, and with it its output."""
+    timer = threading.Timer(PATIENCE_S, mirror.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def there(bootstrap: str) -> Client:
     host, port = bootstrap.split(":")
     return Client.connect(host, int(port), "test")
@@ -48,7 +63,7 @@ def there(bootstrap: str) -> Client:
 
 def test_two_clusters(tmp_path: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
     with Brokers(tmp_path) as brokers:
-        one, two = (brokers(settings={"group.initial.rebalance.delay.ms": 0}).bootstrap for _ in "AB")
+        one, two = (brokers(settings=SOON).bootstrap for _ in "AB")
         with there(one) as here, there(two) as other:
             here.create("orders")
             here.produce("orders", batch(b"one"))
@@ -61,6 +76,41 @@ def test_two_clusters(tmp_path: Path, process: Callable[[str], subprocess.Popen[
             _, errors = mirror.communicate(timeout=PATIENCE_S)
             assert mirror.returncode == 0, errors
             assert "A->B: A.orders is made, with 1 partition" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_before_it_is_ready(
+    tmp_path: Path, process: Callable[[str], subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    """A flow whose cluster is away keeps the other neither from working nor from ending in order."""
+    away = f"127.0.0.1:{free_port()}"
+    with Brokers(tmp_path) as brokers, there(one := brokers(settings=SOON).bootstrap) as here:
+        here.create("orders")
+        mirror = process(FILE.format(A=one, B=away))
+        assert mirror.stderr is not None
+        with waiting(mirror):
+            line = mirror.stderr.readline()
+        assert f"A->B waits, and is tried again in 1 s: B: no broker answers at {away}: " in line
+        mirror.send_signal(number)
+        output, errors = mirror.communicate(timeout=PATIENCE_S)
+        assert (mirror.returncode, output) == (0, "")
+        assert "Traceback" not in errors
+
+
+def test_ready_names_the_flows_that_run(tmp_path: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    with Brokers(tmp_path) as brokers:
+        one, two = (brokers(settings=SOON).bootstrap for _ in "AB")
+        text = FILE.replace("A, B", "A, B, C").format(A=one, B=two)
+        mirror = process(f"{text}C.bootstrap.servers = {away}\nA->C.enabled = true\n")
+        assert mirror.stdout is not None
+        with waiting(mirror):
+            assert mirror.stdout.readline() == "ottla mirror ready: A->B\n"
+        mirror.send_signal(signal.SIGINT)
+        output, errors = mirror.communicate(timeout=PATIENCE_S)
+        assert (mirror.returncode, output) == (0, "")
+        assert f"A->C waits, and is tried again in 1 s: C: no broker answers at {away}: " in errors
+        assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ottla.mirror.config import read
 from ottla.mirror.copying import HEADER, Figures
 from ottla.mirror.daemon import Mirror
 from ottla.mirror.formats import Checkpoint, OffsetSync
+from tests.peers.processes import free_port
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
@@ -51,10 +52,10 @@ class Side(NamedTuple):
 
 
 @asynccontextmanager
-async def side(alias: str, path: Path) -> AsyncIterator[Side]:
+async def side(alias: str, path: Path, port: int = 0) -> AsyncIterator[Side]:
     settings = {
         "log.dirs": str(path / alias),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "group.initial.rebalance.delay.ms": "0",
         # Records are of 2023, and settings of retention are among what is copied.
         "log.retention.check.interval.ms": "86400000",
@@ -406,15 +407,57 @@ async def test_what_is_gone_before_it_was_copied_is_said(tmp_path: Path, caplog:
         assert copies.figures["A->B"].errors == 1
 
 
-async def test_a_mirror_waits_for_clusters_that_are_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_flows_begin_and_wait_by_themselves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One of three has a cluster that is away, one a file that is."""
+    port = free_port()
+    async with sides(tmp_path) as (one, two), Producer(one.cluster) as producer:
+        await one.admin.create_topic("t", 1, 1)
+        await producer.send_and_wait("t", b"1")
+        away = two._replace(alias="C", bootstrap=f"127.0.0.1:{port}")
+        locked = two._replace(alias="D")
+        flows = "A->C, A->B, A->D"
+        lock = {"D.security.protocol": "SSL", "D.ssl.truststore.location": str(tmp_path / "no.pem")}
+        copies = mirror(one, two, away, locked, flows=flows, **lock, **{"D.ssl.truststore.type": "PEM"})
+        async with running(copies):
+            assert list(copies.running) == ["A->B"]
+            assert [each.value for each in await two.records("A.t", 1)] == [b"1"]
+            assert f"A->C waits, and is tried again in 1 s: C: no broker answers at 127.0.0.1:{port}: " in caplog.text
+            assert re.search(r"A->D waits, and is tried again in 1 s: D: .*no\.pem", caplog.text)
+            assert "Traceback" not in caplog.text
+            async with side("C", tmp_path, port) as three:
+                assert [each.value for each in await three.records("A.t", 1)] == [b"1"]
+                assert list(copies.running) == ["A->C", "A->B"]
+                await producer.send_and_wait("t", b"2")
+                assert [each.value for each in await three.records("A.t", 2)] == [b"1", b"2"]
+                # What is on its way to it is committed while it is there.
+                await copies.stop()
+        assert not copies.running
+
+
+async def test_a_flow_that_waits_is_stopped_at_once(tmp_path: Path) -> None:
+    """Its cluster takes a connection and says nothing."""
     async with side("A", tmp_path) as one:
-        async with side("B", tmp_path) as two:
-            bootstrap = two.bootstrap
-        copies = Mirror(mirror(one, two._replace(bootstrap=bootstrap)).config, timeout_ms=200)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(copies.run)
-            await holds(lambda: "A->B: its own topics cannot be seen to, which is tried again" in caplog.text)
-            nursery.cancel_scope.cancel()
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        async with listener:
+            port = listener.socket.getsockname()[1]
+            copies = mirror(one, one._replace(alias="B", bootstrap=f"127.0.0.1:{port}"))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(copies.run)
+                async with await listener.accept():
+                    await copies.stop()
+                    await copies.ended()
+
+
+async def test_too_few_brokers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with sides(tmp_path) as (one, two):
+        await one.admin.create_topic("t", 1, 1)
+        async with running(mirror(one, two, replication_factor="2")):
+            assert "A->B waits" in caplog.text
+            wanted = "topic 'heartbeats' is to have 2 replicas in B, which has 1 broker: set replication.factor or "
+            assert f"{wanted}heartbeats.topic.replication.factor to 1 or less" in caplog.text
+        async with running(mirror(one, two, replication_factor="2", internal_topic_replication_factor="1")):
+            wanted = "A->B: t is not mirrored: topic 'A.t' is to have 2 replicas in B, which has 1 broker: set "
+            assert f"{wanted}replication.factor to 1 or less" in caplog.text
 
 
 async def test_a_header_is_not_added_where_names_say_it() -> None:

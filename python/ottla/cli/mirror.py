@@ -42,17 +42,28 @@ def command(file: str, log_level: str, log_format: str) -> None:
     logging_setup.to_stderr(log_level.upper(), log_format, config.secrets)
     mirror = Mirror(config)
 
-    async def stop_at_a_signal() -> None:
+    async def stop_at_a_signal(*, task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            task_status.started()
             async for _ in signals:
                 await mirror.stop()
                 return
 
+    async def tell() -> None:
+        told: tuple[str, ...] = ()
+        while True:
+            changed, running = mirror.changed, mirror.running
+            # Flows that end are said in the log.
+            if not set(running) <= set(told):
+                click.echo(f"ottla mirror ready: {', '.join(running)}")
+            told = running
+            await changed.wait()
+
     async def run() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop_at_a_signal)
+            await nursery.start(stop_at_a_signal)
             await nursery.start(mirror.run)
-            click.echo(f"ottla mirror ready: {', '.join(map(str, config.flows))}")
+            nursery.start_soon(tell)
             await mirror.ended()
             nursery.cancel_scope.cancel()
 

@@ -3,8 +3,8 @@
 | file             | what                                                                            |
 |------------------|---------------------------------------------------------------------------------|
 | `config.py`      | MirrorMaker 2's properties, or TOML with the same keys                          |
-| `expressions.py` | names that expressions of Java's choose                                              |
-| `providers.py`   | values that the file takes from elsewhere                                           |
+| `expressions.py` | names that expressions of Java's choose                                         |
+| `providers.py`   | values that the file takes from elsewhere                                       |
 | `naming.py`      | what topics are called in the other cluster, and which never go back            |
 | `topics.py`      | which topics are mirrored; their mirrors are made, grown and given settings     |
 | `copying.py`     | the records                                                                     |

@@ -18,6 +18,7 @@ from ottla.kafka import EARLIEST, TopicPartition
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.formats import Checkpoint, Heartbeat, OffsetSync
 from ottla.mirror.naming import HEARTBEATS, offset_syncs
+from ottla.mirror.topics import create_topic
 
 logger = logging.getLogger(__name__)
 
@@ -52,16 +53,19 @@ class Notes:
     async def make_topics(self) -> None:
         """Makes the topics that are missing. Raises KafkaError, OSError."""
         flow = self._flow
-        wanted = []
         if flow.heartbeats_s is not None:
-            wanted.append((self._target, HEARTBEATS, flow.heartbeats_factor))
+            await self._make(self._target, "heartbeats", HEARTBEATS, flow.heartbeats_factor)
         if flow.checkpoints_s is not None or flow.sync_offsets_s is not None:
-            wanted.append((self._target, flow.names.checkpoints(flow.source), flow.checkpoints_factor))
+            topic = flow.names.checkpoints(flow.source)
+            await self._make(self._target, "checkpoints", topic, flow.checkpoints_factor)
         if flow.emits_syncs:
-            wanted.append((self._syncs_in, self._syncs_topic, flow.syncs_factor))
-        for cluster, topic, factor in wanted:
-            with suppress(TopicAlreadyExists):
-                await Admin(cluster).create_topic(topic, 1, factor, COMPACTED)
+            await self._make(self._syncs_in, "offset-syncs", self._syncs_topic, flow.syncs_factor)
+
+    async def _make(self, cluster: Cluster, what: str, topic: str, factor: int) -> None:
+        alias = self._flow.target if cluster is self._target else self._flow.source
+        setting = f"replication.factor or {what}.topic.replication.factor"
+        with suppress(TopicAlreadyExists):
+            await create_topic(Admin(cluster), alias, topic, 1, factor, COMPACTED, setting)
 
     async def beat(self) -> None:
         """Says that this flow is alive."""

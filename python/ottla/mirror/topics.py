@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from ottla.client.admin import Admin, Setting
-from ottla.errors import KafkaError, TopicAlreadyExists, counted
+from ottla.errors import InvalidReplicationFactor, KafkaError, TopicAlreadyExists, counted
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.naming import is_internal
 
@@ -13,6 +14,25 @@ logger = logging.getLogger(__name__)
 
 #: The source of a setting that the topic itself has, not its broker.
 OWN = 1
+
+
+async def create_topic(
+    admin: Admin, cluster: str, name: str, partitions: int, factor: int, settings: Mapping[str, str], factor_of: str
+) -> None:
+    """Makes a topic in the cluster with this alias. `factor_of` is the setting that says how many replicas it has.
+
+    Raises:
+        InvalidReplicationFactor: there are not so many brokers; it says which setting to change. KafkaError: as
+        `Admin.create_topic`.
+    """
+    try:
+        await admin.create_topic(name, partitions, factor, settings)
+    except InvalidReplicationFactor as error:
+        brokers = len(admin.cluster.metadata.brokers)
+        raise InvalidReplicationFactor(
+            f"topic '{name}' is to have {counted(factor, 'replica')} in {cluster}, "
+            f"which has {counted(brokers, 'broker')}: set {factor_of} to {brokers} or less ({error})"
+        ) from None
 
 
 class Topics:
@@ -89,7 +109,15 @@ class Topics:
     async def _create(self, topic: str, remote: str, partitions: int) -> None:
         settings = self._settings(await self._source.describe_settings(topic))
         try:
-            await self._target.create_topic(remote, partitions, self._flow.replication_factor, settings)
+            await create_topic(
+                self._target,
+                self._flow.target,
+                remote,
+                partitions,
+                self._flow.replication_factor,
+                settings,
+                "replication.factor",
+            )
         except TopicAlreadyExists:  # another instance was quicker
             return
         logger.info("%s: %s is made, with %s", self._flow, remote, counted(partitions, "partition"))
