@@ -313,6 +313,72 @@ async def test_two_instances_share_the_partitions(tmp_path: Path, exactly_once: 
                 assert got == values[partition]
 
 
+@asynccontextmanager
+async def rebalancing(one: Side, two: Side, copies: Mirror) -> AsyncIterator[list[TopicPartition]]:
+    """Inside of the block a mirror of `t` waits for another member of its group to join, and keeps these partitions."""
+    positions = copies.figures["A->B"].positions
+    other = Consumer(two.cluster, group="ottla-mirror-A-B", assignors=["cooperative-sticky"], auto_commit=False)
+    async with other:
+        other.subscribe(["A.t"])
+        with trio.fail_after(PATIENCE_S):
+            while len(other.assignment()) < 2 or len(positions) > 2:
+                await other.poll(0)
+        other.pause(other.assignment())
+        await one.admin.create_topic("t-new", 1, 1)
+        with trio.fail_after(PATIENCE_S):
+            while (await two.admin.groups.describe("ottla-mirror-A-B")).state != "PreparingRebalance":
+                await trio.lowlevel.checkpoint()
+        yield sorted(positions)
+
+
+@ONCE
+@pytest.mark.parametrize("end", ["goes on", "is stopped"])
+async def test_nothing_comes_twice_around_a_rebalance(tmp_path: Path, exactly_once: str, end: str) -> None:
+    async with sides(tmp_path) as (one, two):
+        await one.admin.create_topic("t", 4, 1)
+        settings = {"exactly.once.source.support": exactly_once}
+        copies = mirror(one, two, **settings)
+        values = [b"%d" % number for number in range(100)]
+        async with Producer(one.cluster) as producer, running(copies):
+            await holds(lambda: len(copies.figures["A->B"].positions) == 4)
+            async with rebalancing(one, two, copies) as kept:
+                assert len(kept) == 2
+                for first in range(0, 100, 25):
+                    for value in values[first : first + 25]:
+                        for partition in kept:
+                            await producer.send("t", value, partition=partition.partition)
+                    await producer.flush()
+                    for partition in kept:
+                        await two.records("A.t", first + 25, partition.partition, committed=False)
+                if end == "is stopped":
+                    await copies.stop()
+        async with running(mirror(one, two, **settings)):
+            async with Producer(one.cluster) as producer:
+                for partition in kept:
+                    await producer.send("t", b"last", partition=partition.partition)
+            for partition in kept:
+                got = [each.value for each in await two.records("A.t", 101, partition.partition)]
+                assert got == [*values, b"last"]
+
+
+async def test_what_was_copied_is_committed_before_it_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that is deleted is no fault of what else was copied."""
+    monkeypatch.setattr("ottla.mirror.copying.COMMIT_S", 1e6)
+    async with sides(tmp_path) as (one, two):
+        for topic in ("t-gone", "t"):
+            await one.admin.create_topic(topic, 1, 1)
+        async with running(mirror(one, two, refresh_topics_interval_seconds="600")), Producer(one.cluster) as producer:
+            for topic in ("t-gone", "t"):
+                await producer.send_and_wait(topic, b"1")
+                await two.records(f"A.{topic}", 1)
+            await one.admin.delete_topic("t-gone")
+            await holds(lambda: "A->B: copying begins anew" in caplog.text)
+            await producer.send_and_wait("t", b"2")
+            assert [each.value for each in await two.records("A.t", 2)] == [b"1", b"2"]
+
+
 async def test_what_must_be_written_anew_is(tmp_path: Path) -> None:
     """Aborted transactions, markers, the time of the append."""
     async with sides(tmp_path) as (one, two):

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -179,8 +179,8 @@ class Copying:
                         share.subscribe(topics)
                     await share.step()
                 await share.commit()
-            except BaseException:
-                await share.give_up()
+            except BaseException as error:
+                await share.give_up(error)
                 raise
 
 
@@ -219,6 +219,8 @@ class _Share(RebalanceListener):
         self._committed: dict[TopicPartition, int] = {}
         self._in_transaction = False
         self._has_failed = False
+        #: Whether all that was given to the producer is delivered when it says so.
+        self._is_sound = True
         self._commit_at = trio.current_time() + COMMIT_S
 
     # --- which partitions ---
@@ -306,7 +308,8 @@ class _Share(RebalanceListener):
         self._begin()
         mirror = self._mirror_of(partition)
         for data, records, _, last_offset, is_unopened in batches:
-            receipt = await self._producer.send_encoded(mirror, data, records)
+            with self._unsound_if_it_fails():
+                receipt = await self._producer.send_encoded(mirror, data, records)
             self._syncs.sent(partition, last_offset, receipt)
             self._figures.records += records
             self._figures.bytes += len(data)
@@ -314,15 +317,32 @@ class _Share(RebalanceListener):
             self._figures.unopened += is_unopened
         self._reader.positions[partition] = next_offset
 
-    async def give_up(self) -> None:
-        """Aborts what is not committed, if that can be done: else its transaction would hold up readers until it times
-        out.
+    async def give_up(self, error: BaseException) -> None:
+        """After an error. Commits what was copied, if its delivery is certain and the group is still ours: what failed
+        is something else then, and nothing of this has to come twice. A transaction is aborted instead: else it would
+        hold up readers until it times out.
         """
+        can_commit = self._is_sound and isinstance(error, Exception) and not isinstance(error, REPLACED)
+        with (
+            trio.move_on_after(SESSION_MS / 1000, shield=True),
+            suppress(KafkaError, OSError, RemoteProtocolError),
+        ):
+            if isinstance(self._producer, TransactionalProducer):
+                if self._in_transaction:
+                    self._in_transaction = False
+                    await self._producer.abort()
+            elif can_commit:
+                await self.commit()
         self._has_failed = True
-        if isinstance(self._producer, TransactionalProducer) and self._in_transaction:
-            self._in_transaction = False
-            with trio.move_on_after(SESSION_MS / 1000, shield=True), suppress(KafkaError, OSError, RemoteProtocolError):
-                await self._producer.abort()
+
+    @contextmanager
+    def _unsound_if_it_fails(self) -> Iterator[None]:
+        """A producer tells of a batch that was not delivered once. What comes after it must not be committed."""
+        try:
+            yield
+        except BaseException:
+            self._is_sound = False
+            raise
 
     def _begin(self) -> None:
         if isinstance(self._producer, TransactionalProducer) and not self._in_transaction:
@@ -330,7 +350,9 @@ class _Share(RebalanceListener):
             self._in_transaction = True
 
     async def commit(self) -> None:
-        """Commits what was copied, if anything was."""
+        """Commits what was copied, if anything was. While this instance joins the others anew that cannot be: it keeps
+        its partitions meanwhile, copies on, and commits later.
+        """
         self._commit_at = trio.current_time() + COMMIT_S
         moved = {
             partition: position
@@ -348,8 +370,12 @@ class _Share(RebalanceListener):
             await producer.commit()
             self._in_transaction = False
         else:
-            await producer.flush()
-            await self._member.commit(offsets)
+            with self._unsound_if_it_fails():
+                await producer.flush()
+            try:
+                await self._member.commit(offsets)
+            except RebalanceInProgress:
+                return
         self._committed |= moved
         self._figures.positions |= moved
         await self._notes.write_syncs(await self._syncs.take())
