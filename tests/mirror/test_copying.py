@@ -317,7 +317,13 @@ async def test_two_instances_share_the_partitions(tmp_path: Path, exactly_once: 
 async def rebalancing(one: Side, two: Side, copies: Mirror) -> AsyncIterator[list[TopicPartition]]:
     """Inside of the block a mirror of `t` waits for another member of its group to join, and keeps these partitions."""
     positions = copies.figures["A->B"].positions
-    other = Consumer(two.cluster, group="ottla-mirror-A-B", assignors=["cooperative-sticky"], auto_commit=False)
+    other = Consumer(
+        two.cluster,
+        group="ottla-mirror-A-B",
+        assignors=["cooperative-sticky"],
+        auto_commit=False,
+        heartbeat_interval_ms=100,
+    )
     async with other:
         other.subscribe(["A.t"])
         with trio.fail_after(PATIENCE_S):
