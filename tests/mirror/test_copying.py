@@ -3,7 +3,7 @@
 import random
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from ottla.broker.broker import Broker
 from ottla.client import EARLIEST, Admin, Cluster, Consumer, Producer, Record, TransactionalProducer
 from ottla.client.groups import Committed
 from ottla.config import BrokerConfig
+from ottla.errors import TopicAlreadyExists
 from ottla.kafka import TopicPartition
 from ottla.mirror.config import read
 from ottla.mirror.copying import HEADER, Figures
@@ -477,6 +478,83 @@ async def test_what_is_gone_before_it_was_copied_is_said(tmp_path: Path, caplog:
         assert got == [b"%d" % number for number in (*range(10), *range(15, 20))]
         assert "A->B: t-0 is copied from offset 15 on: the records from 10 on are no longer there" in caplog.text
         assert copies.figures["A->B"].errors == 1
+
+
+async def make_anew(side: Side, topic: str, partitions: int = 1) -> None:
+    await side.admin.delete_topic(topic)
+    with trio.fail_after(PATIENCE_S):
+        while True:
+            with suppress(TopicAlreadyExists):
+                await side.admin.create_topic(topic, partitions, 1)
+                return
+
+
+ANEW = (
+    "A->B: t-0 has been made anew in A: the record at offset 9 is not the one that was copied. It is copied from offset"
+)
+
+
+@ONCE
+@pytest.mark.parametrize("records", [10, 20])
+async def test_a_topic_that_was_made_anew_is_copied_from_its_beginning(
+    tmp_path: Path, exactly_once: str, records: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has as many records as the one before, or more."""
+    async with sides(tmp_path) as (one, two):
+        await one.admin.create_topic("t", 2, 1)
+        settings = {"exactly.once.source.support": exactly_once}
+        old = [b"old %d" % number for number in range(10)]
+        new = [b"new %d" % number for number in range(records)]
+        async with Producer(one.cluster) as producer:
+            for value in old:
+                await producer.send("t", value, partition=0)
+        async with running(mirror(one, two, **settings)):
+            await two.records("A.t", 10)
+        await make_anew(one, "t", 2)
+        async with Producer(one.cluster) as producer:
+            for value in new:
+                await producer.send("t", value, partition=0)
+        for _ in range(2):
+            # The second time nothing is new.
+            async with running(copies := mirror(one, two, **settings)):
+                await holds(lambda copies=copies: done(copies.figures["A->B"], records))  # type: ignore[misc]
+            assert [each.value for each in await two.records("A.t", 10 + records)] == [*old, *new]
+        assert caplog.text.count(f"{ANEW} 0 on") == 1
+
+
+async def test_a_topic_that_is_made_anew_meanwhile(tmp_path: Path) -> None:
+    """However it is noticed, and whatever of it comes twice: all of it comes."""
+    async with sides(tmp_path) as (one, two):
+        await one.admin.create_topic("t", 1, 1)
+        new = [b"new %d" % number for number in range(50)]
+        async with Producer(one.cluster) as producer:
+            await producer.send_and_wait("t", b"old")
+        async with running(mirror(one, two)):
+            await two.records("A.t", 1)
+            await make_anew(one, "t")
+            await one.cluster.refresh(["t"])
+            async with Producer(one.cluster) as producer:
+                for value in new:
+                    await producer.send("t", value)
+            got: list[bytes | None] = []
+            with trio.fail_after(PATIENCE_S):
+                while got[-50:] != new:
+                    got = [each.value for each in await two.records("A.t", 50)]
+
+
+async def test_a_topic_that_was_made_anew_with_fewer_records(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with sides(tmp_path) as (one, two):
+        await one.admin.create_topic("t", 1, 1)
+        for values in ([b"1", b"2"], [b"3"]):
+            async with Producer(one.cluster) as producer:
+                for value in values:
+                    await producer.send_and_wait("t", value)
+            async with running(mirror(one, two)):
+                got = [each.value for each in await two.records("A.t", int(values[-1]))]
+            if len(values) == 2:
+                await make_anew(one, "t")
+        assert got == [b"1", b"2", b"3"]
+        assert "A->B: t-0 ends before offset 2, up to which it was copied: it was made anew, or has lost" in caplog.text
 
 
 async def test_flows_begin_and_wait_by_themselves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@
 | `naming.py`      | what topics are called in the other cluster, and which never go back            |
 | `topics.py`      | which topics are mirrored; their mirrors are made, grown and given settings     |
 | `copying.py`     | the records                                                                     |
+| `verifying.py`   | whether a partition of the source is the one that was copied                    |
 | `syncs.py`       | which offset of a mirror is which in the source                                 |
 | `checkpoints.py` | where groups go on in the target                                                |
 | `formats.py`     | the records of heartbeats, offset syncs and checkpoints                         |

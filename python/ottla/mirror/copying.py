@@ -45,8 +45,9 @@ from ottla.errors import (
 from ottla.kafka import TopicPartition
 from ottla.mirror.config import FlowConfig
 from ottla.mirror.notes import Notes
-from ottla.mirror.syncs import Syncs
+from ottla.mirror.syncs import Pair, Syncs
 from ottla.mirror.topics import Topics
+from ottla.mirror.verifying import Place, made_anew
 
 logger = logging.getLogger(__name__)
 
@@ -172,8 +173,12 @@ class Copying:
             )
             share = _Share(flow, self._source, member, producer, batches, self._syncs, self._notes, self._figures)
             topics: dict[str, int] = {}
+            looks = self._topics.looks
             try:
                 while not self.stopping:
+                    if looks != self._topics.looks:
+                        looks = self._topics.looks
+                        await share.verify()
                     if topics != self._topics.mirrored:
                         topics = dict(self._topics.mirrored)
                         share.subscribe(topics)
@@ -215,6 +220,10 @@ class _Share(RebalanceListener):
         )
         #: The topics of the source by the names of their mirrors.
         self._sources: dict[str, str] = {}
+        #: A record of each partition that was copied, by which it is known again.
+        self._known: dict[TopicPartition, Pair] = {}
+        #: Where each partition began when it was last read.
+        self._log_starts: dict[TopicPartition, int] = {}
         #: What is committed of the partitions of the source.
         self._committed: dict[TopicPartition, int] = {}
         self._in_transaction = False
@@ -239,11 +248,46 @@ class _Share(RebalanceListener):
         committed = await self._member.committed(partitions)
         new = [self._source_of(each) for each in partitions if each not in committed]
         positions = await self._starts(new)
-        positions |= {self._source_of(each): found.offset for each, found in committed.items()}
-        await self._notes.read_syncs(lambda sync: self._syncs.add(sync) if sync.partition in positions else None)
-        self._reader.positions |= positions
+        kept = {self._source_of(each): found.offset for each, found in committed.items()}
+        # What was noted of a mirror that is not there any more says nothing of the one that is begun now.
+        await self._notes.read_syncs(lambda sync: self._syncs.add(sync) if sync.partition in kept else None)
+        known = {each: self._syncs.before(each, offset) for each, offset in kept.items()}
+        self._known |= {each: pair for each, pair in known.items() if pair is not None}
+        positions |= kept
         self._committed |= positions
-        self._figures.positions |= positions
+        self._reader.positions |= positions
+        await self.verify(kept)
+        self._figures.positions |= {each: self._reader.positions[each] for each in positions}
+
+    async def verify(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Looks whether these partitions, or all, are those that were copied; others are copied from their beginning.
+        Raises KafkaError, OSError: such a beginning cannot be found.
+        """
+        asked = self._known.keys() if partitions is None else self._known.keys() & partitions
+        places = {
+            each: Place(each, self._known[each][0], self._mirror_of(each), self._known[each][1]) for each in asked
+        }
+        anew = await made_anew(self._reader.cluster, self._member.cluster, places)
+        starts = await self._starts(anew)
+        for each in places:
+            pair = self._known.pop(each)
+            if each not in starts:
+                self._known[each] = self._syncs.before(each, self._reader.positions[each]) or pair
+                continue
+            self._figures.errors += 1
+            self._syncs.forget(each)
+            self._reader.positions[each] = starts[each]
+            # Wherever that is, it is news: also where as much is copied as before.
+            self._committed.pop(each, None)
+            logger.error(
+                "%s: %s has been made anew in %s: the record at offset %d is not the one that was copied. It is copied "
+                "from offset %d on",
+                self._flow,
+                each,
+                self._flow.source,
+                pair.upstream,
+                starts[each],
+            )
 
     async def _starts(self, new: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions are begun."""
@@ -264,6 +308,8 @@ class _Share(RebalanceListener):
             self._syncs.forget(each)
             for known in (self._reader.positions, self._committed, self._figures.positions, self._figures.ends):
                 known.pop(each, None)
+            self._known.pop(each, None)
+            self._log_starts.pop(each, None)
 
     def _source_of(self, mirror: TopicPartition) -> TopicPartition:
         return TopicPartition(self._sources[mirror.topic], mirror.partition)
@@ -283,20 +329,35 @@ class _Share(RebalanceListener):
         answers = await self._reader.poll_encoded()
         for partition, position in self._reader.positions.items():
             if position != before.get(partition):
-                self._figures.errors += 1
-                logger.error(
-                    "%s: %s is copied from offset %d on: the records from %d on are no longer there",
-                    self._flow,
-                    partition,
-                    position,
-                    before.get(partition, -1),
-                )
+                self._say_reset(partition, before.get(partition, -1), position)
+        suspects = [partition for partition, answer in answers if self._has_gone_back(partition, answer)]
+        if suspects:
+            await self.verify(suspects)
         for partition, answer in answers:
-            self._figures.ends[partition] = answer.last_stable_offset
-            if answer.records:
+            if answer.records and partition not in suspects:
                 await self._copy(partition, answer)
         if trio.current_time() >= self._commit_at:
             await self.commit()
+
+    def _say_reset(self, partition: TopicPartition, before: int, position: int) -> None:
+        """The reader could not go on where it was."""
+        self._figures.errors += 1
+        self._committed.pop(partition, None)
+        if position < before:
+            self._known.pop(partition, None)
+            self._syncs.forget(partition)
+            what = f"ends before offset {before}, up to which it was copied: it was made anew, or has lost records"
+            logger.error("%s: %s %s. It is copied from offset %d on", self._flow, partition, what, position)
+        else:
+            what = f"the records from {before} on are no longer there"
+            logger.error("%s: %s is copied from offset %d on: %s", self._flow, partition, position, what)
+
+    def _has_gone_back(self, partition: TopicPartition, answer: _core.FetchedPartition) -> bool:
+        """Whether a partition begins or ends before where it did, which one that is made anew does."""
+        end, start = self._figures.ends.get(partition, 0), self._log_starts.get(partition, 0)
+        self._figures.ends[partition] = answer.last_stable_offset
+        self._log_starts[partition] = answer.log_start_offset
+        return answer.last_stable_offset < end or 0 <= answer.log_start_offset < start
 
     async def _copy(self, partition: TopicPartition, answer: _core.FetchedPartition) -> None:
         position = self._reader.positions[partition]
@@ -379,3 +440,6 @@ class _Share(RebalanceListener):
         self._committed |= moved
         self._figures.positions |= moved
         await self._notes.write_syncs(await self._syncs.take())
+        for partition, position in moved.items():
+            if partition not in self._known and (pair := self._syncs.before(partition, position)) is not None:
+                self._known[partition] = pair

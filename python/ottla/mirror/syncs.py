@@ -8,7 +8,7 @@ lies between is read twice.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
 from ottla.client.batches import Receipt
@@ -74,6 +74,12 @@ class Syncs:
         """Another instance copies the partition."""
         for known in (self._pairs, self._written, self._sent):
             known.pop(partition, None)
+
+    def before(self, partition: TopicPartition, offset: int) -> Pair | None:
+        """The last pair of a record before this offset in the source; None if there is none."""
+        pairs = self._pairs.get(partition, [])
+        found = bisect_left(pairs, offset, key=lambda pair: pair.upstream)
+        return pairs[found - 1] if found else None
 
     def translated(self, partition: TopicPartition, offset: int) -> int | None:
         """Where a group goes on in the mirror that goes on at `offset` in the source; None if nothing is known."""

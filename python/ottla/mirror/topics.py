@@ -44,6 +44,8 @@ class Topics:
         self._target = target
         #: Partitions of each topic that is mirrored, by its name in the source.
         self.mirrored: dict[str, int] = {}
+        #: How often the source was looked at.
+        self.looks = 0
 
     def is_wanted(self, topic: str) -> bool:
         """Whether a topic of the source is mirrored. Heartbeats are unless that is switched off: they show that the way
@@ -81,6 +83,7 @@ class Topics:
         if mirrored.keys() != self.mirrored.keys():
             logger.info("%s: %s mirrored", self._flow, counted(len(mirrored), "topic is", "topics are"))
         self.mirrored = mirrored
+        self.looks += 1
 
     async def sync_settings(self) -> None:
         """Gives the mirrors the settings of their topics. Errors as `refresh`."""

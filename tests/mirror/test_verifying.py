@@ -1,0 +1,47 @@
+"""Whether partitions are those that were copied."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from ottla.client import Producer
+from ottla.kafka import TopicPartition
+from ottla.mirror.verifying import Place, made_anew
+from tests.mirror.test_copying import Side, sides
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.trio
+
+
+async def filled(side: Side, topic: str, records: list[tuple[bytes | None, int]], **settings: str) -> None:
+    await side.admin.create_topic(topic, 1, 1, {name.replace("_", "."): value for name, value in settings.items()})
+    async with Producer(side.cluster) as producer:
+        for value, time in records:
+            await producer.send(topic, value, timestamp_ms=time)
+
+
+async def test_what_differs_is_another_topic(tmp_path: Path) -> None:
+    async with sides(tmp_path) as (one, two):
+        there = [(b"0", 10), (b"1", 11), (b"2", 12), (None, 13)]
+        here = {
+            "same": there,
+            "time": [(value, time + 1) for value, time in there],
+            "value": [(b"x", time) for _, time in there],
+            "short": there[:2],
+            "cut": there,
+            "large": [(value, time) if time < 12 else (b"x" * 100_000, time) for value, time in there],
+        }
+        for name, records in here.items():
+            await filled(one, name, records)
+            await filled(two, f"A.{name}", there)
+        await filled(one, "append", there)
+        await filled(two, "A.append", there, message_timestamp_type="LogAppendTime")
+        await one.admin.delete_records({TopicPartition("cut", 0): 3})
+        places = {
+            (source := TopicPartition(name, 0)): Place(source, 2, TopicPartition(f"A.{name}", 0), 2)
+            for name in (*here, "append")
+        }
+        with trio.fail_after(PATIENCE_S):
+            found = await made_anew(one.cluster, two.cluster, places)
+        assert sorted(each.topic for each in found) == ["large", "time", "value"]
