@@ -28,6 +28,7 @@ async def test_what_differs_is_another_topic(tmp_path: Path) -> None:
             "same": there,
             "time": [(value, time + 1) for value, time in there],
             "value": [(b"x", time) for _, time in there],
+            "none": [(b"", time) if value is None else (value, time) for value, time in there],
             "short": there[:2],
             "cut": there,
             "large": [(value, time) if time < 12 else (b"x" * 100_000, time) for value, time in there],
@@ -37,11 +38,11 @@ async def test_what_differs_is_another_topic(tmp_path: Path) -> None:
             await filled(two, f"A.{name}", there)
         await filled(one, "append", there)
         await filled(two, "A.append", there, message_timestamp_type="LogAppendTime")
-        await one.admin.delete_records({TopicPartition("cut", 0): 3})
+        await one.admin.delete_records({TopicPartition("cut", 0): 4})
         places = {
-            (source := TopicPartition(name, 0)): Place(source, 2, TopicPartition(f"A.{name}", 0), 2)
+            (source := TopicPartition(name, 0)): Place(source, 3, TopicPartition(f"A.{name}", 0), 3)
             for name in (*here, "append")
         }
         with trio.fail_after(PATIENCE_S):
             found = await made_anew(one.cluster, two.cluster, places)
-        assert sorted(each.topic for each in found) == ["large", "time", "value"]
+        assert sorted(each.topic for each in found) == ["large", "none", "time", "value"]

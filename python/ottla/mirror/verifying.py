@@ -20,6 +20,7 @@ but a broker of 2.7 has none.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -48,8 +49,8 @@ class Place(NamedTuple):
 
 
 class _Found(NamedTuple):
-    key: bytes | None
-    value: bytes | None
+    #: Of key and value: those of thousands of partitions would be too much to keep.
+    digest: bytes
     timestamp_ms: int
     is_of_append: bool
 
@@ -73,7 +74,7 @@ async def made_anew(source: Cluster, target: Cluster, places: Mapping[TopicParti
 
 
 def _differ(here: _Found, there: _Found) -> bool:
-    if (here.key, here.value) != (there.key, there.value):
+    if here.digest != there.digest:
         return True
     return here.timestamp_ms != there.timestamp_ms and not there.is_of_append
 
@@ -111,4 +112,9 @@ def _record(answer: _core.FetchedPartition, offset: int) -> _Found | None:
     record = next(iter(_core.RecordReader(whole, start_offset=offset, check_crc=False)), None)
     if record is None or record.offset != offset:
         return None
-    return _Found(record.key, record.value, record.timestamp_ms, batch.is_log_append_time)
+    digest = hashlib.sha256()
+    for part in (record.key, record.value):
+        digest.update(b"-" if part is None else b"%d:" % len(part))
+        digest.update(part or b"")
+    # A mirror writes every time before 1970 as none.
+    return _Found(digest.digest(), max(record.timestamp_ms, -1), batch.is_log_append_time)
