@@ -1,5 +1,6 @@
 """`ottla mirror FILE` as a process."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -76,6 +78,43 @@ def test_two_clusters(tmp_path: Path, process: Callable[[str], subprocess.Popen[
             _, errors = mirror.communicate(timeout=PATIENCE_S)
             assert mirror.returncode == 0, errors
             assert "A->B: A.orders is made, with 1 partition" in errors
+
+
+def test_status(tmp_path: Path, process: Callable[[str], subprocess.Popen[str]], ottla: Ottla) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    with Brokers(tmp_path) as brokers:
+        one, two = (brokers(settings=SOON).bootstrap for _ in "AB")
+        with there(one) as here, there(two) as other:
+            here.create("orders")
+            here.produce("orders", batch(b"one", b"two"))
+            text = FILE.replace("A, B", "A, B, C").format(A=one, B=two)
+            mirror = process(f"{text}C.bootstrap.servers = {away}\nA->C.enabled = true\n")
+            file = str(tmp_path / "mirror.properties")
+
+            def shown() -> dict[str, object]:
+                first, *_ = ottla("mirror", "status", file, "--json", "--timeout-ms", "2000", code=1).out.splitlines()
+                return dict(json.loads(first))
+
+            row = {"topic": "orders", "partition": 0, "copied": 2, "end": 2, "lag": 0}
+            eventually("both are copied", lambda: row in cast("list[object]", shown()["partitions"]))
+            assert shown() | {"partitions": 0} == {
+                "flow": "A->B",
+                "instances": 1,
+                "state": "Stable",
+                "lag": 0,
+                "partitions": 0,
+            }
+            mirror.send_signal(signal.SIGTERM)
+            mirror.communicate(timeout=PATIENCE_S)
+            here.produce("orders", batch(b"three"))
+            found = ottla("mirror", "status", file, "--timeout-ms", "2000", code=1)
+            head, names, *rows = found.out.splitlines()
+            assert head == "A->B: no instance runs, lag 1"
+            assert names.split() == ["topic", "partition", "copied", "end", "lag"]
+            assert ["orders", "0", "2", "3", "1"] in [each.split() for each in rows]
+            assert found.err.startswith("Error: cannot show 'A->C': ")
+            assert away in found.err
+            assert values(other.fetch("A.orders")) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

@@ -159,6 +159,7 @@ dc.east->dc.west.sync.topic.acls.enabled = false
 dc.west->dc.east.enabled = true
 consumer.max.poll.records = 7
 producer.linger.ms = 5
+admin.timeout.ms = 60000
 internal.topic.replication.factor = 1
 checkpoints.topic.replication.factor = 2
 replication.factor = -1
@@ -213,6 +214,7 @@ def test_the_files_that_people_have(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "`dc.east.consumer.max.poll.records`, or a flow",
         "producer.linger.ms has no effect: as in MirrorMaker 2; say it of a cluster, "
         "`dc.east.producer.linger.ms`, or a flow",
+        "admin.timeout.ms has no effect: how long is waited is not to be set",
         "tasks.max has no effect: an instance copies all of its share in one task",
         "offset.storage.replication.factor has no effect: it is of Kafka Connect, which is not needed here",
         "topic.filter.class has no effect: it names a Java class, which cannot be loaded here",

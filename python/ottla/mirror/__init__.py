@@ -14,4 +14,5 @@
 | `formats.py`     | the records of heartbeats, offset syncs and checkpoints                         |
 | `notes.py`       | the topics that have those                                                      |
 | `daemon.py`      | all flows of a file in one process                                              |
+| `status.py`      | how far a flow is                                                               |
 """

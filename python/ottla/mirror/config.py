@@ -278,6 +278,10 @@ def read(given: Mapping[str, str], where: str) -> MirrorConfig:
     return _Reading(given, where).config()
 
 
+def _is_unused(setting: str) -> bool:
+    return any(names.fullmatch(setting) for names, _ in UNUSED)
+
+
 def _wrong(name: str, where: str, what: str) -> ConfigError:
     return ConfigError(name, f"{name} in {where}: {what}")
 
@@ -353,7 +357,7 @@ class _Reading:
             self._of_all_clients[name] = value
         elif (found := BY_NAME.get(name)) is not None:
             self._of_all[found.name] = value
-        elif name.startswith(("consumer.", "producer.")) and name != "consumer.poll.timeout.ms":
+        elif name.startswith(("consumer.", "producer.", "admin.")) and not _is_unused(name):
             self._say_unused(name, f"as in MirrorMaker 2; say it of a cluster, `{self._aliases[0]}.{name}`, or a flow")
         elif name != "clusters":
             self._refuse_or_say_unused(name, name)
@@ -389,7 +393,7 @@ class _Reading:
 
     def _is_of_flows_clients(self, name: str, setting: str) -> bool:
         """Whether it is a setting of a client that has an effect."""
-        if _FLOW_CLIENTS.fullmatch(setting) is None or any(names.fullmatch(setting) for names, _ in UNUSED):
+        if _FLOW_CLIENTS.fullmatch(setting) is None or _is_unused(setting):
             return False
         prefix = next((each for each in (*_FLOW_READING, *_FLOW_WRITING) if setting.startswith(each)), None)
         if prefix is None:
