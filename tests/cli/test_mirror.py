@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import cast
 import pytest
 
 from tests.cli.conftest import Ottla
+from tests.metrics import scraped
 from tests.peers.ottla import Brokers
 from tests.peers.processes import free_port
+from tests.peers.skips import require
 from tests.support.client import Client, batch, values
 from tests.support.waiting import PATIENCE_S, eventually
 
@@ -115,6 +118,45 @@ def test_status(tmp_path: Path, process: Callable[[str], subprocess.Popen[str]],
             assert found.err.startswith("Error: cannot show 'A->C': ")
             assert away in found.err
             assert values(other.fetch("A.orders")) == [b"one", b"two"]
+
+
+def test_metrics(tmp_path: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
+    if not scraped.is_there:
+        require("clients", "the packages of the extra `metrics` are not installed")
+    away, port = f"127.0.0.1:{free_port()}", free_port()
+    with Brokers(tmp_path) as brokers:
+        one, two = (brokers(settings=SOON).bootstrap for _ in "AB")
+        with there(one) as here:
+            here.create("orders")
+            records = batch(b"one", b"two", timestamp_ms=int(time.time() * 1000))
+            here.produce("orders", records)
+            text = FILE.replace("A, B", "A, B, C").format(A=one, B=two)
+            mirror = process(f"{text}C.bootstrap.servers = {away}\nA->C.enabled = true\nmetrics.listener = :{port}\n")
+            assert mirror.stdout is not None
+            with waiting(mirror):
+                assert mirror.stdout.readline() == "ottla mirror ready: A->B\n"
+            place = {"flow": "A->B", "topic": "orders", "partition": 0}
+            eventually("both are copied", lambda: scraped.scrape(port)("ottla_mirror_lag", **place) == 0)
+            found = scraped.scrape(port)
+            assert [found("ottla_mirror_running", flow=flow) for flow in ("A->B", "A->C")] == [1, 0]
+            copied = found("ottla_mirror_records_total", flow="A->B")
+            assert copied is not None
+            assert copied >= 2
+            assert (found("ottla_mirror_bytes_total", flow="A->B") or 0) >= len(records)
+            assert found("ottla_mirror_errors_total", flow="A->B") == 0
+            assert 0 <= (found("ottla_mirror_latency_seconds", flow="A->B") or -1) < PATIENCE_S
+            status, page = scraped.get(port, "readyz")
+            assert status == 503
+            assert away in json.loads(page)["reasons"]["A->C"]
+            mirror.send_signal(signal.SIGTERM)
+            _, errors = mirror.communicate(timeout=PATIENCE_S)
+            assert mirror.returncode == 0, errors
+
+
+def test_an_address_for_metrics_that_is_not_to_be_had(ottla: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "mirror.properties"
+    file.write_text(f"{FILE.format(A='a:1', B='b:1')}metrics.listener = nowhere\n")
+    assert ottla("mirror", str(file), code=1).err.startswith("Error: cannot mirror: metrics.listener: 'nowhere' ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

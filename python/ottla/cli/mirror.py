@@ -58,6 +58,7 @@ def command(words: tuple[str, ...], log_level: str, log_format: str, as_json: bo
 
     from ottla import logging_setup
     from ottla.mirror.daemon import Mirror
+    from ottla.mirror.metrics import watched
 
     logging_setup.to_stderr(log_level.upper(), log_format, config.secrets)
     mirror = Mirror(config)
@@ -82,12 +83,14 @@ def command(words: tuple[str, ...], log_level: str, log_format: str, as_json: bo
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(stop_at_a_signal)
-            await nursery.start(mirror.run)
-            nursery.start_soon(tell)
-            await mirror.ended()
+            async with watched(mirror):
+                await nursery.start(mirror.run)
+                nursery.start_soon(tell)
+                await mirror.ended()
             nursery.cancel_scope.cancel()
 
-    trio.run(run)
+    with explained("cannot mirror"):
+        trio.run(run)
 
 
 def _show_status(config: MirrorConfig, timeout_ms: int, *, as_json: bool) -> None:

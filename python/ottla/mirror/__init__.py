@@ -15,4 +15,5 @@
 | `notes.py`       | the topics that have those                                                      |
 | `daemon.py`      | all flows of a file in one process                                              |
 | `status.py`      | how far a flow is                                                               |
+| `metrics.py`     | what an instance tells Prometheus                                               |
 """

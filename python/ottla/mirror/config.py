@@ -80,6 +80,8 @@ UNUSED: Final = tuple(
 _MISSPELLED: Final = 0.8
 """How alike a name must be to one that has an effect to be an error: without it something else would be mirrored."""
 
+#: Of the whole file, and not of MirrorMaker 2: as brokers have it.
+METRICS: Final = "metrics.listener"
 #: Settings of a Java client that have an effect, beside `auto.offset.reset` of one that reads.
 CLIENT: Final = ("bootstrap.servers", "client.id")
 _SECURED: Final = ("security.", "ssl.", "sasl.")
@@ -257,6 +259,8 @@ class MirrorConfig:
     unused: tuple[str, ...] = ()
     #: What must not be printed.
     secrets: tuple[str, ...] = ()
+    #: Where metrics are served, `HOST:PORT`; empty for nowhere.
+    metrics_listener: str = ""
 
 
 def load(path: str | os.PathLike[str]) -> MirrorConfig:
@@ -319,7 +323,7 @@ class _Reading:
         enabled = tuple(flow for flow in flows if flow is not None)
         if not enabled:
             raise _wrong("enabled", where, f"no flow is; say `{self._aliases[0]}->{self._aliases[-1]}.enabled = true`")
-        return MirrorConfig(clusters, enabled, tuple(self._unused), tuple(self._secrets))
+        return MirrorConfig(clusters, enabled, tuple(self._unused), tuple(self._secrets), self._given.get(METRICS, ""))
 
     def _value(self, name: str, value: str) -> str:
         """The value with what providers give."""
@@ -359,7 +363,7 @@ class _Reading:
             self._of_all[found.name] = value
         elif name.startswith(("consumer.", "producer.", "admin.")) and not _is_unused(name):
             self._say_unused(name, f"as in MirrorMaker 2; say it of a cluster, `{self._aliases[0]}.{name}`, or a flow")
-        elif name != "clusters":
+        elif name not in ("clusters", METRICS):
             self._refuse_or_say_unused(name, name)
 
     def _flow_of(self, name: str) -> tuple[str, str, str] | None:

@@ -17,6 +17,8 @@ record says in a header where it comes from, and does not go where it was.
 from __future__ import annotations
 
 import logging
+import struct
+import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -69,6 +71,9 @@ PARTITION_BYTES: Final = 1 << 20
 JOIN_BYTES: Final = 16 << 10
 #: The record header that says which clusters a record was in, where names do not.
 HEADER: Final = b"ottla.mirror.source"
+#: Where a batch says the time of its newest record, in milliseconds.
+_MAX_TIMESTAMP_AT: Final = 35
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
 #: The group is somebody else's now, or will be.
 REPLACED: Final = (IllegalGeneration, UnknownMemberId, FencedInstanceId, RebalanceInProgress, ProducerFenced)
 
@@ -82,13 +87,19 @@ class Figures:
     batches: int = 0
     unopened: int = 0
     errors: int = 0
+    #: How old the newest record of the last commit was when it was committed; None if that is not known.
+    latency_s: float | None = None
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def lag(self) -> int:
         """How many offsets of the source's partitions are not copied yet."""
-        return sum(max(0, end - self.positions.get(each, 0)) for each, end in self.ends.items())
+        return sum(self.lags().values())
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """The same of each partition of which the end is known."""
+        return {each: max(0, end - self.positions.get(each, 0)) for each, end in self.ends.items()}
 
 
 def group_of(flow: FlowConfig) -> str:
@@ -224,6 +235,8 @@ class _Share(RebalanceListener):
         self._known: dict[TopicPartition, Pair] = {}
         #: Where each partition began when it was last read.
         self._log_starts: dict[TopicPartition, int] = {}
+        #: The time of the newest record that was sent since the last commit.
+        self._newest_ms = -1
         #: What is committed of the partitions of the source.
         self._committed: dict[TopicPartition, int] = {}
         self._in_transaction = False
@@ -376,6 +389,8 @@ class _Share(RebalanceListener):
             self._figures.bytes += len(data)
             self._figures.batches += 1
             self._figures.unopened += is_unopened
+            (newest_ms,) = _MAX_TIMESTAMP.unpack_from(data, _MAX_TIMESTAMP_AT)
+            self._newest_ms = max(self._newest_ms, newest_ms)
         self._reader.positions[partition] = next_offset
 
     async def give_up(self, error: BaseException) -> None:
@@ -439,6 +454,9 @@ class _Share(RebalanceListener):
                 return
         self._committed |= moved
         self._figures.positions |= moved
+        if self._newest_ms >= 0:
+            self._figures.latency_s = max(0.0, time.time() - self._newest_ms / 1000)
+            self._newest_ms = -1
         await self._notes.write_syncs(await self._syncs.take())
         for partition, position in moved.items():
             if partition not in self._known and (pair := self._syncs.before(partition, position)) is not None:

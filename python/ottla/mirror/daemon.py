@@ -52,6 +52,11 @@ class Mirror:
         """The flows that copy now, in the file's order."""
         return tuple(str(each.config) for each in self._flows if each.copying is not None)
 
+    @property
+    def waiting(self) -> dict[str, str]:
+        """The flows that do not copy now, and why."""
+        return {str(each.config): each.why for each in self._flows if each.copying is None}
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Mirrors until `stop`, or until it is cancelled. It is started when each flow copies, or has said why it does
         not.
@@ -92,6 +97,8 @@ class _Flow:
     def __init__(self, config: FlowConfig, figures: Figures, timeout_ms: float, note: Callable[[], None]) -> None:
         self.config = config
         self.copying: Copying | None = None
+        #: Why it waits, where it does.
+        self.why = "it begins"
         #: It copies, or has said why it does not.
         self.settled = trio.Event()
         self._figures = figures
@@ -135,8 +142,8 @@ class _Flow:
         while isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
         trace = None if isinstance(cause, FAILURES) else error
-        why = str(cause) or repr(cause)
-        logger.warning("%s waits, and is tried again in %g s: %s", self.config, wait_s, why, exc_info=trace)
+        self.why = str(cause) or repr(cause)
+        logger.warning("%s waits, and is tried again in %g s: %s", self.config, wait_s, self.why, exc_info=trace)
 
     def _cluster(self, config: ClusterConfig) -> Cluster:
         return Cluster(
@@ -172,6 +179,7 @@ class _Flow:
                 await topics.refresh()
                 copying = self.copying = Copying(flow, source, target, topics, syncs, notes, figures)
                 copying.stopping = self._is_stopping
+                self.why = "it ends"
                 self.settled.set()
                 self._note()
 
