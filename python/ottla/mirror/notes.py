@@ -88,7 +88,7 @@ class Notes:
         if not self._flow.emits_syncs:
             return
         place = TopicPartition(self._syncs_topic, 0)
-        reader = Consumer(self._syncs_in, wait_ms=0)
+        reader = Consumer(self._syncs_in, wait_ms=100)
         await reader.assign({place: EARLIEST})
         end = (await reader.ends())[place]
         while reader.positions[place] < end:

@@ -35,6 +35,8 @@ from ottla.kafka import TopicPartition
 
 #: How long clusters may take to give the records. What has not come then is not judged.
 PATIENCE_S: Final = 5.0
+#: How long a fetch waits where nothing is there.
+WAIT_MS: Final = 100
 #: Of one partition in an answer: most batches are smaller, and only their first record is wanted.
 PARTITION_BYTES: Final = 64 << 10
 
@@ -81,7 +83,7 @@ def _differ(here: _Found, there: _Found) -> bool:
 
 async def _read(cluster: Cluster, offsets: Mapping[TopicPartition, int], found: dict[TopicPartition, _Found]) -> None:
     """Adds the records at these offsets that are there."""
-    reader = Consumer(cluster, start="earliest", read_committed=True, wait_ms=0, partition_bytes=PARTITION_BYTES)
+    reader = Consumer(cluster, start="earliest", read_committed=True, wait_ms=WAIT_MS, partition_bytes=PARTITION_BYTES)
     with (
         trio.move_on_after(PATIENCE_S),
         suppress(KafkaError, OSError, RemoteProtocolError),
