@@ -256,8 +256,11 @@ class _Share(RebalanceListener):
             self._member.subscribe(sorted(mirrors), self)
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        # The group is there to share work and to keep offsets. Nothing is read of the mirrors.
+        # The group is there to share work and to keep offsets. Nothing is read of the mirrors: they are paused, and
+        # nobody need find out where they begin.
         self._member.pause(partitions)
+        for each in partitions:
+            self._member.seek(each, 0)
         committed = await self._member.committed(partitions)
         new = [self._source_of(each) for each in partitions if each not in committed]
         positions = await self._starts(new)
