@@ -259,7 +259,9 @@ class Fetcher:
                 }
                 if asked:
                     due_at = now + (wait_ms + OVERDUE_MS) / 1000
-                    call = Ongoing(self.cluster, partial(self._request, leader, asked, wait_ms), self._bell.ring)
+                    call = Ongoing(
+                        self.cluster.ongoing, partial(self._request, leader, asked, wait_ms), self._bell.ring
+                    )
                     self._under_way[leader] = _Request(asked, due_at, call)
                     self._asked_at = now
 
@@ -307,7 +309,7 @@ class Fetcher:
         # One that is overdue asks a broker that stands still: the next asks another, and whoever answers is heard.
         if look is not None or now >= self._look_at:
             self._stale.clear()
-            self._look = Ongoing(self.cluster, partial(self.cluster.refresh, sorted(topics)), self._bell.ring)
+            self._look = Ongoing(self.cluster.ongoing, partial(self.cluster.refresh, sorted(topics)), self._bell.ring)
 
     def _looked(self, look: Ongoing[MetadataResponse]) -> None:
         self._look = None

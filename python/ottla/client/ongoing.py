@@ -8,33 +8,30 @@ of trio. It ends by itself, since every call has a timeout, or with the run.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
 from ottla.client.errors import ConnectionLost
 
-if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-
 T = TypeVar("T")
 
 
 class Ongoing(Generic[T]):
-    """Begins a call to a cluster, which ends when the cluster's connections are closed. `is_done` says whether it has
-    ended; `result` is what came of it then. `then` is called at its end, and must not raise.
+    """Begins a call. `is_done` says whether it has ended; `result` is what came of it then. `then` is called at its end,
+    and must not raise. It is one of `among` while it goes on, so that the owner can `cancel` what is left.
     """
 
-    def __init__(self, cluster: Cluster, call: Callable[[], Awaitable[T]], then: Callable[[], object]) -> None:
+    def __init__(self, among: set[Ongoing[Any]], call: Callable[[], Awaitable[T]], then: Callable[[], object]) -> None:
         self.began_at = trio.current_time()
         self.is_done = False
         self.problem: Exception | None = None
         """What the call raised, if it did."""
         self._value: T | None = None
         self._then = then
-        self._cluster = cluster
+        self._among = among
         self._scope = trio.CancelScope()
-        cluster.ongoing.add(self)
+        among.add(self)
         trio.lowlevel.spawn_system_task(self._run, call)
 
     def cancel(self) -> None:
@@ -58,7 +55,7 @@ class Ongoing(Generic[T]):
             # An exception that leaves a system task ends the whole run.
             self.problem = problem
         finally:
-            self._cluster.ongoing.discard(self)
+            self._among.discard(self)
         self.is_done = True
         self._then()
 

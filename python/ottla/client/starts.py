@@ -152,7 +152,7 @@ class Starts:
                 wanted.asked += 1
                 wanted.again_at = now + PATIENCE_MS / 1000 * 2 ** (wanted.asked - 1)
             self._began_at = now
-            Ongoing(self.cluster, partial(self._ask, due), self._then)
+            Ongoing(self.cluster.ongoing, partial(self._ask, due), self._then)
 
     def next_time(self) -> float:
         """When `find` has something to do again."""
