@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import trio
 
-from ottla.client.connection import TIMEOUT_MS, Connection
+from ottla.client.connection import TIMEOUT_MS, Connection, need_trio
 from ottla.client.errors import ConnectionLost, UnknownHost
 from ottla.errors import (
     BrokerNotAvailable,
@@ -145,6 +145,8 @@ class Cluster:
         Raises:
             OSError, ConnectionLost, RemoteProtocolError, SaslAuthenticationFailed: as `Connection.connect`.
         """
+        if not self._connections:
+            need_trio()
         async with self._connecting.setdefault(address, trio.Lock()):
             found = self._connections.get(address)
             if found is None or found.closed:
@@ -362,6 +364,8 @@ class Cluster:
         `final` are errors that are not to be repeated here although they may be elsewhere. `UnknownHost` is repeated
         nowhere. Raises the last error.
         """
+        if not self._connections:
+            need_trio()
         deadline, gone_at = trio.current_time() + self.timeout_ms / 1000, math.inf
         wait_ms = RETRY_MS
         while True:
@@ -407,6 +411,7 @@ class Cluster:
         self._spare.clear()
 
     async def __aenter__(self) -> Self:
+        need_trio()
         return self
 
     async def __aexit__(

@@ -33,6 +33,16 @@ RECEIVE_BYTES = 256 * 1024
 TIMEOUT_MS = 30_000
 
 
+def need_trio() -> None:
+    """Called where a client begins, since without a run trio would fail with names of its inside.
+
+    Raises:
+        RuntimeError: no trio runs here.
+    """
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("ottla.client runs under trio; from asyncio use ottla.client.sync in a thread")
+
+
 class _Waiter:
     """One request under way. `turn` is set when the answer is there, the connection ended, or it is this caller's
     turn to read.
@@ -98,8 +108,9 @@ class Connection:
             ConnectionLost: it closed the connection. RemoteProtocolError: it does not speak Kafka's protocol.
             SaslAuthenticationFailed, UnsupportedSaslMechanism, IllegalSaslState: it does not take us.
             TlsFailed: it cannot be trusted, or has no TLS in common with us.
-            ValueError: what `security` names cannot be read.
+            ValueError: what `security` names cannot be read. RuntimeError: this is not trio.
         """
+        need_trio()
         stream: trio.abc.Stream | None = None
         connection: Self | None = None
         try:
