@@ -9,18 +9,13 @@ import pytest
 from ottla.classic import ConsumerConfig, ProducerConfig
 from ottla.classic.config import name_of
 from tests.classic.conftest import Place
-from tests.support.readme import PROJECT
+from tests.support.readme import PROJECT, block
 
 TEXT = (PROJECT / "docs" / "classic.md").read_text()
 
 
 def section(title: str) -> str:
     (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", TEXT, re.DOTALL | re.MULTILINE)
-    return str(found)
-
-
-def example(title: str) -> str:
-    (found,) = re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
     return str(found)
 
 
@@ -56,8 +51,12 @@ def test_every_promise_has_its_tests() -> None:
 @pytest.mark.zookeeper
 def test_the_examples_run(ours: Place, capsys: pytest.CaptureFixture[str]) -> None:
     ours.create("visits")
-    for title in ("`Producer`", "One broker: `SyncProducer` and `SimpleConsumer`", CONSUMER):
-        text = example(title).replace("127.0.0.1:2181", ours.zookeeper).replace("127.0.0.1:9092", ours.bootstrap)
+    for text in (
+        block("python", "ProducerData", "docs/classic.md"),
+        block("python", "SimpleConsumer", "docs/classic.md"),
+        block("python", "Consumer.create", "docs/classic.md"),
+    ):
+        text = text.replace("127.0.0.1:2181", ours.zookeeper).replace("127.0.0.1:9092", ours.bootstrap)
         exec(text.replace("9092", str(ours.port)), {})
     assert capsys.readouterr().out.splitlines() == [
         "0 b'member 7' b'a page'",

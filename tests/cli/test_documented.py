@@ -3,8 +3,6 @@
 import dataclasses
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,8 @@ from ottla.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.config.security import INERT, REFUSED
 from ottla.config.table import DYNAMIC_SETTINGS
 from ottla.mirror.config import BY_NAME as MIRROR_SETTINGS
-from tests.peers.ottla import Broker
-from tests.support import shown
+from tests.support import readme, shown
 from tests.support.readme import PROJECT
-from tests.support.waiting import PATIENCE_S
 
 PAGES = sorted(path for path in (PROJECT / "docs").glob("**/*.md") if "benchmarks" not in str(path))
 EVERY_PAGE = [*(PROJECT / name for name in ("README.md", "DEVELOPING.md")), PROJECT / "docs" / "benchmarks.md", *PAGES]
@@ -33,15 +29,13 @@ OF_BROKERS = {
     *REFUSED,
     *(name for names, _ in INERT for name in names),
 }
-OF_PAGE = {
-    "mirror.md": set(MIRROR_SETTINGS),
-    "classic.md": {
-        name
-        for config in (ConsumerConfig, ProducerConfig)
-        for each in dataclasses.fields(config)
-        for name in (name_of(each), *each.metadata["aliases"])
-    },
+CLASSIC = {
+    name
+    for config in (ConsumerConfig, ProducerConfig)
+    for each in dataclasses.fields(config)
+    for name in (name_of(each), *each.metadata["aliases"])
 }
+OF_PAGE = {"mirror.md": set(MIRROR_SETTINGS), "classic.md": CLASSIC}
 #: Beside those of connections, those of Kafka's clients that pages name; Spark's option `kafka.NAME` is one of these.
 OF_CLIENTS = {
     "acks",
@@ -178,30 +172,13 @@ def test_each_command_is_documented() -> None:
     assert [name for name in sorted(NAMES) if f"`ottla {name}`" not in text] == []
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / page).read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", readme.PAGES)
+def test_each_block_is_run_or_marked_as_a_fragment(page: str) -> None:
+    assert readme.unproven(page, (PROJECT / page).read_text()) == []
 
 
-def test_the_programs_run(broker: Broker, tmp_path: Path) -> None:
-    (log,) = blocks("python.md")
-    client, connection, *more = blocks("client.md")
-    (group,) = [block for block in more if "group=" in block]
-
-    def run(code: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    (tmp_path / "data").mkdir()
-    assert [line.split()[2:] for line in run(log).splitlines()] == [
-        ["b'bob'", "b'1", "pear'"],
-        ["b'alice'", "b'2", "plums'"],
+def test_a_block_that_nothing_runs_would_be_seen() -> None:
+    added = "```sh\nottla topic list\n```\n\n```sh fragment\nottla topic list ...\n```\n"
+    assert readme.unproven("docs/python.md", (PROJECT / "docs" / "python.md").read_text() + added) == [
+        "ottla topic list"
     ]
-    assert run(client.replace("127.0.0.1:9092", broker.bootstrap)) == "0 b'to you' b'hello'\n"
-    assert run(connection.replace("127.0.0.1:9092", broker.bootstrap)) == "[0]\n"
-    printing = "                print(record.partition, record.offset, record.value)\n"
-    assert printing in group
-    ending = group.replace(printing, f"{printing}                break\n").replace("127.0.0.1:9092", broker.bootstrap)
-    assert run(ending) == "mine now: greetings-0\n0 0 b'hello'\nno longer mine: greetings-0\n"

@@ -5,7 +5,6 @@ after each step: real requests, a compacted topic, all formats, transactions (on
 whose member stays.
 """
 
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,13 +16,11 @@ from tests.compat import takeover
 from tests.compat.takeover import Life
 from tests.peers.apache import SCRIPT, environment, fetch, has_controller, need_java
 from tests.peers.processes import Server, free_port
-from tests.support import shown
-from tests.support.readme import PROJECT
+from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S, eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.clients]
 
-PAGE = PROJECT / "docs" / "operations.md"
 ZOOKEEPER, DATA = "127.0.0.1:2181", "/var/lib/kafka"
 START = "bin/kafka-server-start.sh config/server.properties"
 #: As Kafka's script, which becomes the broker. `pgrep` sees no other broker of this machine.
@@ -42,12 +39,6 @@ SETTINGS = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
 }
-
-
-def steps() -> list[str]:
-    """The section's blocks."""
-    (section,) = re.findall(r"^## Move a data directory from Kafka to Ottla.*?(?=^## )", PAGE.read_text(), re.M | re.S)
-    return list(shown.blocks(section, "sh"))
 
 
 class Machine:
@@ -129,7 +120,9 @@ def counts(records: list[tuple[int, int, str]]) -> list[int]:
 
 @pytest.mark.judge
 def test_the_steps_of_the_page(machine: Machine, life: Life, test_data: Path) -> None:
-    kept, copied, back = steps()
+    kept = block("sh", "done\nottla serve --config", "docs/operations.md")
+    copied = block("sh", "ottla tree import", "docs/operations.md")
+    back = block("sh", "ottla tree export", "docs/operations.md")
     assert back.splitlines()[-1] == START
     machine.type(START)
     life.fill()

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from ottla.client.facade import FACADES, LEFT_OUT, facade, loop
 from ottla.client.sync import Admin, Cluster, Consumer, Producer, Receipt, TransactionalProducer
 from ottla.errors import MessageTooLarge, TopicAlreadyExists
 from tests.peers.ottla import Broker
+from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S
 
 
@@ -309,8 +309,7 @@ producer.send("forked", b"parent again")
 
 
 def test_the_example_of_the_docs(our_broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
-    (example,) = [each for each in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "ottla.client.sync" in each]
+    example = block("python", "ottla.client.sync", "docs/client.md")
     with Cluster(our_broker.bootstrap) as cluster:
         if "greetings" not in Admin(cluster).list_topics():
             Admin(cluster).create_topic("greetings", 1)

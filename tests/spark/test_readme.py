@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.topics import Topics
+from ottla.client.sync import Cluster, Producer
+from tests.peers.ottla import Broker
 from tests.support.readme import block
 
 if TYPE_CHECKING:
@@ -14,21 +15,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_topic_is_read_as_it_comes_and_written(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
-    topics.make("orders", [10, 10])
-    code = block("python", "writeStream").replace("127.0.0.1:9092", topics.bootstrap)
-    names: dict[str, object] = {}
-    exec(code.replace("large.checkpoint", str(tmp_path / "checkpoint")), names)
-    (query,) = spark.streams.active
-    try:
-        query.processAllAvailable()  # it begins at the end of what is there
-        topics.append("orders", [200, 200])
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    new = [row for number in (0, 1) for row in topics.made["orders"][number][10:]]
-    expected = sorted((row[0] or b"", row[1]) for row in new if row[1] is not None and len(row[1]) > 30)
-    reader = spark.read.format("ottla").option("kafka.bootstrap.servers", topics.bootstrap)
-    found = reader.option("subscribe", "large").load().select("key", "value").collect()
-    assert sorted((bytes(row.key or b""), bytes(row.value)) for row in found) == expected
-    assert expected
+def test_a_topic_is_copied_and_shown(
+    spark: "SparkSession", broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders = block("sh", "orders.csv").split("'")[1].replace("\\n", "\n").splitlines()
+    with Cluster(broker.bootstrap) as cluster, Producer(cluster) as producer:
+        for key, value in (each.encode().split(b",") for each in orders):
+            producer.send("orders", value, key=key)
+    code = block("python", "writeStream").replace("127.0.0.1:9092", broker.bootstrap)
+    exec(code.replace("large.checkpoint", str(tmp_path / "checkpoint")), {})
+    assert spark.streams.active == []
+    rows = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert sorted([cell.strip() for cell in row] for row in rows[1:]) == [["alice", "2 plums"], ["alice", "3 apples"]]

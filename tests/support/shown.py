@@ -11,7 +11,8 @@ import click
 
 from ottla.cli.main import ottla
 
-BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+#: One that cannot be run as it stands has `fragment` behind its language.
+BLOCK = re.compile(r"^( *)```(\w*)( fragment)?\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`]+)`")
 #: A variable of the environment, `sudo`, the folder of the command.
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ +|sudo +)*(?:\.venv/bin/)?ottla(?: +(.*)|$)", re.DOTALL)
@@ -31,9 +32,15 @@ def spans(text: str) -> Iterator[str]:
 
 def blocks(text: str, *languages: str) -> Iterator[str]:
     """The blocks of code in these languages; without one, those that name none."""
-    for _, language, content in BLOCK.findall(text):
+    for language, _, content in all_blocks(text):
         if language in (languages or ("",)):
             yield content
+
+
+def all_blocks(text: str) -> Iterator[tuple[str, bool, str]]:
+    """Language, whether it is a fragment, and content of each block of code."""
+    for _, language, mark, content in BLOCK.findall(text):
+        yield language, bool(mark), content
 
 
 def typed(block: str) -> Iterator[list[str]]:

@@ -13,15 +13,18 @@ HEAD = """\
 
 This page is written by `make docs` from `python/ottla/metrics/families.py`; a test compares the two.
 
-```
+```sh
 ottla serve --metrics-port 9404        # or --set metrics.listener=HOST:PORT
+```
+
+```sh
 curl http://127.0.0.1:9404/metrics     # for Prometheus
 curl http://127.0.0.1:9404/healthz     # 200 as long as the broker's loop turns
 curl http://127.0.0.1:9404/readyz      # 200, or 503 and the reasons why no traffic should come
 ```
 
 That needs the packages of the extra `metrics`, which `make build` installs; for a wheel (`make wheel`):
-`pip install 'dist/ottla-0.1.0-cp311-abi3-linux_x86_64.whl[metrics]'`.
+`pip install "$(echo dist/ottla-*.whl)[metrics]"`.
 
 `--metrics-port` takes the host of the first listener; `metrics.listener=:9404` without a host is 127.0.0.1. Named
 wildcards (`0.0.0.0`, `[::]`) take IPv4 and IPv6, and are a warning in the log.
