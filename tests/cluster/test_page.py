@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.apache import Apache
+from tests.peers.apache import SCRIPT, Apache, fetch
+from tests.peers.old_clients import VERSIONS
 from tests.support.machine import Machine
 from tests.support.readme import block
 from tests.support.waiting import PATIENCE_S
@@ -14,6 +15,7 @@ from tests.support.waiting import PATIENCE_S
 pytestmark = [pytest.mark.java, pytest.mark.zookeeper, pytest.mark.judge]
 
 
+OLD = VERSIONS[0]
 #: After it there are all internal topics.
 TRANSACTION = """
 from ottla.client import TopicPartition
@@ -111,3 +113,27 @@ def test_a_lost_tree(machine: Machine) -> None:
         file.unlink()
     machine.stay(block("sh", "--adopt", "docs/operations.md").strip())
     assert len(replicas(machine.type("ottla topic describe orders"))) == 3
+
+
+def test_clients_of_their_time(machine: Machine) -> None:
+    """A reader who has Kafka 0.8 types its scripts; Python's classic clients are tried beside them."""
+    fetch(OLD)
+    (machine.folder / "bin").mkdir()
+    for name, kind in (("producer", "kafka.tools.ConsoleProducer"), ("consumer", "kafka.tools.ConsoleConsumer")):
+        script = machine.folder / "bin" / f"kafka-console-{name}.sh"
+        script.write_text(f'#!/usr/bin/env bash\nexec {SCRIPT} tool {OLD} {kind} "$@"\n')
+        script.chmod(0o755)
+    *lines, stop = block("sh", "kafka-console-consumer.sh", "docs/java-0.8.md").splitlines()
+    try:
+        printed = machine.type("\n".join(lines))
+        assert "a page" in printed.splitlines()
+        for code in (
+            block("python", "ProducerData", "docs/classic.md"),
+            block("python", "SimpleConsumer", "docs/classic.md"),
+            block("python", "Consumer.create", "docs/classic.md"),
+        ):
+            (machine.folder / "program.py").write_text(code)
+            printed = machine.type("python program.py")
+        assert len(printed.splitlines()) == 5
+    finally:
+        machine.type(stop)
