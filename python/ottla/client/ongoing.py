@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class Ongoing(Generic[T]):
-    """Begins a call. `is_done` says whether it has ended; `result` is what came of it then. `then` is called at its end,
-    and must not raise. It is one of `among` while it goes on, so that the owner can `cancel` what is left.
+    """Begins a call. `is_done` says whether it has ended; `result` is what came of it then. Then `then` is
+    called, which raises nothing. While it goes on it is one of `among`, so that their owner can `cancel` what is left.
     """
 
     def __init__(self, among: set[Ongoing[Any]], call: Callable[[], Awaitable[T]], then: Callable[[], object]) -> None:
