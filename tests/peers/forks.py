@@ -67,18 +67,20 @@ class Fork(subprocess.Popen[bytes]):
         with self._lock:
             if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
                 self.returncode = self._told()
-                self._reports.close()
         return self.returncode
+
+    def __del__(self) -> None:
+        # Not as soon as the end is known: another thread that waits for it would not be woken by a closed descriptor.
+        self._reports.close()
+        super().__del__()  # type: ignore[misc]
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for its end; raises subprocess.TimeoutExpired."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
-            try:
-                readable, _, _ = select.select([self._reports], [], [], left)
-            except (OSError, ValueError):  # closed: another thread was told
-                readable = [self._reports]
+            # Where another thread was told, the end of what the other side sends is still seen.
+            readable, _, _ = select.select([self._reports], [], [], left)
             if not readable:
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self.args, timeout)
