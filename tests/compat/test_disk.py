@@ -211,7 +211,7 @@ def test_one_directory_has_one_broker(brokers: Brokers, kafka: Apache, zookeeper
     ours = brokers(broker_id=1, zookeeper=zookeeper)
     second = brokers(broker_id=2, zookeeper=zookeeper, data=ours.data, wait=False)
     assert second.process.wait(PATIENCE_S) != 0
-    assert "lock" in second.output().lower()
+    assert "is in use by another process" in second.output()
     refused = start_kafka(kafka, "2.7.2", zookeeper, ours.data, wait=False)
     assert refused.process.wait(PATIENCE_S) != 0
     assert "Failed to acquire lock" in refused.output()
@@ -221,5 +221,5 @@ def test_one_directory_has_one_broker(brokers: Brokers, kafka: Apache, zookeeper
     theirs = start_kafka(kafka, "2.7.2", zookeeper, ours.data)
     third = brokers(broker_id=1, zookeeper=zookeeper, data=ours.data, wait=False)
     assert third.process.wait(PATIENCE_S) != 0
-    assert "lock" in third.output().lower()
+    assert "is in use by another process" in third.output()
     assert new_producer_id(theirs.port) >= 0
