@@ -1,5 +1,6 @@
 """Tasks that fetch from brokers, without Spark: the reader as Spark calls it."""
 
+import errno
 import socket
 import threading
 from pathlib import Path
@@ -9,10 +10,12 @@ import trio
 
 from ottla import _core
 from ottla.client import Admin, Cluster, Producer, TopicPartition, UnknownHost
+from ottla.client.errors import ConnectionLost
 from ottla.spark import fetching
 from ottla.spark.bounds import DataLoss
-from ottla.spark.brokers import latest
+from ottla.spark.brokers import latest, resolve, starting
 from ottla.spark.damage import DamagedBatch
+from ottla.spark.filters import Wanted
 from ottla.spark.options import parse
 from ottla.wire.k02_list_offsets import LIST_OFFSETS
 from ottla.wire.k21_delete_records import (
@@ -207,3 +210,38 @@ def test_a_name_that_nobody_knows_is_asked_for_once(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UnknownHost, match="no broker answers at nowhere:9092"):
         latest(parse({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "t"}), {})
     assert asked == ["nowhere"]
+
+
+def test_where_a_query_begins_a_refused_port_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after kafka.default.api.timeout.ms: each attempt asks once."""
+    asked = []
+
+    async def connect(host: str, port: int) -> trio.SocketStream:
+        asked.append(host)
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    given = {"kafka.bootstrap.servers": "here:9092", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"}
+    with pytest.raises(ConnectionLost, match="no broker answers at here:9092: Connection refused"):
+        resolve(parse(given), Wanted())
+    with pytest.raises(ConnectionLost, match="no broker answers at here:9092: Connection refused"):
+        starting(parse(given))
+    assert len(asked) == 2 * 3
+
+
+def test_a_stream_that_runs_waits_for_its_brokers_and_says_so(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = brokers()
+    fill(broker.bootstrap)
+    connect, refusals = trio.open_tcp_stream, iter((True, True))
+
+    async def refuse_first(host: str, port: int) -> trio.SocketStream:
+        if next(refusals, False):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return await connect(host, port)
+
+    monkeypatch.setattr(trio, "open_tcp_stream", refuse_first)
+    given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t", "fetchOffset.numRetries": "1"}
+    assert latest(parse(given), {}) == {TopicPartition("t", 0): RECORDS}
+    assert f"no broker answers at {broker.bootstrap}: Connection refused; they are asked for 20 s more" in caplog.text

@@ -130,11 +130,9 @@ def with_cluster(doing: str, bootstrap: str, timeout_ms: int, work: Callable[[Cl
             except ValueError as error:  # what --command-config names cannot be read
                 raise click.ClickException(f"{doing}: {error}") from None
             except OSError as error:
-                host, port = cluster.bootstrap[0]
-                at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
                 raise click.ClickException(
                     f"{doing}: {error}; is a broker running there? (`ottla serve` starts one, `ottla doctor "
-                    f"{at}` says what answers)"
+                    f"{cluster.bootstrap[0]}` says what answers)"
                 ) from None
             return await work(cluster)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import trio
 
 from ottla.client.connection import TIMEOUT_MS, Connection, need_trio
-from ottla.client.errors import ConnectionLost, UnknownHost
+from ottla.client.errors import ConnectionLost, UnknownHost, place
 from ottla.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -65,6 +65,9 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+    def __str__(self) -> str:
+        return place(self.host, self.port)
 
 
 @dataclass(slots=True)
@@ -212,9 +215,10 @@ class Cluster:
         for connection in silent.values():
             if not connection.closed:
                 return connection
-        names = ", ".join(f"{host}:{port}" for host, port in self.bootstrap)
+        names = ", ".join(map(str, self.bootstrap))
         kind = UnknownHost if unknown else ConnectionLost
-        raise kind(f"no broker answers at {names}: {problem}")
+        why = getattr(problem, "strerror", None) or str(problem).removeprefix(f"{names}: ")
+        raise kind(f"no broker answers at {names}: {why}") from problem
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> MetadataResponse:
         """Asks for the metadata of these topics, or of all (None), and keeps them.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
-from ottla.client.errors import ConnectionLost, ended
+from ottla.client.errors import ConnectionLost, ended, unreachable
 from ottla.client.frames import FrameReader
 from ottla.client.protocol import Protocol
 from ottla.client.refusal import refused
@@ -132,6 +132,8 @@ class Connection:
                 raise TimeoutError(f"{host}:{port} did not answer within {timeout_ms / 1000:g} s") from None
             if isinstance(problem, ConnectionLost) and connection is not None and not is_known:
                 raise refused(problem, security, f"{host}:{port}") from problem
+            if stream is None and isinstance(problem, OSError):
+                raise unreachable(host, port, problem) from problem
             raise
         return connection
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ottla.errors import SaslAuthenticationFailed
 
 
@@ -19,6 +21,26 @@ class TlsFailed(SaslAuthenticationFailed, name="SSL_AUTHENTICATION_FAILED"):
     """The TLS handshake failed. No broker answers that, but to callers it is the same as its brother: trying again
     does not help.
     """
+
+
+def place(host: str, port: int) -> str:
+    """HOST:PORT as people write it: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def unreachable(host: str, port: int, problem: OSError) -> OSError:
+    """The error of a connection that could not be made, with what its attempts met: trio names only the address, and
+    keeps the rest, an error for each address that the name has, in a group. Other errors are given back as they are.
+    """
+    if not isinstance(problem.__cause__, ExceptionGroup):
+        return problem
+    met = problem.__cause__.exceptions
+    # The text says the address again, as Python writes it.
+    reasons = dict.fromkeys(
+        os.strerror(each.errno) if isinstance(each, OSError) and each.errno else str(each) for each in met
+    )
+    kind = type(met[0]) if isinstance(met[0], ConnectionError) else OSError
+    return kind(f"{place(host, port)}: {', '.join(reasons)}")
 
 
 def ended(place: str, *, begins: bool) -> ConnectionLost:

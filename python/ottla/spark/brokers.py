@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from ottla.client import Cluster, TopicPartition
+from ottla.client import Cluster, TopicPartition, UnknownHost
 from ottla.client.offsets import list_offsets
 from ottla.errors import KafkaError, OffsetOutOfRange, RemoteProtocolError, UnknownTopicOrPartition
 from ottla.kafka import EARLIEST, LATEST
@@ -57,7 +57,7 @@ def resolve(options: ReadOptions, wanted: Wanted) -> list[Range]:
             spans = wanted.narrow(spans, await _at(cluster, options, Timestamp(wanted.since_ms), spans))
         return await _ranges(cluster, options, spans)
 
-    return _ask(options, look)
+    return _ask(options, look, begins=True)
 
 
 def starting(options: ReadOptions) -> Beginning:
@@ -66,7 +66,7 @@ def starting(options: ReadOptions) -> Beginning:
     async def look(cluster: Cluster) -> Beginning:
         return settle_start(options, *await _bounds(cluster, options, await _partitions(cluster, options)))
 
-    return _ask(options, look)
+    return _ask(options, look, begins=True)
 
 
 def latest(options: ReadOptions, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -111,8 +111,12 @@ def ranges(options: ReadOptions, spans: Mapping[TopicPartition, tuple[int, int]]
     return _ask(options, look) if spans else []
 
 
-def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]]) -> T:
-    """Runs what asks the cluster, again after what may pass, at most fetchOffset.numRetries times."""
+def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]], *, begins: bool = False) -> T:
+    """Runs what asks the cluster, again after what may pass, at most fetchOffset.numRetries times.
+
+    Each time lasts for as long as kafka.default.api.timeout.ms if no broker answers: one may be starting. Where a batch
+    or a stream `begins`, it is more likely that the address is wrong, and each time ends at once.
+    """
     assert options.bootstrap_servers is not None
 
     async def once() -> T:
@@ -120,6 +124,12 @@ def _ask(options: ReadOptions, look: Callable[[Cluster], Awaitable[T]]) -> T:
         async with Cluster(
             servers, client_id=options.client_id, timeout_ms=options.api_timeout_ms, security=options.security
         ) as cluster:
+            try:
+                await cluster.any_connection()
+            except (OSError, RemoteProtocolError) as problem:
+                if begins or isinstance(problem, UnknownHost):
+                    raise
+                log.warning("%s; they are asked for %g s more", problem, options.api_timeout_ms / 1000)
             return await look(cluster)
 
     for _ in range(options.offset_attempts - 1):
