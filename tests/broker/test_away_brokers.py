@@ -120,7 +120,7 @@ async def test_who_asks_who_lives_does_not_hear_of_it(tmp_path: Path) -> None:
         assert not broker.metadata.has_leaders("t", [0])
         assert broker.metadata.has_leaders("t", [1])
         assert broker.metadata.address(AWAY, "PLAINTEXT") is None
-        directory = Directory(broker.tree, broker.id, broker.metadata, "PLAINTEXT")
+        directory = Directory(broker.tree, broker.id, broker.metadata, "PLAINTEXT", broker.standing)
         assert directory.leader(TopicPartition("t", 0)) == NO_LEADER
         assert not directory.is_led_elsewhere(TopicPartition("t", 0))
         assert not leaving._has_company(broker), "it has nobody to hand over to"

@@ -108,8 +108,8 @@ MUTANTS = (
     ),
     Mutant(
         "groups.refused-for-good-by-a-broker-that-was-replaced",
-        "python/ottla/transaction/service.py",
-        "        if self._directory.may_be_replaced():\n",
+        "python/ottla/transaction/coordinator.py",
+        "        if self._may_be_replaced():\n",
         "        if False:\n",
         pytest=("tests/broker/test_coordinator_codes.py::test_a_broker_that_does_not_hear_the_tree_refuses_for_now",),
     ),

@@ -30,6 +30,7 @@ from ottla.broker.quotas.clients import ClientQuotas
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.requests import SUPPORTED, Requests, answer
 from ottla.broker.settings import Settings
+from ottla.broker.standing import Standing
 from ottla.broker.surroundings import Surroundings
 from ottla.broker.transactions import Directory
 from ottla.broker.tree import mark_moved, open_tree, tell_unknown
@@ -165,16 +166,17 @@ class Broker:
         self.cleaner = Cleaner(logs, self.server, lambda: self.config)
         self.producer_ids = ProducerIds(tree, broker_id)
         self.admin = Admin(tree, broker_id, settings, self.metadata, self.addresses)
+        self.registration = Registration(tree, broker_id, self._describe, cluster_id=cluster_id)
+        self.standing = Standing(tree, self.registration)
         self.transactions = Transactions(
             transaction_state_topic(self),
             settings.config,
-            Directory(tree, broker_id, self.metadata, settings.config.inter_broker_listener),
+            Directory(tree, broker_id, self.metadata, settings.config.inter_broker_listener, self.standing),
             self.producer_ids.next,
             client_id=f"broker-{broker_id}-txn-marker-sender",
         )
         self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
         self.advertised = SUPPORTED
-        self.registration = Registration(tree, broker_id, self._describe, cluster_id=cluster_id)
         self.controller = Controller(
             tree,
             broker_id,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
     from ottla.broker.quotas.clients import ClientQuotas
     from ottla.broker.request_memory import RequestMemory
+    from ottla.broker.standing import Standing
     from ottla.config import BrokerConfig
     from ottla.controller.controller import Controller
     from ottla.controller.producer_ids import ProducerIds
@@ -122,6 +123,7 @@ class ControlContext(AnswerContext, Protocol):
     metadata: MetadataCache
     groups: GroupCoordinator
     registration: Registration
+    standing: Standing
 
     def is_stale(self, broker_epoch: int) -> bool:
         """Whether a request was meant for an earlier life of this broker."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordination import znodes
-from ottla.coordination.tree import SessionState, get_or_none
+from ottla.coordination.tree import get_or_none
 from ottla.coordination.znodes import MalformedNode, TopicAssignment
 from ottla.kafka import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.standing import Standing
     from ottla.coordination.tree import Tree
 
 
@@ -20,11 +21,12 @@ class Directory:
     `listener` is the name of the one through which brokers reach each other.
     """
 
-    def __init__(self, tree: Tree, broker_id: int, metadata: MetadataCache, listener: str) -> None:
+    def __init__(self, tree: Tree, broker_id: int, metadata: MetadataCache, listener: str, standing: Standing) -> None:
         self._tree = tree
         self._broker_id = broker_id
         self._metadata = metadata
         self._listener = listener
+        self._standing = standing
 
     def leader(self, partition: TopicPartition) -> int | None:
         topic, index = partition
@@ -41,7 +43,7 @@ class Directory:
         return self.leader(partition) not in (None, NO_LEADER, self._broker_id)
 
     def may_be_replaced(self) -> bool:
-        return self._tree.state is not SessionState.CONNECTED
+        return self._standing.may_be_replaced()
 
     async def exists(self, partition: TopicPartition) -> bool:
         topic, index = partition

@@ -43,6 +43,7 @@ from ottla.coordination.tree import (
     NoNode,
     Operation,
     SessionExpired,
+    SessionState,
     Set,
     Stat,
     Tree,
@@ -105,6 +106,9 @@ class Registration:
         self._has_resigned = False
         self._registering = trio.Lock()
         self._is_over = False
+        #: How often the tree was not heard, and whether the node was there since the last time.
+        self._silences = 0
+        self._is_seen = False
         #: Ends the wait for a change of the node.
         self._woken = trio.Event()
         #: The epoch of the registration that is to be replaced, and the newest controller for which that was asked.
@@ -120,6 +124,13 @@ class Registration:
     def is_current(self) -> bool:
         """Whether the registration belongs to the session that the tree has now."""
         return self._epoch >= 0 and self._session_id == self._tree.session_id
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the registration was found in the tree since that is heard again. A controller may have removed it
+        meanwhile.
+        """
+        return self._is_seen and self.is_current
 
     async def made(self) -> None:
         """Waits until this process was registered for the first time."""
@@ -143,7 +154,9 @@ class Registration:
             self._session_id = stat.ephemeral_owner
             self._own_sessions.add(stat.ephemeral_owner)
             self._epoch = stat.czxid
+            self._is_seen = False
         self._made.set()
+        self._woken.set()
         logger.info("broker %d is registered with epoch %d", self._broker_id, stat.czxid)
         if self._on_epoch is not None:
             self._on_epoch(stat.czxid)
@@ -194,6 +207,19 @@ class Registration:
 
         Raises AlreadyRegistered as `register` does.
         """
+        stop_listening = self._tree.listen(self._heard)
+        try:
+            await self._watch(lost)
+        finally:
+            stop_listening()
+
+    def _heard(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            self._silences += 1
+            self._is_seen = False
+            self._woken.set()
+
+    async def _watch(self, lost: Callable[[], Awaitable[None]]) -> None:
         path = znodes.broker_path(self._broker_id)
         while True:
             changed = self._woken = trio.Event()
@@ -203,8 +229,9 @@ class Registration:
 
             await self._tree.wait_connected()
             with contextlib.suppress(SessionExpired):
-                asked = self._epoch if self.is_current else None
+                asked, silences = self._epoch if self.is_current else None, self._silences
                 stat = await self._tree.exists(path, wake)
+                self._is_seen = silences == self._silences and stat is not None and stat.czxid == self._epoch
                 if is_lost(asked, self._epoch, None if stat is None else stat.czxid) and self.is_current:
                     await self.at_home()
                     if asked != self._epoch or not self.is_current:

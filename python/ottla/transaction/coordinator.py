@@ -23,12 +23,14 @@ from ottla.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
+    InvalidTxnState,
     KafkaError,
     MessageTooLarge,
     NotCoordinator,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
+    ProducerFenced,
     RecordListTooLarge,
     RequestTimedOut,
     StorageError,
@@ -46,6 +48,9 @@ logger = logging.getLogger("ottla.transactions")
 
 #: Tombstones in one batch: one of them is about 50 bytes, and a batch must stay below max.message.bytes.
 EXPIRED_IN_ONE_BATCH = 1000
+
+FINAL = (InvalidProducerIdMapping, InvalidTxnState, ProducerFenced)
+"""Errors at which producers end."""
 
 Answer = Callable[[int], None]
 """Is told the error code, 0 for none, exactly once."""
@@ -68,7 +73,8 @@ class StateLog(Protocol):
 class Coordinator:
     """All methods are called from one thread. Times are the system's, in ms: they stand in records.
 
-    `wake` is called when there is something new to be carried or to be tried again.
+    `wake` is called when there is something new to be carried or to be tried again. While `may_be_replaced` says that
+    another broker may coordinate without this one's knowing, nothing is said for good that is not confirmed by a write.
     """
 
     def __init__(
@@ -78,8 +84,10 @@ class Coordinator:
         timeout_ms_max: int,
         *,
         wake: Callable[[], None] = lambda: None,
+        may_be_replaced: Callable[[], bool] = lambda: False,
     ) -> None:
         self.outbox = Outbox()
+        self._may_be_replaced = may_be_replaced
         self._wake = wake
         self.shards: dict[int, Shard] = {}
         self._log = log
@@ -134,6 +142,12 @@ class Coordinator:
             raise InvalidProducerIdMapping
         return shard, transaction
 
+    def _code(self, problem: KafkaError) -> int:
+        """What a request is told that is refused by what this broker remembers. A producer ends at FINAL ones, and a
+        broker that was replaced may remember another transaction than the one that goes on.
+        """
+        return NotCoordinator.code if isinstance(problem, FINAL) and self._may_be_replaced() else problem.code
+
     # --- requests ---
 
     def needs_producer_id(self, transactional_id: str) -> bool:
@@ -169,7 +183,7 @@ class Coordinator:
                 shard.transactions[transactional_id] = transaction
             transition = transaction.initialize(timeout_ms, expected, now_ms, new_producer_id)
         except KafkaError as problem:
-            return refuse(problem.code)
+            return refuse(self._code(problem))
         if transition.state is State.EMPTY:
             return self._append(
                 shard,
@@ -208,9 +222,11 @@ class Coordinator:
             self._parked.setdefault(transaction, []).append(again)
             return self._wake()
         except KafkaError as problem:
-            return answer(problem.code)
+            return answer(self._code(problem))
         if transition is None:
-            return answer(0)
+            if not self._may_be_replaced():
+                return answer(0)
+            transition = transaction.confirm()
         return self._append(shard, transaction, transition, answer)
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, answer: Answer) -> None:
@@ -219,9 +235,11 @@ class Coordinator:
             shard, transaction = self._known(transactional_id)
             transition = transaction.end(producer_id, epoch, commit, self._now_ms())
         except KafkaError as problem:
-            return answer(problem.code)
+            return answer(self._code(problem))
         if transition is None:
-            return answer(0)
+            if not self._may_be_replaced():
+                return answer(0)
+            transition = transaction.confirm()
         return self._append(shard, transaction, transition, answer)
 
     def verify(
@@ -231,8 +249,11 @@ class Coordinator:
         try:
             _, transaction = self._known(transactional_id)
         except KafkaError as problem:
-            return dict.fromkeys(partitions, problem.code)
-        return transaction.verify(producer_id, epoch, partitions)
+            return dict.fromkeys(partitions, self._code(problem))
+        codes = transaction.verify(producer_id, epoch, partitions)
+        if self._may_be_replaced():
+            return {partition: code and NotCoordinator.code for partition, code in codes.items()}
+        return codes
 
     # --- from time to time ---
 

@@ -17,7 +17,6 @@ from ottla.errors import (
     CoordinatorLoadInProgress,
     CorruptMessage,
     KafkaError,
-    NotCoordinator,
     NotLeaderOrFollower,
     counted,
 )
@@ -49,7 +48,11 @@ class Transactions:
     ) -> None:
         self.topic = topic
         self.coordinator = Coordinator(
-            topic, _now_ms, config.get_int("transaction.max.timeout.ms"), wake=lambda: self._sender.wake()
+            topic,
+            _now_ms,
+            config.get_int("transaction.max.timeout.ms"),
+            wake=lambda: self._sender.wake(),
+            may_be_replaced=directory.may_be_replaced,
         )
         self._directory = directory
         self._next_producer_id = next_producer_id
@@ -159,18 +162,13 @@ class Transactions:
         """Before a transaction's first batch in a partition is appended: 0 where the transaction has the partition,
         else the error code (KIP-890).
 
-        Where another broker coordinates the id, all is taken as true: no release up to 2.7 can be asked. A broker that
-        does not hear the coordination tree may be one that was replaced, to which nobody has added the partition: it
-        refuses for now, since a producer ends at any other refusal.
+        Where another broker coordinates the id, all is taken as true: no release up to 2.7 can be asked.
         """
         index = self.topic.partition_for(transactional_id)
         own = TopicPartition(self.topic.name, index)
         if index not in self.coordinator.shards and self._directory.is_led_elsewhere(own):
             return dict.fromkeys(partitions, 0)
-        codes = self.coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
-        if self._directory.may_be_replaced():
-            return {partition: code and NotCoordinator.code for partition, code in codes.items()}
-        return codes
+        return self.coordinator.verify(transactional_id, producer_id, producer_epoch, partitions)
 
 
 def _now_ms() -> int:

@@ -245,6 +245,10 @@ class Transaction:
             return {each: 0 if each in self.partitions else InvalidTxnState.code for each in partitions}
         return dict.fromkeys(partitions, code)
 
+    def confirm(self) -> Transition:
+        """The same state once more: if it can be written, it is still true."""
+        return self._begin(self._changed(self.state, self.updated_ms))
+
     # --- what the coordinator does by itself ---
 
     def times_out(self, now_ms: int) -> bool:

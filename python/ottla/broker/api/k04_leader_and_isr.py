@@ -55,6 +55,7 @@ async def handle(broker: ControlContext, request: Request) -> None:
             answer.error_code = StaleControllerEpoch.code
         else:
             answer.partition_errors = await _apply(broker, request, asked)
+            broker.standing.told(asked.broker_epoch)
             broker.metadata.changed()
     reply(broker, request, LEADER_AND_ISR, answer)
 
