@@ -17,11 +17,8 @@ from typing import Any
 import trio
 
 from ottla import _core
-from ottla.client.consumer_protocol import PROTOCOL_TYPE
 from ottla.errors import (
-    CoordinatorNotAvailable,
     FencedLeaderEpoch,
-    NotCoordinator,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
@@ -46,32 +43,31 @@ from ottla.wire.k03_metadata import (
 )
 from ottla.wire.k08_offset_commit import (
     OFFSET_COMMIT,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from ottla.wire.k09_offset_fetch import (
     OFFSET_FETCH,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
 )
-from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorResponse
-from ottla.wire.k11_join_group import JOIN_GROUP, JoinGroupResponse, JoinGroupResponseMember
-from ottla.wire.k12_heartbeat import HEARTBEAT, HeartbeatResponse
-from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupResponse
-from ottla.wire.k14_sync_group import SYNC_GROUP, SyncGroupResponse
-from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribedGroup, DescribeGroupsResponse
-from ottla.wire.k16_list_groups import LIST_GROUPS, ListedGroup, ListGroupsResponse
+from ottla.wire.k10_find_coordinator import FIND_COORDINATOR
+from ottla.wire.k11_join_group import JOIN_GROUP
+from ottla.wire.k12_heartbeat import HEARTBEAT
+from ottla.wire.k13_leave_group import LEAVE_GROUP
+from ottla.wire.k14_sync_group import SYNC_GROUP
+from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS
+from ottla.wire.k16_list_groups import LIST_GROUPS
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsResponse, ApiVersionsResponseKey
-from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
+from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartitionResult,
     OffsetForLeaderTopicResult,
 )
+from ottla.wire.k24_add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
+from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from ottla.wire.k26_end_txn import END_TXN
+from ottla.wire.k28_txn_offset_commit import TXN_OFFSET_COMMIT
 from ottla.wire.schema import Api
+from tests.client.scripted_coordinator import Coordinator, Transaction
 from tests.support.client import batch
 
 APIS: dict[int, Api[Any, Any]] = {
@@ -92,6 +88,10 @@ APIS: dict[int, Api[Any, Any]] = {
         LIST_GROUPS,
         API_VERSIONS,
         INIT_PRODUCER_ID,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        TXN_OFFSET_COMMIT,
         OFFSET_FOR_LEADER_EPOCH,
     )
 }
@@ -151,7 +151,10 @@ class World:
         self.committed: dict[TopicPartition, int] = {}
         #: Codes that the next requests of an API to the coordinator are answered with.
         self.errors: dict[int, deque[int]] = {}
+        #: What happens when the next request of an API comes to the coordinator, before it is looked at.
+        self.befalls: dict[int, Callable[[], None]] = {}
         self.members = 0
+        self.transactions: dict[str, Transaction] = {}
         self._changed = trio.Event()
 
     def __getitem__(self, partition: TopicPartition) -> Part:
@@ -185,9 +188,9 @@ class World:
             nursery.cancel_scope.cancel()
 
 
-class Broker:
+class Broker(Coordinator):
     """One of them. `stands_still` keeps it from answering, `is_dead` closes what connects, `hangs_up` closes each
-    connection after an answer of these APIs.
+    connection after an answer of these APIs, and `swallows` are answers that are lost with their connection.
     """
 
     def __init__(self, world: World, number: int) -> None:
@@ -196,6 +199,7 @@ class Broker:
         self.port = 0
         self.is_dead = False
         self.hangs_up: set[int] = set()
+        self.swallows: Counter[int] = Counter()
         self.asked: Counter[str] = Counter()
         self._may_go_on = trio.Event()
         self._may_go_on.set()
@@ -243,6 +247,9 @@ class Broker:
         handler: Callable[[Any], Awaitable[Any]] = getattr(self, f"_on_{key}")
         answer = await handler(api.decode_request(version, frame, body))
         await self._may_go_on.wait()
+        if self.swallows[key]:
+            self.swallows[key] -= 1
+            raise trio.BrokenResourceError
         made = api.encode_response(version, answer)
         tags = b"\0" if headers.response_header_version(key, version) else b""
         await stream.send_all((4 + len(tags) + len(made)).to_bytes(4, "big") + frame[4:8] + tags + made)
@@ -361,79 +368,6 @@ class Broker:
             topics.append(TopicProduceResponse(each.name, rows))
         self.world.change()
         return ProduceResponse(responses=topics)
-
-    async def _on_22(self, message: Any) -> Any:
-        return InitProducerIdResponse(producer_id=1)
-
-    # --- the group's coordinator, for one member ---
-
-    async def _on_10(self, message: Any) -> Any:
-        world = self.world
-        if world.coordinator is None:
-            return FindCoordinatorResponse(error_code=CoordinatorNotAvailable.code)
-        found = world.brokers[world.coordinator]
-        return FindCoordinatorResponse(node_id=found.number, host="127.0.0.1", port=found.port)
-
-    def _refusal(self, key: int) -> int:
-        if self.world.coordinator != self.number:
-            return NotCoordinator.code
-        errors = self.world.errors.get(key)
-        return errors.popleft() if errors else 0
-
-    async def _on_11(self, message: Any) -> Any:
-        world = self.world
-        if code := self._refusal(JOIN_GROUP.key):
-            return JoinGroupResponse(error_code=code)
-        world.members += 1
-        name = message.member_id or f"member-{world.members}"
-        chosen = message.protocols[0]
-        members = [JoinGroupResponseMember(name, None, bytes(chosen.metadata))]
-        return JoinGroupResponse(0, 0, world.members, PROTOCOL_TYPE, chosen.name, name, name, members)
-
-    async def _on_14(self, message: Any) -> Any:
-        code = self._refusal(SYNC_GROUP.key)
-        mine = b"" if code else bytes(message.assignments[0].assignment)
-        return SyncGroupResponse(0, code, PROTOCOL_TYPE, message.protocol_name, mine)
-
-    async def _on_12(self, message: Any) -> Any:
-        return HeartbeatResponse(error_code=self._refusal(HEARTBEAT.key))
-
-    async def _on_13(self, message: Any) -> Any:
-        return LeaveGroupResponse(error_code=self._refusal(LEAVE_GROUP.key))
-
-    async def _on_15(self, message: Any) -> Any:
-        rows = [DescribedGroup(self._refusal(DESCRIBE_GROUPS.key), name, "Empty") for name in message.groups]
-        return DescribeGroupsResponse(groups=rows)
-
-    async def _on_16(self, message: Any) -> Any:
-        return ListGroupsResponse(groups=[ListedGroup("g", PROTOCOL_TYPE, "Empty")])
-
-    async def _on_8(self, message: Any) -> Any:
-        code = self._refusal(OFFSET_COMMIT.key)
-        topics = []
-        for each in message.topics:
-            for row in each.partitions:
-                if not code:
-                    self.world.committed[TopicPartition(each.name, row.partition_index)] = row.committed_offset
-            rows = [OffsetCommitResponsePartition(row.partition_index, code) for row in each.partitions]
-            topics.append(OffsetCommitResponseTopic(each.name, rows))
-        return OffsetCommitResponse(topics=topics)
-
-    async def _on_9(self, message: Any) -> Any:
-        if code := self._refusal(OFFSET_FETCH.key):
-            return OffsetFetchResponse(error_code=code)
-        committed = self.world.committed
-        if message.topics is None:
-            asked = sorted(committed)
-        else:
-            asked = [TopicPartition(each.name, number) for each in message.topics for number in each.partition_indexes]
-        topics = [
-            OffsetFetchResponseTopic(
-                each.topic, [OffsetFetchResponsePartition(each.partition, committed.get(each, -1))]
-            )
-            for each in asked
-        ]
-        return OffsetFetchResponse(topics=topics)
 
 
 def values_of(records: bytes) -> list[bytes]:

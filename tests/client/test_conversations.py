@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import trio
@@ -37,6 +37,8 @@ from ottla.wire.k08_offset_commit import OFFSET_COMMIT
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH
 from ottla.wire.k11_join_group import JOIN_GROUP
 from ottla.wire.k12_heartbeat import HEARTBEAT
+from ottla.wire.k14_sync_group import SYNC_GROUP
+from ottla.wire.schema import Api
 from tests.client.scripted_cluster import Part, World
 from tests.support.waiting import PATIENCE_S
 
@@ -440,6 +442,36 @@ async def test_heartbeats_that_are_refused_stop_no_reading(world: World, error: 
     assert world.committed == {HERE: 2, THERE: 1}
 
 
+@pytest.mark.parametrize(
+    "api", [JOIN_GROUP, SYNC_GROUP, OFFSET_FETCH, HEARTBEAT, OFFSET_COMMIT], ids=lambda api: api.name
+)
+async def test_a_coordinator_that_stands_still_is_left_for_another(world: World, api: Api) -> None:
+    """Not when the call has waited for as long as it may: a join may for minutes. Nor is one asked for ever where the
+    coordinator is that stands still itself.
+    """
+
+    def stop() -> None:
+        world.brokers[1].stands_still()
+        world[HERE].moves(2)
+        world.coordinator = 2
+
+    world.befalls[api.key] = stop
+    world[HERE].add(b"a")
+    async with (
+        Cluster(world.bootstrap, timeout_ms=math.inf) as cluster,
+        Consumer(
+            cluster, group="g", start="earliest", heartbeat_interval_ms=20, session_timeout_ms=600_000
+        ) as consumer,
+    ):
+        consumer.subscribe(["t"])
+        await given(consumer, (HERE, b"a"))
+        with trio.fail_after(PATIENCE_S):
+            await consumer.commit()
+            while world.befalls or not world.brokers[2].asked[api.name]:
+                assert await consumer.poll() == []
+    assert world.committed == {HERE: 1, THERE: 0}
+
+
 async def test_a_coordinator_that_is_gone_stops_no_reading(world: World) -> None:
     """What is assigned is read on, by hand as in a group; a commit waits for the next coordinator."""
     world.coordinator = 2
@@ -480,3 +512,23 @@ async def test_producers_deliver_to_others(world: World, name: str) -> None:
             await late.wait()
     assert [value for _, value in world[THERE].records] == [b"b", b"c", b"d"]
     assert [value for _, value in world[HERE].records] == [b"a", b"late"]
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["connected", "not connected"])
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
+async def test_a_producer_leaves_a_leader_that_stands_still(world: World, idempotent: bool, is_known: bool) -> None:
+    """Not when the request has waited for as long as it may: the next leader takes the batch."""
+    bootstrap = f"127.0.0.1:{world.brokers[2].port}"
+    settings: dict[str, Any] = {"idempotent": idempotent, "linger_ms": 0, "delivery_timeout_ms": math.inf}
+    async with Cluster(bootstrap, timeout_ms=math.inf) as cluster, Producer(cluster, **settings) as producer:
+        with trio.fail_after(PATIENCE_S):
+            await producer.send_and_wait("t", b"a", partition=0 if is_known else 1)
+            asked = world.brokers[1].asked.total()
+            world.brokers[1].stands_still()
+            late = [await producer.send_with_receipt("t", value, partition=0) for value in (b"b", b"c")]
+            while world.brokers[1].asked.total() == asked:
+                await trio.lowlevel.checkpoint()
+            world[HERE].moves(2)
+            for each in late:
+                await each.wait()
+    assert [value for _, value in world[HERE].records] == [b"a", b"b", b"c"][not is_known :]

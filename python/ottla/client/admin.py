@@ -434,7 +434,9 @@ class Admin:
 
         async def once() -> Response:
             is_own = resource in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name
-            connection = await (self._connection(name) if is_own else self.cluster.any_connection())
+            if not is_own:
+                return await self.cluster.ask(api, message)
+            connection = await self._connection(name)
             return await connection.call(api, message, timeout_ms=self.cluster.timeout_ms)
 
         return await self.cluster.retry(once, final=(BrokerNotAvailable,))

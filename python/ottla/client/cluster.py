@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -20,6 +21,7 @@ import trio
 
 from ottla.client.connection import TIMEOUT_MS, Connection, need_trio
 from ottla.client.errors import ConnectionLost, UnknownHost, place
+from ottla.client.hedging import first_of
 from ottla.errors import (
     BrokerNotAvailable,
     KafkaError,
@@ -196,29 +198,64 @@ class Cluster:
         Raises:
             ConnectionLost: none does. UnknownHost: no broker was ever reached, and no name in the list is known.
         """
-        silent: dict[Address, Connection] = {}
-        for address, connection in self._connections.items():
-            if not connection.closed:
-                if connection.silent_s() < SILENT_MS / 1000:
-                    return connection
-                silent[address] = connection
-        problem: Exception | None = None
-        unknown = not self.metadata.brokers
-        for address in dict.fromkeys([*self.metadata.brokers.values(), *self.bootstrap]):
-            if address in silent:
-                continue
-            try:
-                return await self.connection(address)
-            except (OSError, RemoteProtocolError) as failure:
-                problem = failure
-                unknown = unknown and isinstance(failure, socket.gaierror) and failure.errno in UNKNOWN_NAME
-        for connection in silent.values():
-            if not connection.closed:
+        for connection in self._connections.values():
+            if not connection.closed and connection.silent_s() < SILENT_MS / 1000:
                 return connection
-        names = ", ".join(map(str, self.bootstrap))
-        kind = UnknownHost if unknown else ConnectionLost
-        why = getattr(problem, "strerror", None) or str(problem).removeprefix(f"{names}: ")
-        raise kind(f"no broker answers at {names}: {why}") from problem
+
+        async def use(connection: Connection) -> Connection:
+            return connection
+
+        return await self._first(use)
+
+    async def ask(self, api: Api[Request, Response], message: Request) -> Response:
+        """Asks whichever broker answers, for what all of them know. One that does not answer within a moment is not
+        waited for alone: the next one is asked, too.
+
+        Raises:
+            OSError, RemoteProtocolError: none answers. Otherwise as `any_connection`.
+        """
+
+        async def use(connection: Connection) -> Response:
+            return await connection.call(api, message, timeout_ms=self.timeout_ms)
+
+        return await self._first(use)
+
+    async def _first(self, use: Callable[[Connection], Awaitable[T]]) -> T:
+        """What is first given of this use of brokers' connections, in the order that `any_connection` tells."""
+        need_trio()
+        problems: list[Exception] = []
+        is_reached = False
+
+        async def attempt(address: Address) -> T:
+            nonlocal is_reached
+            try:
+                connection = await self.connection(address)
+            except (OSError, RemoteProtocolError) as problem:
+                problems.append(problem)
+                raise
+            is_reached = True
+            return await use(connection)
+
+        try:
+            return await first_of([partial(attempt, each) for each in self._by_readiness()], after_ms=SILENT_MS)
+        except (OSError, RemoteProtocolError) as problem:
+            if is_reached:
+                raise
+            is_unknown = not self.metadata.brokers and all(
+                isinstance(each, socket.gaierror) and each.errno in UNKNOWN_NAME for each in problems
+            )
+            names = ", ".join(map(str, self.bootstrap))
+            kind = UnknownHost if is_unknown else ConnectionLost
+            why = getattr(problem, "strerror", None) or str(problem).removeprefix(f"{names}: ")
+            raise kind(f"no broker answers at {names}: {why}") from problem
+
+    def _by_readiness(self) -> list[Address]:
+        """All addresses, those first at which a broker is most likely to answer."""
+        opened = {each: found for each, found in self._connections.items() if not found.closed}
+        silent = [each for each, found in opened.items() if found.silent_s() >= SILENT_MS / 1000]
+        ready = [each for each in opened if each not in silent]
+        others = [each for each in (*self.metadata.brokers.values(), *self.bootstrap) if each not in silent]
+        return list(dict.fromkeys([*ready, *others, *silent]))
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> MetadataResponse:
         """Asks for the metadata of these topics, or of all (None), and keeps them.
@@ -226,10 +263,7 @@ class Cluster:
         `create` lets the broker create a missing topic, if it does so at all. Errors of topics are left in the answer.
         """
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        connection = await self.any_connection()
-        answer = await connection.call(
-            METADATA, MetadataRequest(topics=asked, allow_auto_topic_creation=create), timeout_ms=self.timeout_ms
-        )
+        answer = await self.ask(METADATA, MetadataRequest(topics=asked, allow_auto_topic_creation=create))
         known = self.metadata
         known.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
         known.controller_id, known.cluster_id = answer.controller_id, answer.cluster_id
@@ -329,12 +363,9 @@ class Cluster:
             del self.metadata.leaders[key]
 
     async def call_any(self, api: Api[Request, Response], message: Request) -> Response:
-        """Asks any broker, another one if that connection breaks."""
+        """As `ask`, again after what may pass."""
 
-        async def once() -> Response:
-            return await (await self.any_connection()).call(api, message, timeout_ms=self.timeout_ms)
-
-        return await self.retry(once)
+        return await self.retry(partial(self.ask, api, message))
 
     async def call_controller(
         self, api: Api[Request, Response], message: Request, code: Callable[[Response], int]

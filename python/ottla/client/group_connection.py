@@ -5,11 +5,14 @@ takes the requests of a connection one after the other: on a shared one nothing 
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ottla.client.cluster import Address
 from ottla.client.connection import Connection
+from ottla.client.coordinators import find_coordinator, while_coordinator
 from ottla.errors import (
     CoordinatorNotAvailable,
     KafkaError,
@@ -17,10 +20,8 @@ from ottla.errors import (
     NotCoordinator,
     RemoteProtocolError,
     UnsupportedVersion,
-    check,
 )
 from ottla.wire.k01_fetch import BATCHES_SINCE, FETCH
-from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -43,6 +44,7 @@ class GroupConnection:
         self.cluster = cluster
         self.group = group
         self._connection: Connection | None = None
+        self._address = Address("", 0)
         self._connecting = trio.Lock()
         self._is_over = False
 
@@ -58,14 +60,19 @@ class GroupConnection:
         """One attempt. What the answer says is the caller's to look at; see `failed`.
 
         Raises:
-            CoordinatorNotAvailable: it cannot be found or reached, or did not answer in time.
+            CoordinatorNotAvailable: it cannot be found or reached, or did not answer in time. NotCoordinator: while it
+            did not answer, another took over.
             UnsupportedVersion: the broker is too old for what is asked. KafkaError: what else it says.
         """
         connection = await self._open()
+        ask = partial(connection.call, api, message, timeout_ms=timeout_ms)
         try:
-            return await connection.call(api, message, timeout_ms=timeout_ms)
+            return await while_coordinator(self.cluster, self.group, self._address, ask)
         except LocalProtocolError as problem:
             raise UnsupportedVersion(f"group '{self.group}': {problem}") from None
+        except NotCoordinator:
+            await self.forget()
+            raise
         except (OSError, RemoteProtocolError) as problem:
             await self.forget()
             raise CoordinatorNotAvailable(f"the coordinator of group '{self.group}': {problem}") from problem
@@ -91,19 +98,10 @@ class GroupConnection:
             if self._connection is not None and not self._connection.closed:
                 return self._connection
             try:
-                asked = await self.cluster.any_connection()
-                refuse_older(asked)
-                answer = await asked.call(
-                    FIND_COORDINATOR, FindCoordinatorRequest(key=self.group), timeout_ms=self.cluster.timeout_ms
-                )
-                check(answer.error_code, answer.error_message or f"group '{self.group}'")
-                found = await Connection.connect(
-                    answer.host,
-                    answer.port,
-                    self.cluster.client_id,
-                    timeout_ms=self.cluster.timeout_ms,
-                    security=self.cluster.security,
-                )
+                # An old one does not know what it is asked.
+                refuse_older(await self.cluster.any_connection())
+                _, address = await find_coordinator(self.cluster, self.group)
+                found = await while_coordinator(self.cluster, self.group, address, partial(self._connect, address))
             except (OSError, RemoteProtocolError) as problem:
                 raise CoordinatorNotAvailable(f"the coordinator of group '{self.group}': {problem}") from problem
             try:
@@ -116,5 +114,10 @@ class GroupConnection:
                 # Nobody would close it any more.
                 await found.aclose()
                 raise CoordinatorNotAvailable(f"the connection for group '{self.group}' was closed here")
-            self._connection = found
+            self._connection, self._address = found, address
             return found
+
+    async def _connect(self, address: Address) -> Connection:
+        return await Connection.connect(
+            *address, self.cluster.client_id, timeout_ms=self.cluster.timeout_ms, security=self.cluster.security
+        )

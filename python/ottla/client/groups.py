@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ottla.client.cluster import Address, Cluster
+from ottla.client.coordinators import find_coordinator, while_coordinator
 from ottla.errors import NotCoordinator, UnstableOffsetCommit, check
 from ottla.kafka import TopicPartition
 from ottla.wire.k08_offset_commit import (
@@ -18,7 +19,6 @@ from ottla.wire.k08_offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.k09_offset_fetch import OFFSET_FETCH, OffsetFetchRequest, OffsetFetchRequestTopic
-from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k13_leave_group import LEAVE_GROUP, LeaveGroupRequest, MemberIdentity
 from ottla.wire.k15_describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListGroupsRequest
@@ -241,10 +241,16 @@ class Groups:
         """Asks the group's coordinator; `code` finds the error in its answer."""
 
         async def once() -> Response:
-            address = self._coordinators.get(group) or await self._find(group)
-            try:
+            address = self._coordinators.get(group)
+            if address is None:
+                address = self._coordinators[group] = (await find_coordinator(self.cluster, group)).address
+
+            async def call() -> Response:
                 connection = await self.cluster.connection(address)
-                answer = await connection.call(api, message, version, timeout_ms=self.cluster.timeout_ms)
+                return await connection.call(api, message, version, timeout_ms=self.cluster.timeout_ms)
+
+            try:
+                answer = await while_coordinator(self.cluster, group, address, call)
                 check(code(answer), f"group '{group}'")
             except (OSError, NotCoordinator):
                 self._coordinators.pop(group, None)
@@ -252,15 +258,6 @@ class Groups:
             return answer
 
         return await self.cluster.retry(once, final=(UnstableOffsetCommit,))
-
-    async def _find(self, group: str) -> Address:
-        connection = await self.cluster.any_connection()
-        answer = await connection.call(
-            FIND_COORDINATOR, FindCoordinatorRequest(group), timeout_ms=self.cluster.timeout_ms
-        )
-        check(answer.error_code, answer.error_message)
-        found = self._coordinators[group] = Address(answer.host, answer.port)
-        return found
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:

@@ -15,7 +15,7 @@ import math
 import random
 import time
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
@@ -24,7 +24,7 @@ import trio
 from ottla import _core
 from ottla._core import murmur2
 from ottla.client.batches import EPOCH_MAX, NOBODY, Batch, Delivered, Identity, Queue, Receipt
-from ottla.client.cluster import Address, Cluster, lacks
+from ottla.client.cluster import SILENT_MS, Address, Cluster, lacks
 from ottla.client.connection import Connection
 from ottla.client.errors import ConnectionLost
 from ottla.errors import (
@@ -67,23 +67,57 @@ _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 class _Lane:
     """What is under way to one broker. Requests go on their way one after the other, so that they stay in order."""
 
-    __slots__ = ("connection", "is_sending", "only", "under_way")
+    __slots__ = ("connecting", "connecting_since", "connection", "is_doubted", "is_sending", "only", "requests")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
+        #: While the connection is being made.
+        self.connecting: trio.CancelScope | None = None
+        self.connecting_since = 0.0
+        self.requests: list[dict[TopicPartition, Batch]] = []
+        """Of each that is under way, what is not decided yet."""
+        self.is_doubted = False
+        """Whether somebody asks just now if this broker leads what it does not answer."""
         self.only: Connection | None = None
         """Where what is being sent may go, if something was under way when it was taken: it must not come to the broker
         by another connection, past what is to be sent again.
         """
         self.is_sending = False
-        self.under_way = 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the broker owes an answer for more than a moment."""
+        if self.connecting is not None:
+            return trio.current_time() - self.connecting_since >= SILENT_MS / 1000
+        return bool(self.requests and self.connection is not None and self.connection.silent_s() >= SILENT_MS / 1000)
+
+    async def connected(self, cluster: Cluster, leader: Address) -> Connection:
+        """The open connection to the broker, or a new one. Errors as `Cluster.connection`.
+
+        Raises:
+            ConnectionLost: `give_up` was called first.
+        """
+        self.connecting, self.connecting_since = trio.CancelScope(), trio.current_time()
+        try:
+            with self.connecting:
+                return await cluster.connection(leader)
+            raise ConnectionLost(f"{leader} does not answer")
+        finally:
+            self.connecting = None
+
+    async def give_up(self) -> None:
+        """Ends what the broker owes an answer for, with ConnectionLost."""
+        if self.connecting is not None:
+            self.connecting.cancel()
+        elif self.connection is not None:
+            await self.connection.aclose()
 
     @property
     def is_free(self) -> bool:
-        if self.is_sending or self.under_way >= REQUESTS_UNDER_WAY:
+        if self.is_sending or len(self.requests) >= REQUESTS_UNDER_WAY:
             return False
         # What was under way when a connection ended has to be seen to have failed before anything follows it.
-        return not (self.under_way and self.connection is not None and self.connection.closed)
+        return not (self.requests and self.connection is not None and self.connection.closed)
 
 
 class Producer:
@@ -400,8 +434,14 @@ class Producer:
             if any(queue.waiting for queue in self._queues.values()):
                 # For partitions without a leader; those whose leader is busy are woken by its answer.
                 deadline = min(deadline, trio.current_time() + RETRY_MS / 1000)
+            if any(lane.requests for lane in self._lanes.values()):
+                deadline = min(deadline, trio.current_time() + SILENT_MS / 1000)
             with trio.move_on_at(deadline):
                 await self._wake.wait()
+            for leader, lane in self._lanes.items():
+                if lane.is_silent and not lane.is_doubted:
+                    lane.is_doubted = True
+                    nursery.start_soon(self._doubt, leader, lane)
             aged = trio.current_time() - self.linger_ms / 1000
             # One that others of its partition are before grows on: more small requests would only make it later.
             ripe = [each for each, batch in self._open.items() if batch.born <= aged and not self._waits(each)]
@@ -445,9 +485,10 @@ class Producer:
         for leader, batches in requests.items():
             lane = self._lanes[leader]
             lane.is_sending = True
-            lane.only = lane.connection if lane.under_way else None
-            lane.under_way += 1
-            nursery.start_soon(self._send, leader, lane, batches)
+            lane.only = lane.connection if lane.requests else None
+            waiting = {batch.partition: batch for batch in batches}
+            lane.requests.append(waiting)
+            nursery.start_soon(self._send, leader, lane, waiting)
 
     @property
     def _identity(self) -> Identity:
@@ -456,13 +497,11 @@ class Producer:
     async def _identify(self) -> None:
         """Asks any broker for an id."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=REQUEST_TIMEOUT_MS)
-        connection = await self.cluster.any_connection()
-        answer = await connection.call(INIT_PRODUCER_ID, request, timeout_ms=self.cluster.timeout_ms)
+        answer = await self.cluster.ask(INIT_PRODUCER_ID, request)
         check(answer.error_code, "a producer id")
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
-    async def _send(self, leader: Address, lane: _Lane, batches: list[Batch]) -> None:
-        waiting = {batch.partition: batch for batch in batches}
+    async def _send(self, leader: Address, lane: _Lane, waiting: dict[TopicPartition, Batch]) -> None:
         try:
             await self._carry(leader, lane, waiting)
         except KafkaError as problem:  # of the connection: this broker does not take us
@@ -477,12 +516,28 @@ class Producer:
                 batch.problem = problem
         finally:
             lane.is_sending = False
-            lane.under_way -= 1
+            lane.requests = [each for each in lane.requests if each is not waiting]
             if waiting:
                 self.cluster.forget({partition.topic for partition in waiting})
                 for batch in waiting.values():
                     self._returned(batch, retry_at=trio.current_time() + RETRY_MS / 1000)
             self._wake.set()
+
+    async def _doubt(self, leader: Address, lane: _Lane) -> None:
+        """A broker that stands still closes no connection: what it was sent is sent to the one that leads now."""
+        try:
+            with suppress(KafkaError, OSError, RemoteProtocolError):
+                await self.cluster.refresh({partition.topic for waiting in lane.requests for partition in waiting})
+                known = self.cluster.metadata
+                others = known.brokers.keys() - {each for each, address in known.brokers.items() if address == leader}
+                has_moved = any(
+                    known.leaders.get(partition) in others for waiting in lane.requests for partition in waiting
+                )
+                if has_moved and lane.is_silent:
+                    await lane.give_up()
+            await trio.sleep(SILENT_MS / 1000)
+        finally:
+            lane.is_doubted = False
 
     async def _refuse_too_large(self, leader: Address, waiting: dict[TopicPartition, Batch]) -> None:
         """A broker has closed the connection twice: it may have been for the size of the request."""
@@ -511,7 +566,7 @@ class Producer:
             timeout_ms=REQUEST_TIMEOUT_MS,
             topics=[TopicProduceData(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
-        connection = await self.cluster.connection(leader)
+        connection = await lane.connected(self.cluster, leader)
         if lane.only is not None and connection is not lane.only:
             raise ConnectionLost("the connection ended while requests were under way")
         lane.connection = connection

@@ -9,10 +9,10 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ottla.client.cluster import Address, Cluster
+from ottla.client.cluster import Cluster
+from ottla.client.coordinators import find_coordinator, while_coordinator
 from ottla.errors import TransactionalIdNotFound, UnknownTopicOrPartition, check
 from ottla.kafka import COORDINATOR_OF_TRANSACTION, TopicPartition
-from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -20,7 +20,11 @@ from ottla.wire.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ottla.wire.k61_describe_producers import DESCRIBE_PRODUCERS, DescribeProducersRequest, TopicRequest
-from ottla.wire.k65_describe_transactions import DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest
+from ottla.wire.k65_describe_transactions import (
+    DESCRIBE_TRANSACTIONS,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from ottla.wire.k66_list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest
 
 MAX_TIMEOUT_MS = 900_000
@@ -110,10 +114,14 @@ class TransactionAdmin:
         """
 
         async def once() -> TransactionDescription:
-            broker, address = await self._coordinator(transactional_id)
-            connection = await self.cluster.connection(address)
+            broker, address = await find_coordinator(self.cluster, transactional_id, COORDINATOR_OF_TRANSACTION)
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            answer = await connection.call(DESCRIBE_TRANSACTIONS, request, timeout_ms=self.cluster.timeout_ms)
+
+            async def call() -> DescribeTransactionsResponse:
+                connection = await self.cluster.connection(address)
+                return await connection.call(DESCRIBE_TRANSACTIONS, request, timeout_ms=self.cluster.timeout_ms)
+
+            answer = await while_coordinator(self.cluster, transactional_id, address, call, COORDINATOR_OF_TRANSACTION)
             (row,) = answer.transaction_states
             check(row.error_code, f"transactional id '{transactional_id}'")
             started_ms = row.transaction_start_time_ms
@@ -129,14 +137,6 @@ class TransactionAdmin:
             )
 
         return await self.cluster.retry(once)
-
-    async def _coordinator(self, transactional_id: str) -> tuple[int, Address]:
-        request = FindCoordinatorRequest(key=transactional_id, key_type=COORDINATOR_OF_TRANSACTION)
-        answer = await (await self.cluster.any_connection()).call(
-            FIND_COORDINATOR, request, timeout_ms=self.cluster.timeout_ms
-        )
-        check(answer.error_code, answer.error_message)
-        return answer.node_id, Address(answer.host, answer.port)
 
     async def describe_producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerState]:
         """The producers that the partitions' leaders remember, in the order of the partitions.

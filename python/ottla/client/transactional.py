@@ -24,22 +24,24 @@ import trio
 from ottla import _core
 from ottla.client.batches import Batch, Receipt
 from ottla.client.cluster import Address, Cluster
+from ottla.client.coordinators import find_coordinator, while_coordinator
 from ottla.client.producer import RETRY_MS, Producer, _Lane
 from ottla.errors import (
     ConcurrentTransactions,
     InvalidTxnState,
     KafkaError,
     NetworkException,
+    OperationNotAttempted,
     RemoteProtocolError,
     check,
     error,
 )
 from ottla.kafka import COORDINATOR_OF_GROUP, COORDINATOR_OF_TRANSACTION, TopicPartition
-from ottla.wire.k10_find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from ottla.wire.k22_init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from ottla.wire.k24_add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
 from ottla.wire.k25_add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
@@ -49,11 +51,16 @@ from ottla.wire.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
+from ottla.wire.schema import Api, Request, Response
 
 BUSY_RETRY_MS = 20
 """While the coordinator carries out the end of the transaction before."""
 TIMEOUT_MS = 60_000
+
+Errors = Mapping[str, int]
+"""Codes of an answer, by what they are about."""
 
 
 class Prepared(NamedTuple):
@@ -75,6 +82,10 @@ async def end_transaction(cluster: Cluster, prepared: Prepared, *, commit: bool)
         ProducerFenced, InvalidProducerEpoch: it has timed out, or a newer producer has taken the transactional id; the
         transaction is aborted. InvalidTxnState: the other decision was made.
     """
+    await _end(_Coordinator(cluster, prepared.transactional_id, COORDINATOR_OF_TRANSACTION), prepared, commit)
+
+
+async def _end(coordinator: "_Coordinator", prepared: Prepared, commit: bool) -> None:
     if not prepared.is_empty:
         request = EndTxnRequest(
             transactional_id=prepared.transactional_id,
@@ -82,8 +93,7 @@ async def end_transaction(cluster: Cluster, prepared: Prepared, *, commit: bool)
             producer_epoch=prepared.producer_epoch,
             committed=commit,
         )
-        coordinator = _Coordinator(cluster, prepared.transactional_id, COORDINATOR_OF_TRANSACTION)
-        await coordinator.call(END_TXN, request, lambda answer: answer.error_code)
+        await coordinator.call(END_TXN, request)
 
 
 async def add_partitions(cluster: Cluster, prepared: Prepared, partitions: Iterable[TopicPartition]) -> None:
@@ -110,11 +120,14 @@ async def _add_partitions(
         topics=[AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
     )
 
-    def first_error(answer: Any) -> int:
-        codes = (row.error_code for topic in answer.results for row in topic.results)
-        return next((code for code in codes if code), 0)
+    def errors(answer: AddPartitionsToTxnResponse) -> Errors:
+        return {
+            str(TopicPartition(topic.name, row.partition_index)): row.error_code
+            for topic in answer.results
+            for row in topic.results
+        }
 
-    await coordinator.call(ADD_PARTITIONS_TO_TXN, request, first_error)
+    await coordinator.call(ADD_PARTITIONS_TO_TXN, request, errors)
 
 
 async def fence(cluster: Cluster, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> tuple[int, int]:
@@ -125,7 +138,7 @@ async def fence(cluster: Cluster, transactional_id: str, *, timeout_ms: int = TI
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
     )
     coordinator = _Coordinator(cluster, transactional_id, COORDINATOR_OF_TRANSACTION)
-    answer = await coordinator.call(INIT_PRODUCER_ID, request, lambda answer: answer.error_code)
+    answer = await coordinator.call(INIT_PRODUCER_ID, request)
     return answer.producer_id, answer.producer_epoch
 
 
@@ -148,6 +161,7 @@ class TransactionalProducer(Producer):
         self.transactional_id = self._transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self._coordinator = _Coordinator(cluster, transactional_id, COORDINATOR_OF_TRANSACTION)
+        self._groups: dict[str, _Coordinator] = {}
         self._is_open = False
         #: What the coordinator knows to be part of the transaction.
         self._added: set[TopicPartition] = set()
@@ -181,7 +195,7 @@ class TransactionalProducer(Producer):
 
     async def commit(self) -> None:
         """Ends the transaction: its records will be read. Errors as `prepare` and `end_transaction`."""
-        await end_transaction(self.cluster, await self.prepare(), commit=True)
+        await _end(self._coordinator, await self.prepare(), True)
 
     async def abort(self) -> None:
         """Ends the transaction: its records will not be read. Afterwards the producer is as new.
@@ -198,7 +212,7 @@ class TransactionalProducer(Producer):
         has_gap = self._has_gap
         self._ended()
         with suppress(InvalidTxnState):
-            await end_transaction(self.cluster, prepared, commit=False)
+            await _end(self._coordinator, prepared, False)
         if has_gap:
             await self._initialize()
 
@@ -215,7 +229,7 @@ class TransactionalProducer(Producer):
             with limit, suppress(KafkaError, OSError):
                 await self.abort()
             raise
-        await end_transaction(self.cluster, prepared, commit=True)
+        await _end(self._coordinator, prepared, True)
 
     async def send_offsets(
         self,
@@ -236,7 +250,7 @@ class TransactionalProducer(Producer):
             producer_epoch=self.producer_epoch,
             group_id=group,
         )
-        await self._coordinator.call(ADD_OFFSETS_TO_TXN, added, lambda answer: answer.error_code)
+        await self._coordinator.call(ADD_OFFSETS_TO_TXN, added)
         self._has_offsets = True
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, partition), offset in offsets.items():
@@ -253,11 +267,16 @@ class TransactionalProducer(Producer):
             topics=[TxnOffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
 
-        def first_error(answer: Any) -> int:
-            codes = (row.error_code for topic in answer.topics for row in topic.partitions)
-            return next((code for code in codes if code), 0)
+        def errors(answer: TxnOffsetCommitResponse) -> Errors:
+            return {
+                str(TopicPartition(topic.name, row.partition_index)): row.error_code
+                for topic in answer.topics
+                for row in topic.partitions
+            }
 
-        await _Coordinator(self.cluster, group, COORDINATOR_OF_GROUP).call(TXN_OFFSET_COMMIT, request, first_error)
+        if group not in self._groups:
+            self._groups[group] = _Coordinator(self.cluster, group, COORDINATOR_OF_GROUP)
+        await self._groups[group].call(TXN_OFFSET_COMMIT, request, errors)
 
     # --- what Producer asks for ---
 
@@ -340,7 +359,7 @@ class TransactionalProducer(Producer):
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
         )
-        answer = await self._coordinator.call(INIT_PRODUCER_ID, request, lambda answer: answer.error_code)
+        answer = await self._coordinator.call(INIT_PRODUCER_ID, request)
         self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def __aenter__(self) -> Self:
@@ -366,16 +385,26 @@ class _Coordinator:
         self._kind = kind
         self._address: Address | None = None
 
-    async def call(self, api: Any, message: Any, code: Callable[[Any], int]) -> Any:
-        """Asks until the answer is not one that passes; `code` finds the error in it. Raises KafkaError, OSError."""
+    async def call(
+        self, api: Api[Request, Response], message: Request, errors: Callable[[Response], Errors] | None = None
+    ) -> Response:
+        """Asks until the answer is not one that passes. `errors` gives the codes in it by what they are about; without
+        it the answer has one. Raises KafkaError, OSError.
+        """
         deadline = trio.current_time() + self._cluster.timeout_ms / 1000
 
-        async def once() -> Any:
-            self._address = self._address or await self._find()
+        async def once() -> Response:
+            if self._address is None:
+                self._address = (await find_coordinator(self._cluster, self._key, self._kind)).address
+            address = self._address
+
+            async def ask() -> Response:
+                connection = await self._cluster.connection(address)
+                return await connection.call(api, message, timeout_ms=self._cluster.timeout_ms)
+
             try:
-                connection = await self._cluster.connection(self._address)
-                answer = await connection.call(api, message, timeout_ms=self._cluster.timeout_ms)
-                check(code(answer), f"{self._key!r}")
+                answer = await while_coordinator(self._cluster, self._key, address, ask, self._kind)
+                self._check({"": answer.error_code} if errors is None else errors(answer))  # type: ignore[attr-defined]
             except ConcurrentTransactions:
                 raise
             except (KafkaError, OSError, RemoteProtocolError):
@@ -391,10 +420,10 @@ class _Coordinator:
                     raise
                 await trio.sleep(BUSY_RETRY_MS / 1000)
 
-    async def _find(self) -> Address:
-        request = FindCoordinatorRequest(key=self._key, key_type=self._kind)
-        answer = await (await self._cluster.any_connection()).call(
-            FIND_COORDINATOR, request, timeout_ms=self._cluster.timeout_ms
-        )
-        check(answer.error_code, answer.error_message)
-        return Address(answer.host, answer.port)
+    def _check(self, errors: Errors) -> None:
+        """Raises the first error. That the others kept something from being tried tells nothing."""
+        for about, code in errors.items():
+            if code != OperationNotAttempted.code:
+                check(code, f"{self._key!r}: {about}".removesuffix(": "))
+        for code in errors.values():
+            check(code, f"{self._key!r}")

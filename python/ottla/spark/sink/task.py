@@ -128,8 +128,7 @@ async def _producer_id(cluster: Cluster) -> tuple[int, int]:
 
     async def once() -> InitProducerIdResponse:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        connection = await cluster.any_connection()
-        answer = await connection.call(INIT_PRODUCER_ID, request, timeout_ms=cluster.timeout_ms)
+        answer = await cluster.ask(INIT_PRODUCER_ID, request)
         check(answer.error_code, "a producer id")
         return answer
 

@@ -1,0 +1,126 @@
+"""The copying of a flow while the clusters on either side change under it: one partition, broker or batch stops no
+other. The same rows as for the clients of `ottla.client`, for the source and for the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from ottla.client import Cluster, TopicPartition
+from ottla.mirror.config import read
+from ottla.mirror.copying import Copying, Figures
+from ottla.mirror.notes import Notes
+from ottla.mirror.syncs import Syncs
+from tests.client.scripted_cluster import World
+from tests.client.test_conversations import ROWS, Row
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.trio
+HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
+MIRRORS = TopicPartition("A.t", 0), TopicPartition("A.t", 1)
+
+
+class Sides:
+    """Two scripted clusters of two brokers; t of the one is mirrored as A.t in the other."""
+
+    def __init__(self) -> None:
+        self.source, self.target = World(1, 2), World(1, 2)
+        self.source.topic("t", 1, 2)
+        self.target.topic("A.t", 1, 2)
+        # What befalls is told of t.
+        self.target.topics["t"] = self.target.topics["A.t"]
+        self.source.coordinator = self.target.coordinator = 2
+
+    def add(self, partition: TopicPartition, *values: bytes) -> None:
+        self.source[partition].add(*values)
+        self.source.change()
+
+    async def hold(self, here: Iterable[bytes] | None, there: Iterable[bytes]) -> None:
+        """Waits until the mirrors have these records; None: whatever they have."""
+        for partition, wanted in zip(MIRRORS, (here, there), strict=True):
+            if wanted is not None:
+                with trio.fail_after(PATIENCE_S):
+                    while [value for _, value in self.target[partition].records] != list(wanted):
+                        await trio.lowlevel.checkpoint()
+
+    async def committed_there(self, offset: int) -> None:
+        with trio.fail_after(PATIENCE_S):
+            while self.target.committed.get(MIRRORS[1]) != offset:
+                await trio.lowlevel.checkpoint()
+
+    async def committed(self, *offsets: int) -> None:
+        wanted = dict(zip(MIRRORS, offsets, strict=True))
+        with trio.fail_after(PATIENCE_S):
+            while self.target.committed != wanted:
+                await trio.lowlevel.checkpoint()
+
+
+class Topics:
+    """What a flow knows of its topics."""
+
+    def __init__(self) -> None:
+        self.mirrored = {"t": 2}
+        self.looks = 0
+
+    async def refresh(self) -> None:
+        self.looks += 1
+
+
+@asynccontextmanager
+async def copying(sides: Sides, *, exactly_once: bool) -> AsyncIterator[Figures]:
+    settings = {
+        "clusters": "A, B",
+        "A.bootstrap.servers": f"127.0.0.1:{sides.source.brokers[2].port}",
+        "B.bootstrap.servers": f"127.0.0.1:{sides.target.brokers[2].port}",
+        "A->B.enabled": "true",
+        "A->B.emit.offset-syncs.enabled": "false",
+        "A->B.exactly.once.source.support": "enabled" if exactly_once else "disabled",
+    }
+    (flow,) = read(settings, "a test").flows
+    figures = Figures()
+    async with (
+        Cluster(settings["A.bootstrap.servers"], timeout_ms=math.inf) as source,
+        Cluster(settings["B.bootstrap.servers"], timeout_ms=math.inf) as target,
+        Notes(flow, source, target) as notes,
+        trio.open_nursery() as nursery,
+    ):
+        made = Copying(flow, source, target, Topics(), Syncs(100), notes, figures)  # type: ignore[arg-type]
+        nursery.start_soon(made.run)
+        yield figures
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def sides() -> AsyncIterator[Sides]:
+    made = Sides()
+    async with made.source.serving(), made.target.serving():
+        yield made
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
+async def test_others_are_copied_on(sides: Sides, row: Row, side: str, exactly_once: bool) -> None:
+    world: World = getattr(sides, side)
+    sides.add(HERE, b"a")
+    sides.add(THERE, b"b")
+    async with copying(sides, exactly_once=exactly_once):
+        await sides.hold([b"a"], [b"b"])
+        await sides.committed(1, 1)
+        await row.befalls(world)
+        sides.add(HERE, b"late")
+        there = [b"b"]
+        for number, value in enumerate((b"c", b"d", b"e"), 2):
+            sides.add(THERE, value)
+            there.append(value)
+            await sides.hold(None, there)
+            await sides.committed_there(number)
+        await row.ends(world)
+        sides.add(HERE, b"f")
+        await sides.hold([b"a", b"late", b"f"], there)
+        await sides.committed(3, 4)
