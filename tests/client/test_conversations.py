@@ -472,6 +472,24 @@ async def test_a_coordinator_that_stands_still_is_left_for_another(world: World,
     assert world.committed == {HERE: 1, THERE: 0}
 
 
+async def test_a_commit_under_way_holds_up_no_cancelled_member(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is carried out, and the member leaves; it does not wait for as long as closing may take."""
+    monkeypatch.setattr("ottla.client.consumer.CLOSE_MS", math.inf)
+    world[HERE].add(b"a")
+    scope = trio.CancelScope()
+    world.befalls[OFFSET_COMMIT.key] = scope.cancel
+    with trio.fail_after(PATIENCE_S):
+        async with Cluster(world.bootstrap, timeout_ms=math.inf) as cluster:
+            with scope:
+                async with Consumer(cluster, group="g", start="earliest") as consumer:
+                    consumer.subscribe(["t"])
+                    await given(consumer, (HERE, b"a"))
+                    await consumer.commit()
+    assert scope.cancelled_caught
+    assert world.committed == {HERE: 1, THERE: 0}
+    assert world.brokers[1].asked["LeaveGroup"] == 1
+
+
 async def test_a_coordinator_that_is_gone_stops_no_reading(world: World) -> None:
     """What is assigned is read on, by hand as in a group; a commit waits for the next coordinator."""
     world.coordinator = 2

@@ -70,10 +70,13 @@ class Commits:
         if not offsets:
             return
         one = self._put(offsets, None, is_repeated=True)
-        with trio.move_on_after(timeout_ms / 1000):
-            await one.done.wait()
-        if not one.done.is_set():
+        try:
+            with trio.move_on_after(timeout_ms / 1000):
+                await one.done.wait()
+        finally:
+            # Nobody waits for another attempt.
             one.is_repeated = False
+        if not one.done.is_set():
             raise one.problem or error(15, f"group '{self.connection.group}': no answer within {timeout_ms:,g} ms")
         if one.problem is not None:
             raise one.problem
@@ -87,18 +90,19 @@ class Commits:
         while self._waiting:
             await self._waiting[-1].done.wait()
 
-    async def run(self) -> None:
-        """Until it is cancelled."""
-        while True:
-            while not self._waiting:
-                self._wake = trio.Event()
-                await self._wake.wait()
-            one = self._waiting[0]
-            await self._carry_out(one)
-            self._waiting.popleft()
-            if one.callback is not None:
-                self.finished.append((one.callback, one.offsets, one.problem))
-            one.done.set()
+    async def run(self, scope: trio.CancelScope) -> None:
+        """Until this scope is cancelled, which is entered here."""
+        with scope:
+            while True:
+                while not self._waiting:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                one = self._waiting[0]
+                await self._carry_out(one)
+                self._waiting.popleft()
+                if one.callback is not None:
+                    self.finished.append((one.callback, one.offsets, one.problem))
+                one.done.set()
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, is_stable: bool

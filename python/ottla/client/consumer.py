@@ -479,7 +479,10 @@ class Consumer:
             nursery = await self._stack.enter_async_context(trio.open_nursery())
             self._stack.callback(nursery.cancel_scope.cancel)
             await nursery.start(self._member.run)
-            nursery.start_soon(self._commits.run)
+            # Where the block is cancelled, a commit that is under way is still carried out before the member leaves.
+            scope = trio.CancelScope(shield=True)
+            self._stack.callback(scope.cancel)
+            nursery.start_soon(self._commits.run, scope)
         self._is_open = True
         return self
 
