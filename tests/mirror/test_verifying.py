@@ -8,7 +8,7 @@ import trio
 from ottla.client import Producer
 from ottla.kafka import TopicPartition
 from ottla.mirror.verifying import Place, made_anew
-from tests.mirror.test_copying import Side, sides
+from tests.mirror.sides import Side, sides
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio

@@ -384,10 +384,10 @@ class _Share(RebalanceListener):
             raise CorruptMessage(f"{partition} of {self._flow.source} from offset {position} on: {error}") from None
         self._begin()
         mirror = self._mirror_of(partition)
-        for data, records, _, last_offset, is_unopened in batches:
+        for data, records, first_offset, last_offset, is_unopened in batches:
             with self._unsound_if_it_fails():
                 receipt = await self._producer.send_encoded(mirror, data, records)
-            self._syncs.sent(partition, last_offset, receipt)
+                await self._syncs.sent(partition, first_offset, last_offset, records, receipt)
             self._figures.records += records
             self._figures.bytes += len(data)
             self._figures.batches += 1

@@ -9,6 +9,7 @@ lies between is read twice.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.client.batches import Receipt
@@ -17,6 +18,8 @@ from ottla.mirror.formats import OffsetSync
 
 #: Of one partition. Where more are noted every second one is forgotten, the oldest first.
 PAIRS_MAX: Final = 64
+#: Of one partition between two commits. Where more are sent every second one is forgotten.
+SENT_MAX: Final = 16
 
 
 class Pair(NamedTuple):
@@ -26,6 +29,26 @@ class Pair(NamedTuple):
     downstream: int
 
 
+@dataclass(slots=True)
+class _Sent:
+    """A record on its way to the mirror. The receipt is that of the record which is so many behind it there. It is let
+    go as soon as it is known, since it holds on to its batch.
+    """
+
+    upstream: int
+    back: int
+    receipt: Receipt | None
+    downstream: int = -1
+
+    async def settle(self) -> None:
+        """Waits until it is known where the record is; `downstream` stays -1 if the broker does not know it."""
+        if self.receipt is not None:
+            delivered = await self.receipt.wait()
+            self.receipt = None
+            if delivered.offset >= 0:
+                self.downstream = delivered.offset - self.back
+
+
 class Syncs:
     """The pairs of one flow. `lag_max` is how far offsets may move until the next pair is noted."""
 
@@ -33,28 +56,62 @@ class Syncs:
         self._lag_max = lag_max
         self._pairs: dict[TopicPartition, list[Pair]] = {}
         self._written: dict[TopicPartition, Pair] = {}
-        self._sent: dict[TopicPartition, tuple[int, Receipt]] = {}
+        self._sent: dict[TopicPartition, list[_Sent]] = {}
 
-    def sent(self, partition: TopicPartition, upstream: int, receipt: Receipt) -> None:
-        """The record with this offset in the source is on its way to the mirror; the receipt is its."""
-        self._sent[partition] = upstream, receipt
+    async def sent(self, partition: TopicPartition, first: int, last: int, records: int, receipt: Receipt) -> None:
+        """A batch of so many records is on its way to the mirror, the first and the last of which have these offsets in
+        the source; the receipt is that of the last. Raises KafkaError: an earlier one was not delivered.
+        """
+        sent = self._sent.setdefault(partition, [])
+        for each in sent:
+            if each.receipt is not None and each.receipt.is_over:
+                await each.settle()
+        places = [(first, records - 1), (last, 0)]
+        if last - first + 1 == records:  # nothing is missing between them
+            step = max(self._lag_max, records // SENT_MAX, 1)
+            places[1:1] = [(upstream, last - upstream) for upstream in range(first + step, last, step)]
+        for upstream, back in places:
+            if len(sent) > 1 and sent[-1].upstream - sent[-2].upstream < self._lag_max:
+                # The newest is kept, and those before it that are far enough from each other.
+                sent.pop()
+            if not sent or sent[-1].upstream < upstream:
+                sent.append(_Sent(upstream, back, receipt))
+        while len(sent) > SENT_MAX:
+            del sent[1:-1:2]
 
     async def take(self, *, all_of_them: bool = False) -> list[OffsetSync]:
         """The pairs that are to be written, of what was sent; it is acknowledged. With `all_of_them` also those that
         are near the last that was written. Raises KafkaError: some of it was not delivered.
         """
+        found: list[OffsetSync] = []
+
+        def write(partition: TopicPartition, pair: Pair) -> None:
+            self._written[partition] = pair
+            found.append(OffsetSync(partition, *pair))
+
+        written = dict(self._written)
         sent, self._sent = self._sent, {}
-        for partition, (upstream, receipt) in sent.items():
-            delivered = await receipt.wait()
-            if delivered.offset >= 0:
-                self.add(OffsetSync(partition, upstream, delivered.offset), is_written=False)
-        found = []
-        for partition, pairs in self._pairs.items():
-            pair = pairs[-1]
-            if self._is_news(self._written.get(partition), pair, 1 if all_of_them else self._lag_max):
-                self._written[partition] = pair
-                found.append(OffsetSync(partition, *pair))
+        for partition, places in sent.items():
+            for place in places:
+                await place.settle()
+            *between, last = (Pair(each.upstream, each.downstream) for each in places)
+            for pair in between:
+                if pair.downstream >= 0 and self._is_news(self._last(partition), pair, self._lag_max):
+                    self.add(OffsetSync(partition, *pair), is_written=False)
+                    write(partition, pair)
+            if last.downstream >= 0:
+                self.add(OffsetSync(partition, *last), is_written=False)
+        for partition in self._pairs:
+            pair = self._pairs[partition][-1]
+            if pair != self._written.get(partition) and self._is_news(
+                written.get(partition), pair, 1 if all_of_them else self._lag_max
+            ):
+                write(partition, pair)
         return found
+
+    def _last(self, partition: TopicPartition) -> Pair | None:
+        pairs = self._pairs.get(partition)
+        return pairs[-1] if pairs else None
 
     def add(self, sync: OffsetSync, *, is_written: bool = True) -> None:
         """A pair that somebody wrote, or will write."""
