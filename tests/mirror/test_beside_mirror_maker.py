@@ -149,12 +149,13 @@ async def test_kafkas_own_class_translates_the_offsets_of_our_checkpoints(kafka:
         await one.admin.delete_records({TopicPartition("t", 2): 100})
         at = {0: 1000, 1: 333, 2: 700}
         await one.admin.groups.commit("g", {TopicPartition("t", each): Committed(at[each]) for each in at})
-        async with running(mirror(one, two, **SOON)):
+        # Heartbeats that the way back writes into A come to B, by which Kafka's class knows its upstream clusters.
+        async with running(mirror(one, two, flows="A->B, B->A", **SOON)):
             with trio.fail_after(PATIENCE_S):
                 while len(ours := await two.admin.groups.committed("g")) < 3:
                     await trio.lowlevel.checkpoint()
             await two.records("A.checkpoints.internal", 3)
-            await two.records("heartbeats", 1)
+            await two.records("A.heartbeats", 1)
             theirs, facts = await trio.to_thread.run_sync(translated, two.bootstrap, "A", "g")
         assert theirs == {each: found.offset for each, found in ours.items()}
         for partition, offset in theirs.items():
