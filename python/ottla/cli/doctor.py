@@ -12,6 +12,7 @@ from ottla.cli._settings import at_most_one, on_command_line, zookeeper_servers
 
 if TYPE_CHECKING:
     from ottla.doctor.findings import Finding, Report
+    from ottla.doctor.mirrors import Mirrors
 
 _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
 
@@ -39,6 +40,9 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
     callback=zookeeper_servers,
     help="With --migration: the brokers' zookeeper.connect, to look at what is there.",
 )
+@click.option(
+    "--mirror", "mirror_file", metavar="FILE", help="Also look at the mirrors of this file of `ottla mirror`."
+)
 @partial(client_options_with, timeout_ms=5_000)
 def command(
     target: str | None,
@@ -47,6 +51,7 @@ def command(
     lag_max: int,
     migrates: bool,
     zookeeper: str | None,
+    mirror_file: str | None,
     bootstrap: str,
     timeout_ms: int,
 ) -> int:
@@ -69,6 +74,7 @@ def command(
         security=security(),
         migrates=migrates,
         zookeeper=zookeeper,
+        mirrors=None if mirror_file is None else _mirrors(mirror_file),
     )
     report = run(partial(examine_all, addresses, options))
     if as_json:
@@ -78,6 +84,16 @@ def command(
     else:
         _print(report)
     return report.exit_code
+
+
+def _mirrors(file: str) -> Mirrors:
+    from ottla.cli._errors import explained
+
+    with explained("cannot look at the mirrors"):
+        from ottla.doctor.mirrors import Mirrors
+        from ottla.mirror.config import load
+
+        return Mirrors(file, load(file))
 
 
 def _print(report: Report) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -18,12 +18,15 @@ from ottla.doctor.brokers import Cluster
 from ottla.doctor.findings import Report
 from ottla.doctor.reach import Speaks, addresses, connect, speaks, why
 
+if TYPE_CHECKING:
+    from ottla.doctor.mirrors import Mirrors
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How long an answer may take, whether something may be written, from which lag on a group is late, and how the
     connections are secured. With `migrates`, whether Ottla's brokers can take the brokers' places; `zookeeper` is then
-    the brokers' zookeeper.connect, if the tree is to be looked at.
+    the brokers' zookeeper.connect, if the tree is to be looked at. `mirrors` are those of a file, to be looked at too.
     """
 
     timeout_s: float = 5.0
@@ -32,6 +35,7 @@ class Options:
     security: Security | None = None
     migrates: bool = False
     zookeeper: str | None = None
+    mirrors: Mirrors | None = None
 
 
 async def examine(host: str, port: int, options: Options | None = None) -> Report:
@@ -61,6 +65,10 @@ async def examine_all(bootstrap: Sequence[Address], options: Options | None = No
         await migration.check_tree(report, options.zookeeper, options.timeout_s)
     elif options.migrates:
         report.skipped(migration.TREE, "not looked at", "name the brokers' zookeeper.connect with --zookeeper")
+    if options.mirrors is not None:
+        from ottla.doctor.mirrors import check_mirrors
+
+        await check_mirrors(report, options.mirrors, options.timeout_s, options.lag_max)
     return report
 
 

@@ -46,7 +46,7 @@ class Status:
 
 async def status_of(flow: FlowConfig, *, timeout_ms: float) -> Status:
     """Asks both clusters. Raises KafkaError, OSError, RemoteProtocolError: one of them, which does not answer."""
-    async with _cluster(flow.reads, timeout_ms) as source, _cluster(flow.writes, timeout_ms) as target:
+    async with cluster_of(flow.reads, timeout_ms) as source, cluster_of(flow.writes, timeout_ms) as target:
         await source.any_connection()
         await target.any_connection()
         topics = Topics(flow, Admin(source), Admin(target))
@@ -68,5 +68,6 @@ async def status_of(flow: FlowConfig, *, timeout_ms: float) -> Status:
     return Status(str(flow), len(group.members), group.state, found)
 
 
-def _cluster(config: ClusterConfig, timeout_ms: float) -> Cluster:
+def cluster_of(config: ClusterConfig, timeout_ms: float) -> Cluster:
+    """A cluster of a file, as its settings say."""
     return Cluster(config.servers, client_id=config.client_id, timeout_ms=timeout_ms, security=config.security)
