@@ -24,7 +24,7 @@ CHECKED := cargo --config profile.quick.package.ottla-core.opt-level=0 \
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find rust -name '*.rs')
 
 .DEFAULT_GOAL := help
-.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-parts bench-spark lint fmt wheel clean
+.PHONY: help build release run docs demo cluster test test-rust test-python test-leases-off judges quick stress clients clients-tools mutants mutants-changed next packages soak bench bench-full bench-limits bench-cluster bench-flames bench-guard bench-hostile bench-mirror bench-parts bench-spark lint fmt wheel clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -247,6 +247,9 @@ bench-guard: $(STAMPS)/bench-tools ## instructions of hot functions (3 %), CPU o
 
 bench-hostile: release $(STAMPS)/bench-tools ## an honest client beside hostile ones: fails where it waits long or memory grows; ARGS="--only TEXT --seconds N"
 	$(BIN)/python benches/hostile.py $(ARGS)
+
+bench-mirror: release $(STAMPS)/bench-tools ## mirroring beside MirrorMaker 2: fails where a goal is missed; ARGS="--rounds N --records N"
+	$(BIN)/python benches/mirror.py $(ARGS)
 
 bench-parts: release $(STAMPS)/bench-tools ## the log, the batches, the hub and Spark's source alone, on this machine
 	cargo bench --quiet --no-default-features --bench records
