@@ -133,8 +133,8 @@ class _Watch:
             self.event.set()
 
 
-async def registered(tree: Tree, watch: object = None) -> list[Address]:
-    """Where the registered brokers listen without encryption, by their ids; a malformed registration is left out."""
+async def registered(tree: Tree, watch: object = None, *, protocol: str = "PLAINTEXT") -> list[Address]:
+    """Where the registered brokers listen in this protocol, by their ids; a malformed registration is left out."""
     try:
         ids = await tree.children(IDS, watch)  # type: ignore[arg-type]
     except TreeError:
@@ -149,5 +149,5 @@ async def registered(tree: Tree, watch: object = None) -> list[Address]:
         except MalformedNode as problem:
             logger.warning("a broker is left out: %s", problem)
             continue
-        addresses += [Address(each.host, each.port) for each in endpoints if each.protocol == "PLAINTEXT"][:1]
+        addresses += [Address(each.host, each.port) for each in endpoints if each.protocol == protocol][:1]
     return addresses

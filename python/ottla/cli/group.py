@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli import _zookeeper_groups
 from ottla.cli._ask import agreed, plan_options
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._errors import each_of, on_one_line, words
+from ottla.cli._errors import each_of, on_one_line
+from ottla.cli._group_offsets import Aim, aim_options, bounds, plan, targets, with_marks
 from ottla.cli._output import columns, counted, print_json, print_names, quoted
-from ottla.cli._settings import at_most_one
-from ottla.cli._times import Time
+from ottla.cli._settings import at_most_one, on_command_line
+from ottla.cli._zookeeper import zookeeper_option
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _LISTED = ("group", "state", "protocol type")
+_IN_ZOOKEEPER = "A group of consumers before Kafka 0.9, which is in this ZooKeeper."
 
 
 @click.group()
@@ -33,11 +36,12 @@ def command() -> None:
 @command.command(name="list")
 @click.option("--names", "only_names", is_flag=True, help="Only the names, one a line.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each group, one a line.")
+@zookeeper_option("Groups of consumers before Kafka 0.9, in this ZooKeeper. With --bootstrap as well, both.")
 @client_options
-def list_(only_names: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+def list_(only_names: bool, as_json: bool, zookeeper: str | None, bootstrap: str, timeout_ms: int) -> None:
     """List all groups with their states: Stable, Empty (no member, but offsets), or between two generations.
 
-    Brokers before Kafka 2.6 do not tell the states.
+    Brokers before Kafka 2.6 do not tell the states. Groups in ZooKeeper are Active or Empty.
     """
     at_most_one({"--names": only_names, "--json": as_json})
 
@@ -46,25 +50,46 @@ def list_(only_names: bool, as_json: bool, bootstrap: str, timeout_ms: int) -> N
 
         return await Groups(cluster).listed()
 
-    found = with_cluster("cannot list groups", bootstrap, timeout_ms, work)
+    found: list[ListedGroup] = []
+    if zookeeper is None or on_command_line("bootstrap"):
+        found = with_cluster("cannot list groups", bootstrap, timeout_ms, work)
+    rows = [
+        {"group": row.group, "state": row.state or None, "protocol_type": row.protocol_type, "kind": "kafka"}
+        for row in found
+    ]
+    if zookeeper is not None:
+        old = _zookeeper_groups.listed(zookeeper, timeout_ms)
+        rows += [
+            {"group": row.group, "state": _zookeeper_groups.state(row), "protocol_type": None, "kind": "zookeeper"}
+            for row in old
+        ]
+        rows.sort(key=lambda row: (row["group"] or "", row["kind"] or ""))
+    header = _LISTED if zookeeper is None else (*_LISTED, "kind")
     if as_json:
-        for row in found:
-            print_json({"group": row.group, "state": row.state or None, "protocol_type": row.protocol_type})
+        for row in rows:
+            print_json({name.replace(" ", "_"): row[name.replace(" ", "_")] for name in header})
     elif only_names:
-        print_names([row.group for row in found], as_json=False)
-    elif found:
-        click.echo(columns([(row.group, row.state or "-", row.protocol_type or "-") for row in found], _LISTED))
+        print_names(sorted({row["group"] or "" for row in rows}), as_json=False)
+    elif rows:
+        click.echo(columns([[row[name.replace(" ", "_")] or "-" for name in header] for row in rows], header))
 
 
 @command.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each group, one a line.")
+@zookeeper_option(_IN_ZOOKEEPER)
 @client_options
-def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout_ms: int) -> None:
+def describe(names: tuple[str, ...], as_json: bool, zookeeper: str | None, bootstrap: str, timeout_ms: int) -> None:
     """Show members and offsets of groups, with how far they are behind; without a NAME, of all.
 
-    The lag is what is left to read: the end of the partition less the committed offset.
+    The lag is what is left to read: the end of the partition less the committed offset. Of a group in ZooKeeper it is
+    also told which of the two has the offset, ZooKeeper or Kafka. The brokers that are asked are those that are
+    registered there, unless --bootstrap names others.
     """
+    if zookeeper is not None:
+        asked = bootstrap if on_command_line("bootstrap") else None
+        _zookeeper_groups.describe(names, as_json=as_json, servers=zookeeper, bootstrap=asked, timeout_ms=timeout_ms)
+        return
 
     async def work(cluster: Cluster) -> list[_Described]:
         from ottla.cli._names import check_group
@@ -144,9 +169,7 @@ class _Described:
         if not rows:
             return head
         table = columns(rows, ("topic", "partition", "committed", "end", "lag", "member", "host"))
-        told = [(str(place), words(problem)) for place, problem in sorted(self.problems.items())]
-        marks = [why if why.startswith(place) else f"{place}: {why}" for place, why in told]
-        return f"{head}\n" + "\n".join(f"  {line}" for line in (*table.splitlines(), *marks))
+        return f"{head}\n{with_marks(table, self.problems)}"
 
 
 async def _describe(groups: Groups, name: str) -> _Described:
@@ -154,39 +177,8 @@ async def _describe(groups: Groups, name: str) -> _Described:
 
     group = await groups.describe(name)
     found = _Described(group, await groups.committed(name))
-    found.ends, found.problems = await _bounds(groups.cluster, {*found.committed, *found.owners}, LATEST)
+    found.ends, found.problems = await bounds(groups.cluster, {*found.committed, *found.owners}, LATEST)
     return found
-
-
-async def _bounds(
-    cluster: Cluster, places: set[TopicPartition], time: int
-) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
-    """Where partitions begin or end, or a time is in them, and why that is not known of some. Those that are gone are
-    left out.
-    """
-    import trio
-
-    from ottla.client.cluster_admin import SILENT_S
-    from ottla.client.offsets import ask_offsets
-    from ottla.errors import NetworkException, UnknownTopicOrPartition
-
-    found: dict[TopicPartition, FoundOffset] = {}
-    problems: dict[TopicPartition, KafkaError] = {}
-    # Once more where metadata were old.
-    for _ in range(2):
-        left = dict.fromkeys(places - found.keys(), time)
-        doubted = {place.topic for place in problems}
-        problems = dict.fromkeys(left, NetworkException("its leader does not answer"))
-        with trio.move_on_after(SILENT_S):
-            problems = await ask_offsets(cluster, left, found.__setitem__, doubted=doubted)
-        problems = {
-            place: problem
-            for place, problem in problems.items()
-            if place not in found and not isinstance(problem, UnknownTopicOrPartition)
-        }
-        if not problems:
-            break
-    return found, problems
 
 
 @command.command()
@@ -201,118 +193,70 @@ async def _bounds(
     metavar="N",
     help="Only this partition of each topic; may be repeated.",
 )
-@click.option("--to-earliest", is_flag=True, help="To the start of each partition.")
-@click.option("--to-latest", is_flag=True, help="To the end of each partition.")
-@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To an offset.")
-@click.option(
-    "--to-time",
-    type=Time(),
-    metavar="TIME",
-    help="To the first record at or after a time: ISO 8601, or milliseconds since 1970.",
-)
-@click.option("--shift-by", type=int, metavar="N", help="N records on from where it is; back if negative.")
+@aim_options
 @plan_options
+@zookeeper_option(_IN_ZOOKEEPER)
 @client_options
 def reset(
     name: str,
     topics: tuple[str, ...],
     numbers: tuple[int, ...],
-    to_earliest: bool,
-    to_latest: bool,
-    to_offset: int | None,
-    to_time: int | None,
-    shift_by: int | None,
+    aim: Aim,
     dry_run: bool,
     yes: bool,
+    zookeeper: str | None,
     bootstrap: str,
     timeout_ms: int,
 ) -> None:
     """Set where group NAME goes on to read: in the topics given, or in all of which it has offsets.
 
     The group must have no members. The plan is shown first. Offsets beyond what is there become the first or the last
-    that is. With --topic a group that does not exist is made.
+    that is. With --topic a group that does not exist is made. Of a group in ZooKeeper, offsets that it has in Kafka are
+    set with those in ZooKeeper.
     """
-    ways = {
-        "--to-earliest": to_earliest,
-        "--to-latest": to_latest,
-        "--to-offset": to_offset is not None,
-        "--to-time": to_time is not None,
-        "--shift-by": shift_by is not None,
-    }
-    at_most_one(ways)
-    if not any(ways.values()):
-        raise click.UsageError("say where to: --to-earliest, --to-latest, --to-offset, --to-time or --shift-by")
+    if zookeeper is not None:
+        _zookeeper_groups.reset(
+            name,
+            aim,
+            topics,
+            numbers,
+            dry_run=dry_run,
+            yes=yes,
+            servers=zookeeper,
+            bootstrap=bootstrap if on_command_line("bootstrap") else None,
+            timeout_ms=timeout_ms,
+        )
+        return
 
-    async def look(cluster: Cluster) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
+    async def look(cluster: Cluster) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Where the group is, and where it is to be."""
         from ottla.cli._names import check_group, check_topics, is_there
-        from ottla.client.groups import Committed, Groups
-        from ottla.kafka import EARLIEST, LATEST, OFFSETS_TOPIC, TopicPartition
+        from ottla.client.groups import Groups
+        from ottla.kafka import OFFSETS_TOPIC
 
         groups = Groups(cluster)
         await check_topics(cluster, topics)
-        committed = await groups.committed(name) if await is_there(cluster, OFFSETS_TOPIC) else {}
-        if not committed and (shift_by is not None or not topics):
+        found = await groups.committed(name) if await is_there(cluster, OFFSETS_TOPIC) else {}
+        committed = {place: at.offset for place, at in found.items()}
+        if not committed and (aim.shift_by is not None or not topics):
             await check_group(groups, name, otherwise="" if topics else "; with --topic it is made")
-        if topics:
-            places = {TopicPartition(topic, number) for topic in topics for number in await cluster.partitions(topic)}
-        else:
-            places = set(committed)
-        if numbers:
-            if missing := sorted(set(numbers) - {place.partition for place in places}):
-                where = ", ".join(topics) or f"what group {name!r} reads"
-                raise click.ClickException(f"there is no partition {missing[0]} in {where}")
-            places = {place for place in places if place.partition in numbers}
-        first, problems = await _bounds(cluster, places, EARLIEST)
-        end, more = await _bounds(cluster, set(first), LATEST)
-        problems |= more
-        timed: dict[TopicPartition, FoundOffset] = {}
-        if to_time is not None:
-            timed, more = await _bounds(cluster, set(end), to_time)
-            problems |= more
-            end = {place: each for place, each in end.items() if place in timed}
-        for place, problem in sorted(problems.items()):
-            click.echo(f"{place} stays as it is: {words(problem)}", err=True)
-
-        def target(place: TopicPartition) -> int | None:
-            if to_earliest or to_latest:
-                return (first if to_earliest else end)[place].offset
-            if to_time is not None:
-                return timed[place].offset if timed[place].offset >= 0 else end[place].offset
-            if to_offset is not None:
-                return to_offset
-            return committed[place].offset + (shift_by or 0) if place in committed else None
-
-        wanted: dict[TopicPartition, Committed] = {}
-        for place in sorted(end):
-            offset = target(place)
-            if offset is not None:
-                wanted[place] = Committed(min(max(offset, first[place].offset), end[place].offset))
-        if not wanted and problems:
-            raise click.ClickException(f"none of the offsets of group {name!r} can be set now")
-        if not wanted:
-            where = f"in {', '.join(topics)} to shift from" if topics else "in any topic that exists: name a --topic"
-            raise click.ClickException(f"group {name!r} has no offsets {where}")
+        wanted = await targets(cluster, name, aim, committed, topics, numbers)
         if committed and not dry_run and (members := (await groups.describe(name)).members):
             raise click.ClickException(f"group {name!r} has {counted(len(members), 'member')}: stop them first")
         return committed, wanted
 
     async def work(cluster: Cluster) -> None:
-        from ottla.client.groups import Groups
+        from ottla.client.groups import Committed, Groups
 
         groups = Groups(cluster)
         if members := (await groups.describe(name)).members:  # who may have come while it was asked for
             raise click.ClickException(f"group {name!r} has {counted(len(members), 'member')}: stop them first")
-        await groups.commit(name, wanted)
+        await groups.commit(name, {place: Committed(offset) for place, offset in wanted.items()})
 
     doing = f"cannot reset group {name!r}"
     committed, wanted = with_cluster(doing, bootstrap, timeout_ms, look)
-    rows = [
-        (place.topic, place.partition, committed[place].offset if place in committed else "-", new.offset)
-        for place, new in wanted.items()
-    ]
-    click.echo(columns(rows, ("topic", "partition", "from", "to")))
-    count = counted(len(rows), "offset")
+    click.echo(plan(committed, wanted))
+    count = counted(len(wanted), "offset")
     would = f"{count} of group {name} would be set"
     if agreed(f"Set {count} of group {on_one_line(name)}?", would, yes=yes, dry_run=dry_run):
         with_cluster(doing, bootstrap, timeout_ms, work)
@@ -320,16 +264,32 @@ def reset(
 
 
 @command.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="NAME...")
 @click.option(
     "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Only the offsets of this topic; may be repeated."
 )
 @plan_options
+@zookeeper_option(_IN_ZOOKEEPER)
 @client_options
 def delete(
-    names: tuple[str, ...], topics: tuple[str, ...], dry_run: bool, yes: bool, bootstrap: str, timeout_ms: int
+    names: tuple[str, ...],
+    topics: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    zookeeper: str | None,
+    bootstrap: str,
+    timeout_ms: int,
 ) -> None:
-    """Delete groups that have no members, with their offsets. What would be deleted is shown first."""
+    """Delete groups that have no members, with their offsets. What would be deleted is shown first.
+
+    In ZooKeeper a group that has nothing of other topics goes as a whole. With --topic and --zookeeper and no NAME it
+    is done in all groups there. What a group has in Kafka stays.
+    """
+    if not names and not (topics and zookeeper is not None):
+        raise click.UsageError("name a group; without one, --topic and --zookeeper are needed, for all groups there")
+    if zookeeper is not None:
+        _zookeeper_groups.delete(names, topics, dry_run=dry_run, yes=yes, servers=zookeeper, timeout_ms=timeout_ms)
+        return
     what = f"the offsets of {', '.join(topics)} in {', '.join(names)}" if topics else ", ".join(names)
 
     async def look(cluster: Cluster) -> list[tuple[object, ...]]:
