@@ -12,9 +12,12 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    import trio
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended: 128 and the signal's number, as in shells."""
@@ -43,6 +46,34 @@ async def until_interrupted(work: Callable[[], Awaitable[object]]) -> bool:
     with trio.CancelScope() as scope, _at_first_interrupt(scope.cancel):
         await work()
     return scope.cancel_called
+
+
+async def ended_in_order(work: Callable[[trio.CancelScope], Awaitable[None]]) -> None:
+    """Runs `work`, which Ctrl-C does not cancel as a whole: only the scope that it is given is cancelled, around what
+    may end at any moment. What has to be done after that, with tasks of its own, is done.
+    """
+    import trio
+
+    problem: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+
+        async def watch() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                scope.cancel()
+
+        nursery.start_soon(watch)
+        try:
+            with trio.CancelScope(shield=True):
+                await work(scope)
+        except Exception as error:  # which the nursery would wrap
+            problem = error
+        nursery.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
+    await trio.lowlevel.checkpoint_if_cancelled()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -46,6 +47,15 @@ async def while_read(work: Callable[[], Awaitable[None]]) -> None:
         nursery.cancel_scope.cancel()
     if problem is not None:
         raise problem
+
+
+def is_read() -> bool:
+    """False if stdout is a pipe whose other end is closed."""
+    if (pipe := _pipe()) is None:
+        return True
+    asked = select.poll()
+    asked.register(pipe, 0)
+    return not any(found & select.POLLERR for _, found in asked.poll(0))
 
 
 def _pipe() -> int | None:

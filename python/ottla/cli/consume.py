@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli._client import client_options, with_cluster
-from ottla.cli._errors import words
-from ottla.cli._output import COMMANDS_MAX, counted, quoted, while_read
-from ottla.cli._settings import as_bytes, at_most_one, on_command_line, unescaped
+from ottla.cli._consume_reader import Reader, find_ends, place_of, put
+from ottla.cli._output import quoted, while_read
+from ottla.cli._settings import as_bytes, at_most_one, not_empty, on_command_line, unescaped
 from ottla.cli._times import Time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ottla.cli._progress import Advance
     from ottla.client.cluster import Cluster
     from ottla.client.consumer import Consumer, Record, Start
-    from ottla.client.offsets import FoundOffset
     from ottla.kafka import TopicPartition
 
 
@@ -48,6 +44,14 @@ if TYPE_CHECKING:
     type=Time(),
     metavar="TIME",
     help="Begin with records of this time: ISO 8601, or milliseconds since 1970.",
+)
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    callback=not_empty,
+    help="Read as a member of this group: go on where it was, share the partitions with its other members, and commit "
+    "what was printed.",
 )
 @click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
 @click.option("-e", "--until-end", is_flag=True, help="End where the partitions end now, instead of waiting for more.")
@@ -82,6 +86,7 @@ def command(
     from_beginning: bool,
     offset: int | None,
     timestamp_ms: int | None,
+    group: str | None,
     max_messages: int | None,
     until_end: bool,
     form: str | None,
@@ -101,12 +106,61 @@ def command(
     ottla consume orders --timestamp 2026-03-01T12:00 --json
     ottla consume orders --offset -10 --until-end
     ottla consume orders payments --format '%t %p %o %k %s\\n'
+    ottla consume orders --group billing --from-beginning
     """
-    from ottla.cli._formats import formatted, json_line, text_line
-
     at_most_one(
         {"--from-beginning": from_beginning, "--offset": offset is not None, "--timestamp": timestamp_ms is not None}
     )
+    if group is not None:
+        _check_group_options(
+            {"--partition": bool(numbers), "--offset": offset is not None, "--timestamp": timestamp_ms is not None}
+        )
+    write = _writer(
+        form, keys=keys, headers=headers, key_separator=key_separator, null_marker=null_marker, as_json=as_json
+    )
+    if group is not None:
+        from ottla.cli._consume_group import Sharing, consume_as_member
+
+        sharing = Sharing(group, topics, from_beginning, max_messages, until_end, read_committed)
+        consume_as_member(sharing, write, bootstrap, timeout_ms)
+        return
+    begins_at_end = not from_beginning and offset is None and timestamp_ms is None
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.consumer import Consumer
+
+        # What the client would log the reader says.
+        logging.getLogger("ottla.client").setLevel(logging.ERROR)
+        consumer = Consumer(cluster, read_committed=read_committed)
+        partitions = await _partitions(cluster, topics, numbers)
+        await _begin(consumer, partitions, from_beginning=from_beginning, offset=offset, timestamp_ms=timestamp_ms)
+        if begins_at_end and not until_end and sys.stdout.isatty():
+            click.echo("waiting for new records; --from-beginning reads what is there too", err=True)
+        reader = Reader(consumer, topics, timeout_ms)
+        await while_read(lambda: _print(reader, write, max_messages, until_end))
+        if not reader.printed:
+            hint = "; --from-beginning reads what is there" if begins_at_end else ""
+            click.echo(f"nothing {'after the end' if begins_at_end else 'to be read there'}{hint}", err=True)
+
+    with_cluster(f"cannot consume {quoted(topics)}", bootstrap, timeout_ms, work)
+
+
+def _check_group_options(given: Mapping[str, bool]) -> None:
+    """Raises click.UsageError for options that say where to read, which is the group's to decide."""
+    for name in (name for name, was_given in given.items() if was_given):
+        if name == "--partition":
+            raise click.UsageError("--partition does not go with --group: its members share all partitions")
+        raise click.UsageError(
+            f"{name} does not go with --group: a group goes on where it was, and `ottla group reset` sets where that is"
+        )
+
+
+def _writer(
+    form: str | None, *, keys: bool, headers: bool, key_separator: str, null_marker: str, as_json: bool
+) -> Callable[[Record], bytes]:
+    """What is printed of a record, as the options say. Raises click.UsageError where they contradict each other."""
+    from ottla.cli._formats import formatted, json_line, text_line
+
     for name, given in (
         ("--keys", keys),
         ("--headers", headers),
@@ -120,33 +174,14 @@ def command(
     if on_command_line("key_separator") and not keys and not headers:
         raise click.UsageError("--key-separator needs --keys or --headers: a value alone has nothing to separate")
     null = as_bytes(null_marker)
-    write: Callable[[Record], bytes] = json_line
-    if form is not None:
-        try:
-            write = formatted(form, null=null)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--format") from None
-    elif not as_json:
-        write = text_line(keys=keys, headers=headers, separator=as_bytes(key_separator), null=null)
-    begins_at_end = not from_beginning and offset is None and timestamp_ms is None
-
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.consumer import Consumer
-
-        # What the client would log the reader says.
-        logging.getLogger("ottla.client").setLevel(logging.ERROR)
-        consumer = Consumer(cluster, read_committed=read_committed)
-        partitions = await _partitions(cluster, topics, numbers)
-        await _begin(consumer, partitions, from_beginning=from_beginning, offset=offset, timestamp_ms=timestamp_ms)
-        if begins_at_end and not until_end and sys.stdout.isatty():
-            click.echo("waiting for new records; --from-beginning reads what is there too", err=True)
-        reader = _Reader(consumer, topics, timeout_ms)
-        await while_read(lambda: _print(reader, write, max_messages, until_end))
-        if not reader.printed:
-            hint = "; --from-beginning reads what is there" if begins_at_end else ""
-            click.echo(f"nothing {'after the end' if begins_at_end else 'to be read there'}{hint}", err=True)
-
-    with_cluster(f"cannot consume {quoted(topics)}", bootstrap, timeout_ms, work)
+    if as_json:
+        return json_line
+    if form is None:
+        return text_line(keys=keys, headers=headers, separator=as_bytes(key_separator), null=null)
+    try:
+        return formatted(form, null=null)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--format") from None
 
 
 async def _partitions(cluster: Cluster, topics: Sequence[str], numbers: Collection[int]) -> list[TopicPartition]:
@@ -202,14 +237,14 @@ async def _begin(
         consumer.positions[partition] = wanted
 
 
-async def _print(reader: _Reader, write: Callable[[Record], bytes], max_messages: int | None, until_end: bool) -> None:
+async def _print(reader: Reader, write: Callable[[Record], bytes], max_messages: int | None, until_end: bool) -> None:
     """Prints records until there were enough, or the end that was is reached, or for ever."""
     from ottla.cli._progress import progress
 
     consumer = reader.consumer
     ends: dict[TopicPartition, int] = {}
     if until_end:
-        await _find_ends(consumer, ends)
+        await find_ends(consumer, ends)
     left = max_messages
     total = sum(end - consumer.positions[partition] for partition, end in ends.items()) if until_end else None
     # Where the records themselves are seen, nothing else moves on the screen.
@@ -219,117 +254,10 @@ async def _print(reader: _Reader, write: Callable[[Record], bytes], max_messages
         while left != 0 and consumer.assignment() - consumer.paused():
             records = await reader.poll()
             if until_end:
-                await _find_ends(consumer, ends)
-                records = [record for record in records if record.offset < ends[_of(record)]]
+                await find_ends(consumer, ends)
+                records = [record for record in records if record.offset < ends[place_of(record)]]
             if left is not None:
                 records = records[:left]
                 left -= len(records)
-            _put(records, write, advance)
+            put(records, write, advance)
             reader.printed += len(records)
-
-
-async def _find_ends(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:
-    """Notes where partitions end that have begun to be read, and rests those that are read up to there."""
-    if new := consumer.positions.keys() - ends.keys():
-        ends.update(await consumer.end_offsets(new))
-    consumer.pause(partition for partition, end in ends.items() if consumer.positions[partition] >= end)
-
-
-class _Reader:
-    """Polls, and says on stderr which partitions cannot be read, and when they can be again. If none can be for longer
-    than an answer may take, they are not waited for.
-    """
-
-    def __init__(self, consumer: Consumer, topics: Sequence[str], timeout_ms: int) -> None:
-        self.consumer = consumer
-        self.topics = topics
-        self.timeout_s = timeout_ms / 1000
-        self.printed = 0
-        self._gone: tuple[float, Exception] | None = None
-        """Since when there is none that can be read, and what was seen first."""
-        self._missed: set[TopicPartition] = set()
-        """What cannot be read while others can."""
-
-    async def poll(self) -> list[Record]:
-        """The next records. Raises click.ClickException if brokers do not come back."""
-        import trio
-
-        deadline = math.inf if self._gone is None else self._gone[0] + self.timeout_s
-        with trio.move_on_at(deadline) as waits:
-            records = await _poll(self.consumer)
-        if waits.cancelled_caught:
-            raise self._given_up()
-        obstacles = self.consumer.obstacles
-        wanted = self.consumer.assignment() - self.consumer.paused()
-        if not obstacles or wanted - obstacles.keys():
-            if self._gone is not None:
-                click.echo("the brokers are back", err=True)
-            self._gone = None
-            self._tell_of_some(obstacles)
-        elif self._gone is None:
-            obstacle = next(iter(obstacles.values()))
-            click.echo(f"{words(obstacle)}; trying again for {self.timeout_s:g} s", err=True)
-            self._gone = trio.current_time(), obstacle
-        elif records:
-            self._gone = trio.current_time(), next(iter(obstacles.values()))
-        elif trio.current_time() >= deadline:
-            raise self._given_up()
-        return records
-
-    def _tell_of_some(self, obstacles: Mapping[TopicPartition, Exception]) -> None:
-        for partition in sorted(obstacles.keys() - self._missed):
-            click.echo(f"{partition} cannot be read now: {words(obstacles[partition])}", err=True)
-        for partition in sorted(self._missed - obstacles.keys()):
-            click.echo(f"{partition} is read again", err=True)
-        self._missed = set(obstacles)
-
-    def _given_up(self) -> click.ClickException:
-        assert self._gone is not None
-        doing, gone = f"cannot consume {quoted(self.topics)}", words(self._gone[1])
-        why = f"{doing}: {gone}, and for {self.timeout_s:g} s nothing has answered"
-        if not self.printed:
-            return click.ClickException(why)
-        commands = [
-            f"`ottla consume {quote(each.topic)} -p {each.partition} -o {offset}`"
-            for each, offset in sorted(self.consumer.positions.items())
-        ]
-        more = "" if len(commands) <= COMMANDS_MAX else f" and so on for {len(commands) - COMMANDS_MAX} more"
-        printed = counted(self.printed, "record was", "records were")
-        return click.ClickException(f"{why}; {printed} printed, {', '.join(commands[:COMMANDS_MAX])}{more} goes on")
-
-
-async def _poll(consumer: Consumer) -> list[Record]:
-    """The next records; goes on with the oldest that is left where retention has overtaken it."""
-    from ottla.client.offsets import ask_offsets
-    from ottla.errors import OffsetOutOfRange
-    from ottla.kafka import EARLIEST
-
-    try:
-        return await consumer.poll()
-    except OffsetOutOfRange as error:
-        firsts: dict[TopicPartition, FoundOffset] = {}
-        await ask_offsets(consumer.cluster, dict.fromkeys(consumer.positions, EARLIEST), firsts.__setitem__)
-        overtaken = [
-            partition
-            for partition, at in consumer.positions.items()
-            if partition in firsts and at < firsts[partition].offset
-        ]
-        if not overtaken:
-            raise
-        for partition in overtaken:
-            click.echo(f"{error}: deleted meanwhile, going on at {firsts[partition].offset}", err=True)
-            consumer.positions[partition] = firsts[partition].offset
-        return []
-
-
-def _of(record: Record) -> TopicPartition:
-    from ottla.kafka import TopicPartition
-
-    return TopicPartition(record.topic, record.partition)
-
-
-def _put(records: list[Record], write: Callable[[Record], bytes], advance: Advance) -> None:
-    if records:
-        sys.stdout.buffer.write(b"".join(write(record) for record in records))
-        sys.stdout.buffer.flush()
-        advance(len(records), len(records))
