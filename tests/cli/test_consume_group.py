@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tests.peers.ottla import Broker, Brokers
 from tests.support.waiting import PATIENCE_S, eventually
 
 from .conftest import Ottla
+from .readers import Reader
 
 
 @pytest.fixture(scope="module")
@@ -42,35 +42,6 @@ def committed(ottla: Ottla, broker: Broker, group: str) -> list[int]:
     return [row["committed"] for row in found["partitions"]]
 
 
-class Reader:
-    """The command in a process of its own; `lines` grows while it runs."""
-
-    def __init__(self, broker: Broker, *arguments: str) -> None:
-        command = [sys.executable, "-m", "ottla", "consume", *arguments, "-b", broker.bootstrap]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
-        self.lines: list[str] = []
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(line.rstrip("\n") for line in iter(self.process.stdout.readline, ""))
-
-    def interrupt(self) -> None:
-        self.process.send_signal(2)
-        assert self.process.wait(PATIENCE_S) == 130
-        self.end()
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._thread.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-
 def test_nothing_is_committed_beyond_what_was_printed(ottla: Ottla, broker: Broker, topic: str) -> None:
     fill(ottla, broker, topic, range(10))
     at = ("-b", broker.bootstrap)
@@ -97,11 +68,12 @@ def test_a_group_without_offsets_begins_at_the_end(ottla: Ottla, broker: Broker,
 
 
 def test_members_share_and_each_record_is_seen_once(ottla: Ottla, broker: Broker, topic: str) -> None:
+    at = ("-b", broker.bootstrap)
     expected = fill(ottla, broker, topic, range(20))
-    first = Reader(broker, topic, "-g", "shared", "--from-beginning")
+    first = Reader(topic, "-g", "shared", "--from-beginning", *at)
     try:
         eventually("the first has all", lambda: len(first.lines) == 20)
-        second = Reader(broker, topic, "-g", "shared", "--from-beginning")
+        second = Reader(topic, "-g", "shared", "--from-beginning", *at)
         try:
 
             def owners() -> int:
@@ -141,8 +113,9 @@ def test_what_nobody_read_from_a_pipe_is_not_committed(ottla: Ottla, broker: Bro
 
 
 def test_a_member_that_gets_nothing_says_so(ottla: Ottla, broker: Broker, topic: str) -> None:
+    at = ("-b", broker.bootstrap)
     expected = fill(ottla, broker, topic, range(2))
-    readers = [Reader(broker, topic, "-g", "full", "--from-beginning") for _ in range(2)]
+    readers = [Reader(topic, "-g", "full", "--from-beginning", *at) for _ in range(2)]
     try:
         eventually("all are read", lambda: len(readers[0].lines) + len(readers[1].lines) == 2)
 

@@ -5,6 +5,7 @@ Source: kafka/javaapi/consumer/ConsumerConnector.java.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Mapping
@@ -107,15 +108,18 @@ class ConsumerConnector:
         self._check()
         self._loop.run(self._member.commit)
 
-    def shutdown(self) -> None:
-        """Ends the streams and leaves the group. May be called more than once, and from any thread."""
+    def shutdown(self, *, commit: bool | None = None) -> None:
+        """Ends the streams and leaves the group. May be called more than once, and from any thread. `commit` says
+        whether offsets are written, in place of `auto.commit.enable`.
+        """
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         loop.closed(self)
         if self.pid == os.getpid():
-            self._loop.run(self._member.leave)
+            commits = self.config.auto_commit_enable if commit is None else commit
+            self._loop.run(functools.partial(self._member.leave, commit=commits))
 
     close = shutdown
 

@@ -182,13 +182,13 @@ class Member:
                 await self._changed.wait()
             retries += waited.cancelled_caught
 
-    async def leave(self) -> None:
-        """Writes offsets (with auto commit), gives everything up, and ends the session."""
+    async def leave(self, *, commit: bool) -> None:
+        """Writes offsets if `commit` says so, gives everything up, and ends the session."""
         self._scope.cancel()
         await self._ended.wait()
         try:
             with trio.move_on_after(self.config.zookeeper_session_timeout_ms / 1000):
-                await self._release(list(self.owned), commit=self.config.auto_commit_enable)
+                await self._release(list(self.owned), commit=commit)
         except Problems as problem:
             logger.warning("group '%s': what was consumed last may come again: %s", self.config.group_id, problem)
         for stream in set(self._streams.values()):

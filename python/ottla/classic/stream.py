@@ -6,6 +6,7 @@ to another member is dropped here, under the lock that handing over takes: the o
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterator
@@ -53,6 +54,11 @@ class MessageAndMetadata(Generic[K, V]):
     def timestamp_ms(self) -> int:
         """-1 if it has none."""
         return self._record.timestamp_ms
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """What newer producers put beside key and value."""
+        return list(self._record.headers)
 
     @property
     def key(self) -> K | None:
@@ -118,6 +124,23 @@ class KafkaStream(Generic[K, V]):
             record = self._next_of_another()
         self.has_room()
         return MessageAndMetadata(self._place, record, self._key_decoder, self._value_decoder)
+
+    def take(self, most: int) -> list[MessageAndMetadata[K, V]]:
+        """The next message and those behind it that are here already, `most` at most. Waits and raises as the iterator;
+        empty once the connector is shut down.
+        """
+        found = list(itertools.islice(self, 1))
+        with self._lock:
+            while found and len(found) < most:
+                try:
+                    record = self._last = next(self._records)
+                except StopIteration:
+                    break
+                except CorruptMessage as problem:  # the next call raises it
+                    self._damaged(problem)
+                    break
+                found.append(MessageAndMetadata(self._place, record, self._key_decoder, self._value_decoder))
+        return found
 
     def _next_of_another(self) -> _core.Record:
         """The first message of the next chunk that has any. With the lock, which is given up while it waits."""

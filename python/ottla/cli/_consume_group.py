@@ -69,7 +69,7 @@ async def _read(
         try:
             with reading:
                 await while_read(member.read)
-        except Exception:
+        except KafkaError:
             with suppress(KafkaError):
                 await _commit(consumer, timeout_ms)
             raise

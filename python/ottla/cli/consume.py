@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._client import client_options, with_cluster
+from ottla.cli._client import client_options, security, with_cluster
 from ottla.cli._consume_reader import Reader, find_ends, place_of, put
 from ottla.cli._output import quoted, while_read
 from ottla.cli._settings import as_bytes, at_most_one, not_empty, on_command_line, unescaped
 from ottla.cli._times import Time
+from ottla.cli._zookeeper import zookeeper_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,6 +54,13 @@ if TYPE_CHECKING:
     help="Read as a member of this group: go on where it was, share the partitions with its other members, and commit "
     "what was printed.",
 )
+@click.option(
+    "--classic",
+    is_flag=True,
+    help="Be a member as the consumers before Kafka 0.9 are: with --group and --zookeeper, in which owners and offsets "
+    "are kept.",
+)
+@zookeeper_option("The ZooKeeper of the brokers; for --classic.")
 @click.option("-n", "--max-messages", type=click.IntRange(1), metavar="N", help="End after so many records.")
 @click.option("-e", "--until-end", is_flag=True, help="End where the partitions end now, instead of waiting for more.")
 @click.option(
@@ -87,6 +95,8 @@ def command(
     offset: int | None,
     timestamp_ms: int | None,
     group: str | None,
+    classic: bool,
+    zookeeper: str | None,
     max_messages: int | None,
     until_end: bool,
     form: str | None,
@@ -107,6 +117,7 @@ def command(
     ottla consume orders --offset -10 --until-end
     ottla consume orders payments --format '%t %p %o %k %s\\n'
     ottla consume orders --group billing --from-beginning
+    ottla consume orders --group billing --classic --zookeeper 127.0.0.1:2181
     """
     at_most_one(
         {"--from-beginning": from_beginning, "--offset": offset is not None, "--timestamp": timestamp_ms is not None}
@@ -115,13 +126,23 @@ def command(
         _check_group_options(
             {"--partition": bool(numbers), "--offset": offset is not None, "--timestamp": timestamp_ms is not None}
         )
+    if classic or zookeeper is not None:
+        _check_classic_options(
+            {"--classic": classic, "--group": group is not None, "--zookeeper": zookeeper is not None},
+            {"--read-committed": read_committed, "--bootstrap": on_command_line("bootstrap")},
+        )
     write = _writer(
         form, keys=keys, headers=headers, key_separator=key_separator, null_marker=null_marker, as_json=as_json
     )
     if group is not None:
         from ottla.cli._consume_group import Sharing, consume_as_member
 
-        sharing = Sharing(group, topics, from_beginning, max_messages, until_end, read_committed)
+        sharing = Sharing(group, tuple(dict.fromkeys(topics)), from_beginning, max_messages, until_end, read_committed)
+        if zookeeper is not None:
+            from ottla.cli._consume_classic import consume_as_classic
+
+            consume_as_classic(sharing, write, zookeeper, timeout_ms)
+            return
         consume_as_member(sharing, write, bootstrap, timeout_ms)
         return
     begins_at_end = not from_beginning and offset is None and timestamp_ms is None
@@ -153,6 +174,19 @@ def _check_group_options(given: Mapping[str, bool]) -> None:
         raise click.UsageError(
             f"{name} does not go with --group: a group goes on where it was, and `ottla group reset` sets where that is"
         )
+
+
+def _check_classic_options(needed: Mapping[str, bool], others: Mapping[str, bool]) -> None:
+    """Raises click.UsageError unless all are given that a classic consumer needs, and none that it does not have."""
+    if missing := [name for name, was_given in needed.items() if not was_given]:
+        given = " and ".join(name for name, was_given in needed.items() if was_given)
+        raise click.UsageError(f"{given} {'needs' if len(missing) == 2 else 'need'} {' and '.join(missing)} as well")
+    if others["--read-committed"]:
+        raise click.UsageError("--read-committed does not go with --classic: those consumers know no transactions")
+    if others["--bootstrap"]:
+        raise click.UsageError("--bootstrap does not go with --classic: brokers are found in ZooKeeper")
+    if security() is not None:
+        raise click.UsageError("--classic reads over connections without encryption: --command-config cannot secure it")
 
 
 def _writer(
