@@ -207,6 +207,21 @@ def test_offsets_move_to_kafka_and_back(ours: Place) -> None:
         assert [each.offset for each in member.consumed] == [3 * step, 3 * step + 1, 3 * step + 2]
 
 
+def test_offsets_move_to_kafka_of_a_partition_to_which_nothing_comes(ours: Place) -> None:
+    topic, mine = ours.topic(1), group()
+    fill(ours, topic, 1, 3)
+    with Member(ours, mine, topic).join() as member:
+        eventually("three arrive", lambda: len(member.consumed) == 3)
+    with Member(ours, mine, topic, offsets_storage="kafka", dual_commit_enabled=True).join():
+        pass
+    assert offsets(ours, mine, topic, 1, storage="kafka") == [3]
+    with SimpleConsumer(HOST, ours.port) as writer:  # as if members with the former settings had gone on
+        writer.commit_offsets(mine, {TopicPartition(topic, 0): 2})
+    with Member(ours, mine, topic, offsets_storage="kafka", dual_commit_enabled=True).join():
+        pass
+    assert offsets(ours, mine, topic, 1) == [3]
+
+
 def test_auto_commit(ours: Place) -> None:
     topic, mine = ours.topic(1), group()
     fill(ours, topic, 1, 4)

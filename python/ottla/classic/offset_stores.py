@@ -35,17 +35,26 @@ class OffsetStore:
 
     async def read(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The next offset of each partition that has one. Raises TreeError, KafkaError, OSError."""
-        found: dict[TopicPartition, int] = {}
+        stores: list[dict[TopicPartition, int]] = []
         if self._in_tree:
-            found = await self._read_tree(list(places))
+            stores.append(await self._read_tree(list(places)))
         if self._groups is not None:
-            for place, committed in (await self._groups.committed(self._group, places)).items():
-                found[place] = max(committed.offset, found.get(place, -1))
-        self._known |= found
+            committed = await self._groups.committed(self._group, places)
+            stores.append({place: each.offset for place, each in committed.items()})
+        found: dict[TopicPartition, int] = {}
+        for place in {place for store in stores for place in store}:
+            at = {store.get(place, -1) for store in stores}
+            found[place] = max(at)
+            if len(at) == 1:
+                self._known[place] = found[place]
+            else:  # the next write brings it to the store that does not have it
+                self._known.pop(place, None)
         return found
 
     async def write(self, offsets: Offsets) -> None:
-        """Keeps those that changed since they were last read or written here. Raises as `read`."""
+        """Keeps those that changed since they were last read or written here, or that one of two stores does not have.
+        Raises as `read`.
+        """
         changed = {place: offset for place, offset in offsets.items() if self._known.get(place) != offset}
         if not changed:
             return
