@@ -35,7 +35,12 @@ CLASSIC = {
     for each in dataclasses.fields(config)
     for name in (name_of(each), *each.metadata["aliases"])
 }
-OF_PAGE = {"mirror.md": set(MIRROR_SETTINGS), "classic.md": CLASSIC, "java-0.8.md": CLASSIC}
+OF_PAGE = {
+    "mirror.md": set(MIRROR_SETTINGS),
+    "classic.md": CLASSIC,
+    "java-0.8.md": CLASSIC,
+    "moving-consumers.md": CLASSIC,
+}
 #: Beside those of connections, those of Kafka's clients that pages name; Spark's option `kafka.NAME` is one of these.
 OF_CLIENTS = {
     "acks",

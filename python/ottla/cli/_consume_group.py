@@ -1,4 +1,4 @@
-"""`ottla consume --group`: records of topics that the members of a group share.
+"""`ottla consume --group GROUP`: records of topics that the members of a group share.
 
 What was printed is committed: every few seconds, before partitions go to another member, and at the end, also at
 Ctrl-C. Nothing past it ever is. Where nobody reads the pipe any more that stdout is, nothing more is committed: what

@@ -53,7 +53,7 @@ def describe(names: tuple[str, ...], *, as_json: bool, servers: str, bootstrap: 
         groups = [await existing(session, name) for name in names]
         if not names:
             rows = await session.answered(lambda: list_groups(session.tree))
-            groups = [await existing(session, row.group) for row in rows]
+            groups = await _present(session, [row.group for row in rows])
         return [await _describe(session, group) for group in groups]
 
     doing = f"cannot describe group {quoted(names)}" if names else "cannot describe groups"
@@ -83,6 +83,11 @@ async def read(session: Session, name: str) -> TreeGroup | None:
     if "/" in name or not is_path(group_path(name)):
         raise click.ClickException(f"no group in ZooKeeper can have the name {name!r}: it is the name of a node there")
     return await session.answered(lambda: read_group(session.tree, name))
+
+
+async def _present(session: Session, names: Sequence[str]) -> list[TreeGroup]:
+    """Those groups that are there still."""
+    return [found for name in names if (found := await read(session, name)) is not None]
 
 
 async def in_kafka(session: Session, name: str) -> dict[TopicPartition, int]:
@@ -292,9 +297,9 @@ def delete(
         from ottla.classic.groups import list_groups
 
         if names:
-            return [found for name in names if (found := await read(session, name)) is not None]
+            return await _present(session, names)
         rows = await session.answered(lambda: list_groups(session.tree))
-        groups = [await existing(session, row.group) for row in rows]
+        groups = await _present(session, [row.group for row in rows])
         groups = [group for group in groups if not group.topics.isdisjoint(topics)]
         if not groups:
             raise click.ClickException(f"no group has anything of {quoted(topics)}")
