@@ -10,6 +10,8 @@ from kazoo.client import KazooClient
 from ottla.classic import TopicPartition
 from ottla.classic.groups import GroupHasMembers, delete_group, read_group, write_offsets
 from ottla.coordination.zookeeper import ZooKeeperTree
+from tests.peers.apache import fetch, tool
+from tests.peers.old_clients import OldConsumer
 from tests.peers.processes import free_port
 
 from .conftest import Ottla
@@ -282,3 +284,36 @@ def test_which_group_is_to_be_said(ottla: Ottla, old: Old) -> None:
     for options in ((), ("-t", "orders"), ("--zookeeper", old.zookeeper)):
         said = ottla("group", "delete", *options, "--yes", code=2).err
         assert "name a group; without one, --topic and --zookeeper" in said
+
+
+@pytest.mark.judge
+def test_kafkas_tool_of_that_time_says_the_same(ottla: Ottla, old: Old) -> None:
+    """ConsumerGroupCommand of 0.10.2 beside ours, for a group with a member of Java."""
+    version = "0.10.2.2"
+    fetch(version)
+
+    def theirs(*arguments: str) -> str:
+        command = "kafka.admin.ConsumerGroupCommand"
+        return tool(version, command, "--zookeeper", old.zookeeper, *arguments)
+
+    topic = old.topic()
+    mine = old.group(topic, 3)
+    old.commit_in_kafka(mine, topic, 3)
+    at = ("--zookeeper", old.zookeeper)
+    assert set(theirs("--list").split()) >= {mine}
+    assert set(theirs("--list").split()) >= set(ottla("group", "list", "--names", *at).out.split())
+    with OldConsumer(version, old.zookeeper, mine, topic, auto_offset_reset="largest").wait_ready() as member:
+        member.commit()
+        told = [line.split() for line in theirs("--describe", "--group", mine).splitlines() if line.startswith(topic)]
+        (found,) = ottla("group", "describe", mine, "--json", *at).json
+        assert isinstance(found, dict)
+        names = ("topic", "partition", "committed", "end", "lag")
+        ours = [
+            [*("-" if each[name] is None else str(each[name]) for name in names), each["owner"].rpartition("-")[0]]
+            for each in found["partitions"]
+        ]
+        assert ours == told
+        assert "still active" in theirs("--delete", "--group", mine)
+        assert "has 1 member" in ottla("group", "delete", mine, *at, "--yes", code=1).err
+    assert "Deleted" in theirs("--delete", "--group", mine)
+    assert f"there is no group '{mine}'" in ottla("group", "describe", mine, *at, code=1).err
