@@ -3,46 +3,51 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
 from tests.support.waiting import PATIENCE_S, eventually
 
-from .conftest import Ottla
+from .conftest import KAFKA, Ottla
 from .readers import Reader
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture(scope="module", params=[KAFKA, "ottla"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker | Kafka]:
+    folder = tmp_path_factory.mktemp("consume-group")
     settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-    with Brokers(tmp_path_factory.mktemp("consume-group")) as brokers:
-        yield brokers(settings=settings)
+    if request.param == "ottla":
+        with Brokers(folder) as brokers:
+            yield brokers(settings=settings)
+    else:
+        with Apache(folder) as apache:
+            yield apache.broker("2.7.2", zookeeper=apache.zookeeper(), settings=settings)
 
 
 @pytest.fixture
-def topic(ottla: Ottla, broker: Broker, request: pytest.FixtureRequest) -> str:
+def topic(ottla: Ottla, broker: Broker | Kafka, request: pytest.FixtureRequest) -> str:
     """An empty topic of two partitions."""
-    name = request.node.name
+    name = request.node.originalname
     ottla("topic", "create", name, "-p", "2", "-b", broker.bootstrap)
     return str(name)
 
 
-def fill(ottla: Ottla, broker: Broker, topic: str, numbers: range) -> list[str]:
+def fill(ottla: Ottla, broker: Broker | Kafka, topic: str, numbers: range) -> list[str]:
     """Numbers in order, even ones in partition 0, odd ones in 1; the values."""
     lines = b"".join(b'{"partition": %d, "value": "%d"}\n' % (number % 2, number) for number in numbers)
     ottla("produce", topic, "--json", "-b", broker.bootstrap, stdin=lines)
     return [str(number) for number in numbers]
 
 
-def committed(ottla: Ottla, broker: Broker, group: str) -> list[int]:
+def committed(ottla: Ottla, broker: Broker | Kafka, group: str) -> list[int]:
     (found,) = ottla("group", "describe", group, "--json", "-b", broker.bootstrap).json
     assert isinstance(found, dict)
     return [row["committed"] for row in found["partitions"]]
 
 
-def test_nothing_is_committed_beyond_what_was_printed(ottla: Ottla, broker: Broker, topic: str) -> None:
+def test_nothing_is_committed_beyond_what_was_printed(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     fill(ottla, broker, topic, range(10))
     at = ("-b", broker.bootstrap)
     shared = ("consume", topic, "-g", "counted", "--from-beginning", *at)
@@ -58,7 +63,7 @@ def test_nothing_is_committed_beyond_what_was_printed(ottla: Ottla, broker: Brok
     assert (nothing.out, nothing.err) == ("", "nothing new for group 'counted'\n")
 
 
-def test_a_group_without_offsets_begins_at_the_end(ottla: Ottla, broker: Broker, topic: str) -> None:
+def test_a_group_without_offsets_begins_at_the_end(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     fill(ottla, broker, topic, range(4))
     at = ("-b", broker.bootstrap)
     assert ottla("consume", topic, "-g", "late", "-e", *at).out == ""
@@ -67,7 +72,7 @@ def test_a_group_without_offsets_begins_at_the_end(ottla: Ottla, broker: Broker,
     assert sorted(ottla("consume", topic, "--group", "late", "-e", *at).out.splitlines()) == added
 
 
-def test_members_share_and_each_record_is_seen_once(ottla: Ottla, broker: Broker, topic: str) -> None:
+def test_members_share_and_each_record_is_seen_once(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     at = ("-b", broker.bootstrap)
     expected = fill(ottla, broker, topic, range(20))
     first = Reader(topic, "-g", "shared", "--from-beginning", *at)
@@ -97,7 +102,7 @@ def test_members_share_and_each_record_is_seen_once(ottla: Ottla, broker: Broker
     assert committed(ottla, broker, "shared") == [25, 25]
 
 
-def test_what_nobody_read_from_a_pipe_is_not_committed(ottla: Ottla, broker: Broker, topic: str) -> None:
+def test_what_nobody_read_from_a_pipe_is_not_committed(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     expected = fill(ottla, broker, topic, range(6))
     command = [sys.executable, "-m", "ottla", "consume", topic, "-g", "piped", "--from-beginning"]
     pipe = subprocess.PIPE
@@ -112,7 +117,7 @@ def test_what_nobody_read_from_a_pipe_is_not_committed(ottla: Ottla, broker: Bro
     assert sorted(again.splitlines()) == expected
 
 
-def test_a_member_that_gets_nothing_says_so(ottla: Ottla, broker: Broker, topic: str) -> None:
+def test_a_member_that_gets_nothing_says_so(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     at = ("-b", broker.bootstrap)
     expected = fill(ottla, broker, topic, range(2))
     readers = [Reader(topic, "-g", "full", "--from-beginning", *at) for _ in range(2)]
@@ -151,13 +156,15 @@ def test_options_that_do_not_fit(ottla: Ottla, options: tuple[str, ...], said: s
     assert said in ottla("consume", "orders", "-g", "g", *options, code=2).err
 
 
-def test_a_group_needs_a_name(ottla: Ottla, broker: Broker, topic: str) -> None:
+def test_a_group_needs_a_name(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     assert "Invalid value for '-g' / '--group': it is empty" in ottla("consume", topic, "-g", "", code=2).err
     missing = ottla("consume", "nowhere", "-g", "g", "-b", broker.bootstrap, code=1).err
     assert "there is no topic 'nowhere'" in missing
 
 
-def test_records_before_a_damaged_batch_are_committed(ottla: Ottla, broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_records_before_a_damaged_batch_are_committed(
+    ottla: Ottla, broker: Broker | Kafka, topic: str, tmp_path: Path
+) -> None:
     at = ("-b", broker.bootstrap)
     for number in range(3):
         ottla("produce", topic, "--json", *at, stdin=b'{"partition": 0, "value": "%d"}\n' % number)
