@@ -39,6 +39,28 @@ def test_what_was_handed_over_is_consumed() -> None:
     assert reading.consumed() == {FIRST: 3}
 
 
+def test_several_are_taken_at_once() -> None:
+    reading = stream()
+    reading.put(chunk(FIRST, 0, 5))
+    reading.put(chunk(SECOND, 0, 2))
+    assert [each.offset for each in reading.take(3)] == [0, 1, 2]
+    assert reading.consumed() == {FIRST: 3}
+    assert [each.offset for each in reading.take(9)] == [3, 4]
+    assert [(each.partition, each.offset) for each in reading.take(9)] == [(1, 0), (1, 1)]
+    with pytest.raises(ConsumerTimeout):
+        reading.take(9)
+    damaged = bytearray(batch(6, 2))
+    damaged[-1] ^= 1
+    reading.put(Chunk(FIRST, 5, 8, memoryview(batch(5, 1) + bytes(damaged))))
+    assert [each.offset for each in reading.take(9)] == [5]
+    for _ in range(2):
+        with pytest.raises(InvalidMessage, match="t-0 from offset 6 on"):
+            reading.take(9)
+    ended = stream()
+    ended.close()
+    assert ended.take(9) == []
+
+
 def test_what_goes_to_another_member_is_not_handed_over() -> None:
     reading = stream()
     for place in (FIRST, SECOND):

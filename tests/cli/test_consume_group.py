@@ -162,9 +162,7 @@ def test_a_group_needs_a_name(ottla: Ottla, broker: Broker | Kafka, topic: str) 
     assert "there is no topic 'nowhere'" in missing
 
 
-def test_records_before_a_damaged_batch_are_committed(
-    ottla: Ottla, broker: Broker | Kafka, topic: str, tmp_path: Path
-) -> None:
+def test_records_before_a_damaged_batch_are_committed(ottla: Ottla, broker: Broker | Kafka, topic: str) -> None:
     at = ("-b", broker.bootstrap)
     for number in range(3):
         ottla("produce", topic, "--json", *at, stdin=b'{"partition": 0, "value": "%d"}\n' % number)

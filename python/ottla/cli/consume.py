@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     metavar="GROUP",
     callback=not_empty,
     help="Read as a member of this group: go on where it was, share the partitions with its other members, and commit "
-    "what was printed.",
+    "what was printed. --from-beginning is for partitions of which it has no offset.",
 )
 @click.option(
     "--classic",
