@@ -1,6 +1,7 @@
 """`ottla group` with `--zookeeper`: the groups of consumers before Kafka 0.9."""
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -162,6 +163,20 @@ def test_a_tree_without_brokers_is_shown(ottla: Ottla, old: Old) -> None:
     assert "--zookeeper is what the brokers have as zookeeper.connect" in none
     missing = ottla("group", "list", "--zookeeper", f"{host}/nowhere", code=1).err
     assert "cannot list groups: there is no /nowhere in that ZooKeeper" in missing
+
+
+def test_brokers_and_a_zookeeper_that_do_not_answer(ottla: Ottla, old: Old) -> None:
+    topic = old.topic()
+    mine = old.group(topic, 3)
+    nobody = f"127.0.0.1:{free_port()}"
+    out = ottla("group", "describe", mine, "--zookeeper", old.zookeeper, "-b", nobody).out
+    assert [topic, "0", "3", "-", "-", "-", "zookeeper"] in rows(out)
+    assert out.splitlines()[-1].startswith("  what brokers know is left out: ")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        for command in (("group", "list"), ("consume", topic, "-g", "g", "--classic")):
+            said = ottla(*command, "--zookeeper", where, "--timeout-ms", "300", code=1).err
+            assert f"no ZooKeeper server at {where} answered within 300 ms; is a ZooKeeper running there?" in said
 
 
 def test_mistakes_are_told_in_one_line(ottla: Ottla, old: Old) -> None:

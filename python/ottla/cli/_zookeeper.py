@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+SESSION_MS = 6_000
+"""As old consumers have it. So long the end of a command waits for a server that takes connections and says nothing."""
 CONNECT_MS = 10_000
 """How long a ZooKeeper may take to begin a session, unless --timeout-ms is less: one that is there answers at once."""
 
@@ -98,7 +100,10 @@ def with_zookeeper(
     async def run() -> T:
         try:
             tree = await ZooKeeperTree.connect(
-                servers, connect_timeout_ms=min(timeout_ms, CONNECT_MS), create_chroot=False
+                servers,
+                session_timeout_ms=SESSION_MS,
+                connect_timeout_ms=min(timeout_ms, CONNECT_MS),
+                create_chroot=False,
             )
         except NoNode as error:
             raise click.ClickException(f"{doing}: there is no {error.path} in that ZooKeeper; {where}") from None
