@@ -102,10 +102,19 @@ async def sides() -> AsyncIterator[Sides]:
         yield made
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
-async def test_others_are_copied_on(sides: Sides, row: Row, side: str, exactly_once: bool) -> None:
+#: What keeps a partition of the target from taking records for as long as it lasts. A transaction waits for it.
+LASTING = ("no leader", "stands still", "dies")
+PLAYED = [
+    pytest.param(side, exactly_once, row, id=f"{side}-{'exactly' if exactly_once else 'at least'} once-{name}")
+    for side in ("source", "target")
+    for exactly_once in (False, True)
+    for name, row in ROWS.items()
+    if not (side == "target" and exactly_once and name in LASTING)
+]
+
+
+@pytest.mark.parametrize(("side", "exactly_once", "row"), PLAYED)
+async def test_others_are_copied_on(sides: Sides, side: str, exactly_once: bool, row: Row) -> None:
     world: World = getattr(sides, side)
     sides.add(HERE, b"a")
     sides.add(THERE, b"b")

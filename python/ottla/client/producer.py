@@ -306,6 +306,13 @@ class Producer:
             await self._progress.wait()
         self._raise()
 
+    async def progress(self) -> None:
+        """Waits until the fate of something that was taken is known next: it was acknowledged, or cannot be."""
+        if self._bytes:
+            await self._progress.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
     def _put(
         self,
         topic: str,

@@ -4,11 +4,13 @@ Several instances of a flow share its partitions as members of a group in the *t
 What that group commits for a mirror is the offset to go on from in the *source*. So an instance that was replaced can
 neither commit nor, with exactly once, end a transaction: the group's coordinator refuses the old generation (KIP-447).
 
-| what            | at least once                         | exactly once                              |
-|-----------------|---------------------------------------|-------------------------------------------|
-| batches         | of an idempotent producer             | in a transaction, at most `COMMIT_S` long |
-| source offsets  | committed when these are acknowledged | committed in the transaction              |
-| after a failure | goes on from what is committed        | the same; the rest is aborted             |
+| what                        | at least once                         | exactly once                              |
+|-----------------------------|---------------------------------------|-------------------------------------------|
+| batches                     | of an idempotent producer             | in a transaction, at most `COMMIT_S` long |
+| source offsets              | committed when these are acknowledged | committed in the transaction              |
+| a partition without leader  | waits alone                           | the same in the source; in the target the |
+|                             |                                       | transaction waits, and the others with it |
+| after a failure             | goes on from what is committed        | the same; the rest is aborted             |
 
 Batches travel unopened where they can (`rust/records/mirror.rs`). Where mirrors have the names of their topics, each
 record says in a header where it comes from, and does not go where it was.
@@ -20,8 +22,8 @@ import logging
 import struct
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,6 +48,7 @@ from ottla.errors import (
 )
 from ottla.kafka import TopicPartition
 from ottla.mirror.config import FlowConfig
+from ottla.mirror.deliveries import Deliveries
 from ottla.mirror.notes import Notes
 from ottla.mirror.syncs import Pair, Syncs
 from ottla.mirror.topics import Topics
@@ -65,6 +68,10 @@ TRANSACTION_MS: Final = 10_000
 HEARTBEAT_MS: Final = 500
 #: Of what is on its way to the target: most of what a mirror needs in memory.
 MEMORY_BYTES: Final = 16 << 20
+#: The producer does not count: what waits for a partition of the target would keep the others from being copied.
+UNBOUNDED: Final = 1 << 62
+#: How long partitions that are given away wait for what is on its way.
+DELIVERY_S: Final = 5.0
 FETCH_BYTES: Final = 4 << 20
 PARTITION_BYTES: Final = 1 << 20
 #: Smaller batches that follow each other are joined up to this size.
@@ -162,7 +169,7 @@ class Copying:
                 memory_bytes=MEMORY_BYTES,
             )
             if flow.exactly_once
-            else Producer(self._target, memory_bytes=MEMORY_BYTES)
+            else Producer(self._target, memory_bytes=UNBOUNDED)
         )
         member = Consumer(
             self._target,
@@ -194,7 +201,7 @@ class Copying:
                         topics = dict(self._topics.mirrored)
                         share.subscribe(topics)
                     await share.step()
-                await share.commit()
+                await share.finish()
             except BaseException as error:
                 await share.give_up(error)
                 raise
@@ -235,14 +242,15 @@ class _Share(RebalanceListener):
         self._known: dict[TopicPartition, Pair] = {}
         #: Where each partition began when it was last read.
         self._log_starts: dict[TopicPartition, int] = {}
-        #: The time of the newest record that was sent since the last commit.
+        #: With exactly once, the time of the newest record that was sent since the last commit.
         self._newest_ms = -1
+        #: At least once: what is on its way, and the partitions that wait for their mirrors.
+        self._deliveries = Deliveries()
+        self._slow: set[TopicPartition] = set()
         #: What is committed of the partitions of the source.
         self._committed: dict[TopicPartition, int] = {}
         self._in_transaction = False
         self._has_failed = False
-        #: Whether all that was given to the producer is delivered when it says so.
-        self._is_sound = True
         self._commit_at = trio.current_time() + COMMIT_S
 
     # --- which partitions ---
@@ -272,6 +280,8 @@ class _Share(RebalanceListener):
         positions |= kept
         self._committed |= positions
         self._reader.positions |= positions
+        for each, position in positions.items():
+            self._deliveries.begin(each, position)
         await self.verify(kept)
         self._figures.positions |= {each: self._reader.positions[each] for each in positions}
 
@@ -293,6 +303,7 @@ class _Share(RebalanceListener):
             self._figures.errors += 1
             self._syncs.forget(each)
             self._reader.positions[each] = starts[each]
+            self._deliveries.begin(each, starts[each])
             # Wherever that is, it is news: also where as much is copied as before.
             self._committed.pop(each, None)
             logger.error(
@@ -316,12 +327,16 @@ class _Share(RebalanceListener):
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         if not self._has_failed:
-            await self.commit()
+            await self.finish()
         self.on_lost(partitions)
 
     def on_lost(self, partitions: Collection[TopicPartition]) -> None:
         for each in map(self._source_of, partitions):
             self._syncs.forget(each)
+            self._deliveries.forget(each)
+            if each in self._slow:
+                self._slow.discard(each)
+                self._reader.resume([each])
             for known in (self._reader.positions, self._committed, self._figures.positions, self._figures.ends):
                 known.pop(each, None)
             self._known.pop(each, None)
@@ -341,6 +356,8 @@ class _Share(RebalanceListener):
         await self._member.poll(WAIT_MS if is_idle else 0)
         if is_idle:
             return
+        await self._deliveries.settle()
+        self._rest_slow()
         before = dict(self._reader.positions)
         answers = await self._reader.poll_encoded()
         for partition, position in self._reader.positions.items():
@@ -355,10 +372,23 @@ class _Share(RebalanceListener):
         if trio.current_time() >= self._commit_at:
             await self.commit()
 
+    def _rest_slow(self) -> None:
+        """Nothing more is read of partitions that wait for their mirrors, until these take what was read."""
+        slow = self._deliveries.slow()
+        for each in sorted(slow - self._slow):
+            mirror = self._mirror_of(each)
+            logger.warning("%s: %s takes no records now, %s waits; others are copied on", self._flow, mirror, each)
+        for each in sorted(self._slow - slow):
+            logger.info("%s: %s takes records again", self._flow, self._mirror_of(each))
+        self._reader.pause(slow - self._slow)
+        self._reader.resume(self._slow - slow)
+        self._slow = slow
+
     def _say_reset(self, partition: TopicPartition, before: int, position: int) -> None:
         """The reader could not go on where it was."""
         self._figures.errors += 1
         self._committed.pop(partition, None)
+        self._deliveries.begin(partition, position)
         if position < before:
             self._known.pop(partition, None)
             self._syncs.forget(partition)
@@ -384,24 +414,35 @@ class _Share(RebalanceListener):
             raise CorruptMessage(f"{partition} of {self._flow.source} from offset {position} on: {error}") from None
         self._begin()
         mirror = self._mirror_of(partition)
+        is_transactional = isinstance(self._producer, TransactionalProducer)
         for data, records, first_offset, last_offset, is_unopened in batches:
-            with self._unsound_if_it_fails():
-                receipt = await self._producer.send_encoded(mirror, data, records)
-                await self._syncs.sent(partition, first_offset, last_offset, records, receipt)
+            await self._has_room()
+            receipt = await self._producer.send_encoded(mirror, data, records)
+            await self._syncs.sent(partition, first_offset, last_offset, records, receipt)
             self._figures.records += records
             self._figures.bytes += len(data)
             self._figures.batches += 1
             self._figures.unopened += is_unopened
             (newest_ms,) = _MAX_TIMESTAMP.unpack_from(data, _MAX_TIMESTAMP_AT)
-            self._newest_ms = max(self._newest_ms, newest_ms)
+            if is_transactional:
+                self._newest_ms = max(self._newest_ms, newest_ms)
+            else:
+                self._deliveries.sent(partition, last_offset + 1, len(data), newest_ms, receipt)
+        self._deliveries.read(partition, next_offset)
         self._reader.positions[partition] = next_offset
 
+    async def _has_room(self) -> None:
+        """Waits while as much is on its way as may be, partitions left out that wait for their mirrors."""
+        while self._deliveries.size_bytes() >= MEMORY_BYTES:
+            with trio.move_on_after(COMMIT_S):
+                await self._producer.progress()
+            await self._deliveries.settle()
+
     async def give_up(self, error: BaseException) -> None:
-        """After an error. Commits what was copied, if its delivery is certain and the group is still ours: what failed
-        is something else then, and nothing of this has to come twice. A transaction is aborted instead: else it would
-        hold up readers until it times out.
+        """After an error. Commits what was delivered, if the group is still ours: what failed is something else then,
+        and nothing of this has to come twice. A transaction is aborted instead: else it would hold up readers until it
+        times out.
         """
-        can_commit = self._is_sound and isinstance(error, Exception) and not isinstance(error, REPLACED)
         with (
             trio.move_on_after(SESSION_MS / 1000, shield=True),
             suppress(KafkaError, OSError, RemoteProtocolError),
@@ -410,18 +451,19 @@ class _Share(RebalanceListener):
                 if self._in_transaction:
                     self._in_transaction = False
                     await self._producer.abort()
-            elif can_commit:
-                await self.commit()
+            elif isinstance(error, Exception) and not isinstance(error, REPLACED):
+                await self.finish()
         self._has_failed = True
 
-    @contextmanager
-    def _unsound_if_it_fails(self) -> Iterator[None]:
-        """A producer tells of a batch that was not delivered once. What comes after it must not be committed."""
+    async def finish(self) -> None:
+        """Commits what was copied, what is on its way included, if it comes soon."""
         try:
-            yield
-        except BaseException:
-            self._is_sound = False
-            raise
+            with trio.move_on_after(DELIVERY_S):
+                while not self._deliveries.are_over:
+                    await self._producer.progress()
+                    await self._deliveries.settle()
+        finally:
+            await self.commit()
 
     def _begin(self) -> None:
         if isinstance(self._producer, TransactionalProducer) and not self._in_transaction:
@@ -429,19 +471,21 @@ class _Share(RebalanceListener):
             self._in_transaction = True
 
     async def commit(self) -> None:
-        """Commits what was copied, if anything was. While this instance joins the others anew that cannot be: it keeps
-        its partitions meanwhile, copies on, and commits later.
+        """Commits what was delivered, if anything was. While this instance joins the others anew that cannot be: it
+        keeps its partitions meanwhile, copies on, and commits later.
         """
         self._commit_at = trio.current_time() + COMMIT_S
+        producer, deliveries = self._producer, self._deliveries
+        # A transaction is committed when all of it is delivered.
+        positions = self._reader.positions if isinstance(producer, TransactionalProducer) else deliveries.positions
         moved = {
             partition: position
-            for partition, position in self._reader.positions.items()
+            for partition, position in positions.items()
             if position != self._committed.get(partition)
         }
         if not moved:
             return
         offsets = {self._mirror_of(partition): position for partition, position in moved.items()}
-        producer = self._producer
         if isinstance(producer, TransactionalProducer):
             self._begin()
             who = self._member.group_metadata()
@@ -449,8 +493,8 @@ class _Share(RebalanceListener):
             await producer.commit()
             self._in_transaction = False
         else:
-            with self._unsound_if_it_fails():
-                await producer.flush()
+            self._newest_ms = max(self._newest_ms, deliveries.newest_ms)
+            deliveries.newest_ms = -1
             try:
                 await self._member.commit(offsets)
             except RebalanceInProgress:

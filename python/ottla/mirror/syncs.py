@@ -8,6 +8,7 @@ lies between is read twice.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -39,6 +40,11 @@ class _Sent:
     back: int
     receipt: Receipt | None
     downstream: int = -1
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `settle` would not wait."""
+        return self.receipt is None or self.receipt.is_over
 
     async def settle(self) -> None:
         """Waits until it is known where the record is; `downstream` stays -1 if the broker does not know it."""
@@ -80,7 +86,7 @@ class Syncs:
             del sent[1:-1:2]
 
     async def take(self, *, all_of_them: bool = False) -> list[OffsetSync]:
-        """The pairs that are to be written, of what was sent; it is acknowledged. With `all_of_them` also those that
+        """The pairs that are to be written, of what was sent and is acknowledged. With `all_of_them` also those that
         are near the last that was written. Raises KafkaError: some of it was not delivered.
         """
         found: list[OffsetSync] = []
@@ -90,8 +96,12 @@ class Syncs:
             found.append(OffsetSync(partition, *pair))
 
         written = dict(self._written)
-        sent, self._sent = self._sent, {}
-        for partition, places in sent.items():
+        for partition, sent in list(self._sent.items()):
+            # The others are waited for by their partition alone.
+            places = list(itertools.takewhile(lambda place: place.is_known, sent))
+            self._sent[partition] = sent[len(places) :]
+            if not places:
+                continue
             for place in places:
                 await place.settle()
             *between, last = (Pair(each.upstream, each.downstream) for each in places)
