@@ -108,6 +108,8 @@ class Part:
     records: list[tuple[int, bytes]] = field(default_factory=list)
     #: Codes that the next Fetch and Produce requests are answered with.
     errors: deque[int] = field(default_factory=deque)
+    #: Offsets of records whose checksum is wrong.
+    damaged: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> int:
@@ -130,6 +132,8 @@ class Part:
         made = b""
         for number, (epoch, value) in enumerate(self.records[offset - self.start :], offset):
             one = batch(value)
+            if number in self.damaged:
+                one = one[:-1] + bytes([one[-1] ^ 1])
             made += number.to_bytes(8, "big") + one[8:12] + epoch.to_bytes(4, "big") + one[16:]
         return made
 

@@ -133,3 +133,31 @@ async def test_others_are_copied_on(sides: Sides, side: str, exactly_once: bool,
         sides.add(HERE, b"f")
         await sides.hold([b"a", b"late", b"f"], there)
         await sides.committed(3, 4)
+
+
+@pytest.mark.parametrize("count", range(4))
+@pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
+async def test_a_damaged_batch_stops_its_partition_alone(
+    sides: Sides, exactly_once: bool, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is before it is copied, nothing goes past it, and it is looked at again."""
+    monkeypatch.setattr("ottla.mirror.copying.DAMAGED_S", 0.05)
+    before = [b"%d" % number for number in range(count)]
+    sides.source[HERE].damaged.add(count)
+    sides.add(HERE, *before, b"damaged", b"after")
+    async with copying(sides, exactly_once=exactly_once) as figures:
+        for number in range(3):
+            sides.add(THERE, b"%d" % number)
+            await sides.hold(before, [b"%d" % each for each in range(number + 1)])
+            await sides.committed_there(number + 1)
+        with trio.fail_after(PATIENCE_S):
+            while not figures.errors:
+                await trio.lowlevel.checkpoint()
+        assert sides.target.committed.get(MIRRORS[0], 0) == count
+        assert "are copied on" in caplog.text
+        assert f"t-0 of A from offset {count} on cannot be copied: " in caplog.text
+        sides.source[HERE].damaged.clear()
+        sides.source.change()
+        await sides.hold([*before, b"damaged", b"after"], [b"0", b"1", b"2"])
+        await sides.committed(count + 2, 3)
+        assert figures.errors == 1

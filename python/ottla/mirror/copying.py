@@ -10,6 +10,7 @@ neither commit nor, with exactly once, end a transaction: the group's coordinato
 | source offsets              | committed when these are acknowledged | committed in the transaction              |
 | a partition without leader  | waits alone                           | the same in the source; in the target the |
 |                             |                                       | transaction waits, and the others with it |
+| damaged records             | their partition is looked at again later  | the same                                  |
 | after a failure             | goes on from what is committed        | the same; the rest is aborted             |
 
 Batches travel unopened where they can (`rust/records/mirror.rs`). Where mirrors have the names of their topics, each
@@ -48,6 +49,7 @@ from ottla.errors import (
 )
 from ottla.kafka import TopicPartition
 from ottla.mirror.config import FlowConfig
+from ottla.mirror.damage import before_damage
 from ottla.mirror.deliveries import Deliveries
 from ottla.mirror.notes import Notes
 from ottla.mirror.syncs import Pair, Syncs
@@ -61,6 +63,8 @@ COMMIT_S: Final = 0.2
 #: How long a fetch waits for the first record.
 WAIT_MS: Final = 100
 RETRY_S: Final = 1.0
+#: How soon records are looked at again that could not be copied: somebody may delete or mend them.
+DAMAGED_S: Final = 30.0
 #: After how long an instance that was killed is replaced, and what it began is aborted.
 SESSION_MS: Final = 10_000
 TRANSACTION_MS: Final = 10_000
@@ -247,6 +251,8 @@ class _Share(RebalanceListener):
         #: At least once: what is on its way, and the partitions that wait for their mirrors.
         self._deliveries = Deliveries()
         self._slow: set[TopicPartition] = set()
+        #: Partitions with records that cannot be copied, and when they are looked at again.
+        self._damaged: dict[TopicPartition, float] = {}
         #: What is committed of the partitions of the source.
         self._committed: dict[TopicPartition, int] = {}
         self._in_transaction = False
@@ -334,8 +340,9 @@ class _Share(RebalanceListener):
         for each in map(self._source_of, partitions):
             self._syncs.forget(each)
             self._deliveries.forget(each)
-            if each in self._slow:
-                self._slow.discard(each)
+            self._slow.discard(each)
+            self._damaged.pop(each, None)
+            if each in self._reader.paused():
                 self._reader.resume([each])
             for known in (self._reader.positions, self._committed, self._figures.positions, self._figures.ends):
                 known.pop(each, None)
@@ -357,7 +364,7 @@ class _Share(RebalanceListener):
         if is_idle:
             return
         await self._deliveries.settle()
-        self._rest_slow()
+        self._pause()
         before = dict(self._reader.positions)
         answers = await self._reader.poll_encoded()
         for partition, position in self._reader.positions.items():
@@ -372,17 +379,22 @@ class _Share(RebalanceListener):
         if trio.current_time() >= self._commit_at:
             await self.commit()
 
-    def _rest_slow(self) -> None:
-        """Nothing more is read of partitions that wait for their mirrors, until these take what was read."""
+    def _pause(self) -> None:
+        """Nothing more is read of partitions that wait for their mirrors, until these take what was read, and of those
+        with damage, until it is time to look again.
+        """
         slow = self._deliveries.slow()
         for each in sorted(slow - self._slow):
             mirror = self._mirror_of(each)
             logger.warning("%s: %s takes no records now, %s waits; others are copied on", self._flow, mirror, each)
         for each in sorted(self._slow - slow):
             logger.info("%s: %s takes records again", self._flow, self._mirror_of(each))
-        self._reader.pause(slow - self._slow)
-        self._reader.resume(self._slow - slow)
         self._slow = slow
+        now = trio.current_time()
+        wanted = slow | {each for each, until in self._damaged.items() if until > now}
+        paused = self._reader.paused()
+        self._reader.pause(wanted - paused)
+        self._reader.resume(paused - wanted)
 
     def _say_reset(self, partition: TopicPartition, before: int, position: int) -> None:
         """The reader could not go on where it was."""
@@ -408,10 +420,16 @@ class _Share(RebalanceListener):
     async def _copy(self, partition: TopicPartition, answer: _core.FetchedPartition) -> None:
         position = self._reader.positions[partition]
         assert answer.records is not None
+        aborted = answer.aborted_transactions or []
         try:
-            batches, next_offset = self._mirror.copy(answer.records, position, answer.aborted_transactions or [])
+            batches, next_offset = self._mirror.copy(answer.records, position, aborted)
         except CorruptMessage as error:
-            raise CorruptMessage(f"{partition} of {self._flow.source} from offset {position} on: {error}") from None
+            batches, next_offset = before_damage(self._mirror, answer.records, position, aborted)
+            if not batches and next_offset == position:
+                self._say_damaged(partition, position, error)
+                return
+        if self._damaged.pop(partition, None) is not None:
+            logger.warning("%s: %s is copied again from offset %d on", self._flow, partition, position)
         self._begin()
         mirror = self._mirror_of(partition)
         is_transactional = isinstance(self._producer, TransactionalProducer)
@@ -430,6 +448,16 @@ class _Share(RebalanceListener):
                 self._deliveries.sent(partition, last_offset + 1, len(data), newest_ms, receipt)
         self._deliveries.read(partition, next_offset)
         self._reader.positions[partition] = next_offset
+
+    def _say_damaged(self, partition: TopicPartition, position: int, error: CorruptMessage) -> None:
+        if partition not in self._damaged:
+            self._figures.errors += 1
+            logger.error(
+                "%s: %s of %s from offset %d on cannot be copied: %s. It is looked at again every %g s, and others are "
+                "copied on",
+                *(self._flow, partition, self._flow.source, position, error, DAMAGED_S),
+            )
+        self._damaged[partition] = trio.current_time() + DAMAGED_S
 
     async def _has_room(self) -> None:
         """Waits while as much is on its way as may be, partitions left out that wait for their mirrors."""
