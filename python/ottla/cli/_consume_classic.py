@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli._consume_reader import put
+from ottla.cli._consume_reader import Sharing, put
 from ottla.cli._errors import explained
 from ottla.cli._group_offsets import bounds
 from ottla.cli._interrupts import ended_in_order
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from ottla.classic.consumer import ConsumerConnector
     from ottla.classic.stream import AnyStream, MessageAndMetadata
-    from ottla.cli._consume_group import Sharing
     from ottla.client.consumer import Record
     from ottla.kafka import TopicPartition
 

@@ -11,12 +11,12 @@ import logging
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli._client import with_cluster
-from ottla.cli._consume_reader import Reader, find_ends, place_of, put
+from ottla.cli._consume_reader import Reader, Sharing, find_ends, place_of, put
 from ottla.cli._interrupts import ended_in_order
 from ottla.cli._output import is_read, quoted, while_read
 from ottla.client.consumer import RebalanceListener
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.consumer import Consumer, Record
     from ottla.kafka import TopicPartition
-
-
-class Sharing(NamedTuple):
-    """What a member reads, and when it ends."""
-
-    group: str
-    topics: tuple[str, ...]
-    from_beginning: bool
-    max_messages: int | None
-    until_end: bool
-    read_committed: bool
 
 
 def consume_as_member(sharing: Sharing, write: Callable[[Record], bytes], bootstrap: str, timeout_ms: int) -> None:

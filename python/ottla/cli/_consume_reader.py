@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from ottla.client.consumer import Consumer, Record
     from ottla.client.offsets import FoundOffset
     from ottla.kafka import TopicPartition
+
+
+class Sharing(NamedTuple):
+    """What a member reads, and when it ends."""
+
+    group: str
+    topics: tuple[str, ...]
+    from_beginning: bool
+    max_messages: int | None
+    until_end: bool
+    read_committed: bool
 
 
 async def find_ends(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli._client import client_options, security, with_cluster
-from ottla.cli._consume_reader import Reader, find_ends, place_of, put
+from ottla.cli._consume_reader import Reader, Sharing, find_ends, place_of, put
 from ottla.cli._output import quoted, while_read
 from ottla.cli._settings import as_bytes, at_most_one, not_empty, on_command_line, unescaped
 from ottla.cli._times import Time
@@ -135,15 +135,9 @@ def command(
         form, keys=keys, headers=headers, key_separator=key_separator, null_marker=null_marker, as_json=as_json
     )
     if group is not None:
-        from ottla.cli._consume_group import Sharing, consume_as_member
-
-        sharing = Sharing(group, tuple(dict.fromkeys(topics)), from_beginning, max_messages, until_end, read_committed)
-        if zookeeper is not None:
-            from ottla.cli._consume_classic import consume_as_classic
-
-            consume_as_classic(sharing, write, zookeeper, timeout_ms)
-            return
-        consume_as_member(sharing, write, bootstrap, timeout_ms)
+        topics = tuple(dict.fromkeys(topics))
+        sharing = Sharing(group, topics, from_beginning, max_messages, until_end, read_committed)
+        _consume_shared(sharing, write, zookeeper, bootstrap, timeout_ms)
         return
     begins_at_end = not from_beginning and offset is None and timestamp_ms is None
 
@@ -164,6 +158,20 @@ def command(
             click.echo(f"nothing {'after the end' if begins_at_end else 'to be read there'}{hint}", err=True)
 
     with_cluster(f"cannot consume {quoted(topics)}", bootstrap, timeout_ms, work)
+
+
+def _consume_shared(
+    sharing: Sharing, write: Callable[[Record], bytes], zookeeper: str | None, bootstrap: str, timeout_ms: int
+) -> None:
+    """Reads as a member of a group, of one in ZooKeeper if that is named."""
+    if zookeeper is not None:
+        from ottla.cli._consume_classic import consume_as_classic
+
+        consume_as_classic(sharing, write, zookeeper, timeout_ms)
+    else:
+        from ottla.cli._consume_group import consume_as_member
+
+        consume_as_member(sharing, write, bootstrap, timeout_ms)
 
 
 def _check_group_options(given: Mapping[str, bool]) -> None:
