@@ -60,20 +60,17 @@ async def _read(
                 await while_read(member.read)
         except KafkaError:
             with suppress(KafkaError):
-                await _commit(consumer, timeout_ms)
+                await _commit(consumer)
             raise
-        await _commit(consumer, timeout_ms)
+        await _commit(consumer)
         if not reader.printed and not reading.cancel_called:
             click.echo(member.nothing(), err=True)
 
 
-async def _commit(consumer: Consumer, timeout_ms: int) -> None:
-    """The last commit."""
-    import trio
-
+async def _commit(consumer: Consumer) -> None:
+    """The last commit, unless nobody has read the pipe to its end. Raises KafkaError if it is not stored in time."""
     if is_read():
-        with trio.move_on_after(timeout_ms / 1000):
-            await consumer.commit()
+        await consumer.commit()
 
 
 class _Member(RebalanceListener):
