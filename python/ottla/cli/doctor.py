@@ -29,7 +29,7 @@ _MARKS = {"ok": ("✓", "green"), "skipped": ("-", "bright_black"), "warning": (
     type=click.IntRange(0),
     default=100_000,
     show_default=True,
-    help="From which lag on a group is late.",
+    help="From which lag on a group, or a partition of a mirror, is late.",
 )
 @click.option(
     "--migration", "migrates", is_flag=True, help="Also say whether Ottla's brokers can take the brokers' places."
