@@ -15,6 +15,15 @@ from ottla.mirror.config import read
 from ottla.mirror.daemon import Mirror
 from tests.support.waiting import PATIENCE_S
 
+#: Between two questions to processes, which need the processor more than who asks.
+MOMENT_S = 0.02
+
+
+async def a_moment() -> None:
+    """Waits until it is time to ask again."""
+    with trio.move_on_after(MOMENT_S):
+        await trio.Event().wait()
+
 
 class Side(NamedTuple):
     """A cluster of one broker."""
@@ -30,7 +39,7 @@ class Side(NamedTuple):
         found: list[Record] = []
         with trio.fail_after(PATIENCE_S):
             while not await self.has(topic):
-                await trio.lowlevel.checkpoint()
+                await a_moment()
             await consumer.assign({TopicPartition(topic, partition): EARLIEST})
             while len(found) < count:
                 found += await consumer.poll()

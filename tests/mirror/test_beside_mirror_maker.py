@@ -12,7 +12,7 @@ import trio
 from ottla.client import Producer
 from ottla.client.groups import Committed
 from ottla.kafka import TopicPartition
-from tests.mirror.sides import Side, mirror, reached, running, side
+from tests.mirror.sides import Side, a_moment, mirror, reached, running, side
 from tests.peers.apache import SCRIPT, Apache, environment, fetch, need_java
 from tests.support.waiting import PATIENCE_S
 
@@ -71,7 +71,7 @@ async def both_ways(
             with trio.fail_after(STARTS_S):
                 while not await one.has("B.t"):
                     assert maker.running, maker.output_tail()
-                    await trio.lowlevel.checkpoint()
+                    await a_moment()
             yield one, two
             assert maker.running, maker.output_tail()
             # It may take a minute to end by itself.
@@ -153,7 +153,7 @@ async def test_kafkas_own_class_translates_the_offsets_of_our_checkpoints(kafka:
         async with running(mirror(one, two, flows="A->B, B->A", **SOON)):
             with trio.fail_after(PATIENCE_S):
                 while len(ours := await two.admin.groups.committed("g")) < 3:
-                    await trio.lowlevel.checkpoint()
+                    await a_moment()
             await two.records("A.checkpoints.internal", 3)
             await two.records("A.heartbeats", 1)
             theirs, facts = await trio.to_thread.run_sync(translated, two.bootstrap, "A", "g")
@@ -182,6 +182,6 @@ async def test_a_group_moves_over_with_ours_and_back_with_mirror_maker(
             await here.admin.groups.commit(group, {own: Committed(150)})
             with trio.fail_after(STARTS_S):
                 while (await there.admin.groups.committed(group)).get(mirrored, Committed(-1)).offset != 150:
-                    await trio.lowlevel.checkpoint()
+                    await a_moment()
             offsets, _ = await trio.to_thread.run_sync(translated, there.bootstrap, here.alias, group)
             assert offsets == {mirrored: 150}

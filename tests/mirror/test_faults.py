@@ -17,7 +17,7 @@ import trio
 
 from ottla.client import Consumer, Producer
 from ottla.kafka import TopicPartition
-from tests.mirror.sides import Side, reached
+from tests.mirror.sides import Side, a_moment, reached
 from tests.peers.apache import Apache
 from tests.peers.apache import Kafka as ApacheBroker
 from tests.peers.ottla import Broker, Brokers
@@ -125,7 +125,7 @@ class Stand:
             way.cut()
             with trio.fail_after(PATIENCE_S):
                 while len(self.mirror.output()) == said:
-                    await trio.lowlevel.checkpoint()
+                    await a_moment()
             way.mend()
 
 
@@ -165,7 +165,7 @@ class Writer:
         wanted = self.next + count
         with trio.fail_after(RECOVERS_S):
             while self.next < wanted:
-                await trio.lowlevel.checkpoint()
+                await a_moment()
 
 
 async def arrived(side: Side, topic: str, last: Callable[[], bytes], partition: int) -> list[bytes]:
@@ -174,10 +174,12 @@ async def arrived(side: Side, topic: str, last: Callable[[], bytes], partition: 
     found: list[bytes] = []
     with trio.fail_after(RECOVERS_S):
         while not await side.has(topic):
-            await trio.lowlevel.checkpoint()
+            await a_moment()
         await consumer.assign({TopicPartition(topic, partition): -2})
-        while last() not in found[-2000:]:
-            found += [each.value or b"" for each in await consumer.poll()]
+        seen: set[bytes] = set()
+        while last() not in seen:
+            found += (news := [each.value or b"" for each in await consumer.poll()])
+            seen.update(news)
     return found + [each.value or b"" for each in await consumer.poll()]
 
 
@@ -277,7 +279,7 @@ async def test_producers_and_a_group_move_over_and_back(kafka: Apache, tmp_path:
                 with trio.fail_after(PATIENCE_S):
                     while (known := await goes_on(two)) != {"A.t": len(before.acknowledged)}:
                         assert known.get("A.t", 0) <= len(before.acknowledged)
-                        await trio.lowlevel.checkpoint()
+                        await a_moment()
                 last = Writer(one, before.next)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(last.run)

@@ -13,7 +13,7 @@ from ottla.client import EARLIEST, Consumer, Producer, TransactionalProducer
 from ottla.client.groups import Committed
 from ottla.kafka import TopicPartition
 from ottla.mirror.formats import Checkpoint
-from tests.mirror.sides import Side, mirror, reached, running, side
+from tests.mirror.sides import Side, a_moment, mirror, reached, running, side
 from tests.peers.apache import Apache
 from tests.support.waiting import PATIENCE_S
 
@@ -104,7 +104,7 @@ async def groups_go_on(two: Side, middle: TopicPartition, end: TopicPartition) -
     there = [TopicPartition("A.t", each.partition) for each in (middle, end)]
     with trio.fail_after(PATIENCE_S):
         while len(known := await two.admin.groups.committed("g")) < 2:
-            await trio.lowlevel.checkpoint()
+            await a_moment()
     assert known.keys() == set(there)
     at = {each: await two.records("A.t", COUNT, each.partition) for each in there}
     # So many records of it are behind the group there.
@@ -134,7 +134,7 @@ async def settings_follow(one: Side, two: Side) -> None:
     await one.admin.alter_settings("t", {"retention.ms": None, "segment.bytes": "12345678"})
     with trio.fail_after(PATIENCE_S):
         while (await has("retention.ms"))[1] or await has("segment.bytes") != ("12345678", True):
-            await trio.lowlevel.checkpoint()
+            await a_moment()
 
 
 @ONCE
@@ -162,7 +162,7 @@ async def test_transactions_topics_that_come_and_a_second_instance(
             await one.admin.create_partitions("t", 4)
             with trio.fail_after(PATIENCE_S):
                 while sum(map(len, shares)) < 5 or not all(shares):
-                    await trio.lowlevel.checkpoint()
+                    await a_moment()
             async with Producer(one.cluster) as late:
                 await late.send_and_wait("t-late", b"late", partition=0)
                 await late.send_and_wait("t", b"late", partition=3)
