@@ -219,7 +219,7 @@ def report(found: dict[str, list[Figures]]) -> bool:
     number, seconds = "{:,.0f}".format, "{:.3f}".format
     for field, what, shown in (
         ("records_a_cpu_second", "records a CPU second", number),
-        ("records_a_second", "records a second", number),
+        ("records_a_second", "records a second, with the start of the producer", number),
         ("memory_mb", "memory, MB", number),
         ("p50_s", f"p50 at {PER_SECOND:,} a second, s", seconds),
         ("p99_s", f"p99 at {PER_SECOND:,} a second, s", seconds),

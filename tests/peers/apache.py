@@ -180,23 +180,12 @@ class Apache:
             server.wait_until(lambda: has_controller(port, host))
         return server
 
-    def mirror_maker(
-        self,
-        file: Path,
-        version: str = "3.9.2",
-        *,
-        heap_mb: int = 256,
-        environment_too: Mapping[str, str] | None = None,
-    ) -> Server:
+    def mirror_maker(self, file: Path, version: str = "3.9.2", *, heap_mb: int = 256) -> Server:
         """Start MirrorMaker 2 with the properties in this file. It does not say when it is ready."""
         need_java()
         fetch(f"{version}-mirror")
-        server = Server(
-            f"mirror-maker-{version}",
-            [str(SCRIPT), "tool", version, "connect-mirror-maker", str(file)],
-            file.with_suffix(".log"),
-            environment={**environment(heap_mb), **(environment_too or {})},
-        )
+        command = [str(SCRIPT), "tool", version, "connect-mirror-maker", str(file)]
+        server = Server(f"mirror-maker-{version}", command, file.with_suffix(".log"), environment=environment(heap_mb))
         self._stack.callback(server.kill)
         return server
 
