@@ -13,7 +13,7 @@ from typing import Any
 
 from benches.suite.servers import JVM
 from tests.peers.apache import SCRIPT
-from tests.peers.processes import die_with_parent
+from tests.peers.processes import with_parent
 
 ROOT = Path(__file__).parents[2]
 # One release for all brokers, so that only they differ.
@@ -58,13 +58,12 @@ class Process:
         if (line := " ".join(shown)) not in COMMANDS:
             COMMANDS.append(line)
         self.process = subprocess.Popen(
-            command,
+            with_parent(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
-            preexec_fn=die_with_parent(),
         )
 
     def output(self) -> str:

@@ -30,7 +30,7 @@ from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE
 from tests.client.conftest import knows_itself
 from tests.peers.apache import Apache, Kafka
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import die_with_parent
+from tests.peers.processes import with_parent
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.trio
@@ -285,7 +285,7 @@ async def test_members_are_removed(server: Kafka | Broker) -> None:
             return {each.instance_id for each in group.members} if group.state == "Stable" else set()
 
         command = [sys.executable, "-W", "ignore", "-c", MEMBERS, server.bootstrap]
-        with subprocess.Popen(command, preexec_fn=die_with_parent()) as process:
+        with subprocess.Popen(with_parent(command)) as process:
             try:
                 with trio.fail_after(PATIENCE_S):
                     while await members() != {"one", "two", None}:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients.worker import DEADLINE_S, Record, by_place, eventually, read_records, write_records
 from tests.peers.apache import need_java
-from tests.peers.processes import die_with_parent
+from tests.peers.processes import with_parent
 from tests.peers.segments import Batch, batches
 from tests.peers.skips import require
 from tests.support import waiting
@@ -84,13 +84,12 @@ class Worker:
         self.log = log
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                client.command(),
+                with_parent(client.command()),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
                 env={**os.environ, **JVM},
-                preexec_fn=die_with_parent(),
             )
 
     def ask(self, command: str, **fields: object) -> dict[str, str]:

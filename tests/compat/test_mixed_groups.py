@@ -23,7 +23,7 @@ from ottla.client import Admin, Cluster, Consumer, Producer
 from ottla.client.groups import Groups
 from tests.peers.apache import SCRIPT, environment, need_java
 from tests.peers.ottla import Broker, Brokers
-from tests.peers.processes import die_with_parent
+from tests.peers.processes import with_parent
 from tests.peers.skips import require
 from tests.support.waiting import PATIENCE_S
 
@@ -163,14 +163,13 @@ class Group:
             file = HERE / f"member_{client.replace('-', '_')}.py"
             command = [sys.executable, "-W", "ignore", str(file), *arguments]
         with self.log.open("ab") as errors:
-            # Not by trio: its threads would start it, and it would end with the thread (die_with_parent).
+            # Not by trio: its threads would start it, and it would end with the thread (with_parent).
             process = subprocess.Popen(
-                command,
+                with_parent(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **environment(128)},
-                preexec_fn=die_with_parent(),
             )
         assert process.stdin is not None
         assert process.stdout is not None

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.peers.processes import die_with_parent
+from tests.peers.processes import with_parent
 
 ROOT = Path(__file__).parents[2]
 NUMBER = struct.Struct("=q")
@@ -105,12 +105,11 @@ def _server() -> socket.socket:
         _control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.peers.fork_server", str(theirs.fileno())],
+                with_parent([sys.executable, "-m", "tests.peers.fork_server", str(theirs.fileno())]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
-                preexec_fn=die_with_parent(),
             )
         atexit.register(process.wait)
         atexit.register(_control.close)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from tests.peers.apache import SCRIPT, environment, fetch, need_java
-from tests.peers.processes import die_with_parent
+from tests.peers.processes import with_parent
 from tests.support.waiting import PATIENCE_S, eventually
 
 SOURCE = Path(__file__).with_name("OldClients.java")
@@ -54,12 +54,11 @@ class OldConsumer:
         self.answers: list[str] = []
         self._output: list[str] = []
         self._process = subprocess.Popen(
-            _command(version, "consume", zookeeper, group, what, str(streams), *pairs),
+            with_parent(_command(version, "consume", zookeeper, group, what, str(streams), *pairs)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=_environment(),
-            preexec_fn=die_with_parent(),
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

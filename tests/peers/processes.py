@@ -4,13 +4,12 @@ Nothing here sleeps for a guessed time: readiness is a question asked of the ser
 """
 
 import contextlib
-import ctypes
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,19 +19,20 @@ from typing import IO
 STARTED: list["Server"] = []  # in the order of their start; conftest shows their output when a test fails
 
 
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_PR_SET_PDEATHSIG = 1
 _RANDOM = random.SystemRandom()  # the global one is set back by tests with seeds
+_SETPRIV = shutil.which("setpriv")
 
 
-def die_with_parent() -> Callable[[], None] | None:
-    """A `preexec_fn` that has Linux kill the child when this process is gone, even by SIGKILL; exec keeps it.
+def with_parent(command: Sequence[str]) -> list[str]:
+    """The command, as one that Linux kills when this process is gone, even by SIGKILL. Not off the main thread: there
+    the signal would come when the thread ends.
 
-    None off the main thread: there the signal would come when the thread ends.
+    A program sets that before it becomes the command. A `preexec_fn` would run Python in a copy of a process with many
+    threads, which crashes now and then.
     """
-    if _LIBC is None or threading.current_thread() is not threading.main_thread():
-        return None
-    return lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if _SETPRIV is None or threading.current_thread() is not threading.main_thread():
+        return list(command)
+    return [_SETPRIV, "--pdeathsig", "KILL", "--", *command]
 
 
 def free_port() -> int:
@@ -99,12 +99,11 @@ class Server:
         self, command: Sequence[str], environment: Mapping[str, str], output: int | IO[bytes], errors: IO[bytes]
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            command,
+            with_parent(command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
             env={**os.environ, **environment},
-            preexec_fn=die_with_parent(),
         )
 
     @property

@@ -2,7 +2,7 @@
 
 | topic                       | in     | key                        | value                             |
 |-----------------------------|--------|----------------------------|-----------------------------------|
-| heartbeats                  | source | source alias, target alias | version 0, time in ms             |
+| heartbeats                  | target | source alias, target alias | version 0, time in ms             |
 | mm2-offset-syncs.T.internal | source | topic, partition           | offsets in source and target      |
 | S.checkpoints.internal      | target | group, topic, partition    | version 0, both offsets, metadata |
 
