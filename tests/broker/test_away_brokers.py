@@ -24,6 +24,7 @@ from ottla.doctor.brokers import look
 from ottla.doctor.findings import Report
 from ottla.errors import CoordinatorNotAvailable, LeaderNotAvailable
 from ottla.kafka import NO_LEADER, TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k03_metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k06_update_metadata import (
@@ -199,8 +200,6 @@ async def test_a_time_that_is_over_is_one() -> None:
     update.add_broker(BrokerMetadata(1, None, {}), -5)
     update.add_broker(BrokerMetadata(2, None, {}), 2**31 - 1)
 
-    async def turn() -> None: ...
-
-    await update.apply(1, turn)
+    await update.apply(1, Slices())
     assert cache.brokers.keys() == {1}
     assert cache.away.keys() == {2}

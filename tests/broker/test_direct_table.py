@@ -33,7 +33,7 @@ PRODUCE_ASKS = {
     "api_version": "version is 3 or later",
     "BATCHES_SINCE": "version is 3 or later",
     "len": "one partition",
-    "ROWS_AT_ONCE": "one partition",
+    "ROWS": "one partition",
     "partition": "partition is known, this broker leads it, its directory is in use",
     "is_leader": "partition is known, this broker leads it, its directory is in use",
     "is_internal": "topic is not internal",
@@ -109,7 +109,7 @@ DISPATCH_ASKS: dict[str, str | None] = {
 #: A log that is told of all requests is told of those without a lease.
 DISPATCH_ASKS |= dict.fromkeys(("log", "isEnabledFor", "logging", "DEBUG"))
 #: Large requests but Produce and Fetch are decoded in pieces.
-DISPATCH_ASKS |= dict.fromkeys(("len", "request", "api_key", "pace", "LARGE_BYTES", "DECODED_BY_HUB"))
+DISPATCH_ASKS |= dict.fromkeys(("len", "request", "api_key", "LARGE_BYTES", "DECODED_BY_HUB"))
 
 
 def rows() -> dict[tuple[str, str], set[str]]:

@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from ottla.broker.broker import Broker
 from ottla.broker.metadata_cache import DOUBT_S, BrokerMetadata, MetadataCache, PartitionMetadata, Update
-from ottla.broker.pace import Pace
 from ottla.config import BrokerConfig
+from ottla.slices import Slices
 from ottla.wire.k03_metadata import METADATA, MetadataRequest
 from tests.support.client import Client
 from tests.support.waiting import comes_true
@@ -51,7 +51,7 @@ async def test_answers_wait_until_others_lead(cache: MetadataCache, autojump_clo
         await trio.sleep(0.25)
         update = Update(cache)
         update.add_broker(cache.brokers[1])
-        await update.apply(1, Pace().turn)
+        await update.apply(1, Slices())
     assert waited == [0.25]
     assert await waited_s(cache) == 0
 

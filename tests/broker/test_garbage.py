@@ -15,7 +15,7 @@ def run(program: str, *arguments: str) -> None:
 
 BEGIN = """
 import gc, weakref
-from ottla.broker.garbage import Freezer
+from ottla.garbage import Freezer
 gc.disable()
 class Thing: pass
 def things(count):
@@ -63,7 +63,7 @@ def test_rows_of_a_large_request_are_not_looked_at_again() -> None:
     run(
         BEGIN
         + """
-from ottla.broker import garbage
+from ottla import garbage
 lost = things(3000)
 gc.collect()
 lost = weakref.ref(lost[0])
@@ -116,15 +116,15 @@ def test_a_partition_is_one_object_for_the_collector(tmp_path: Path) -> None:
 
 LARGE_REQUEST = """
 import gc, sys, trio
-from ottla.broker import pace
-from ottla.broker.garbage import Freezer
+from ottla import slices
+from ottla.garbage import Freezer
 
-pace.SLICE_S, pace.LOOKS_MAX = 0, 0
+slices.LOOKS_MAX = 0
 if sys.argv[1] == "owner":
     Freezer().start()
 before = gc.get_freeze_count()
 rows = [[] for _ in range(1000)]
-trio.run(pace.Pace().turn)
+trio.run(slices.Slices().end)
 frozen = gc.get_freeze_count() - before
 assert frozen > 1000 if sys.argv[1] == "owner" else frozen == before == 0, frozen
 """

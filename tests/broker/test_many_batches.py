@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.broker.replies import ROWS_AT_ONCE
 from ottla.client.errors import ConnectionLost
 from ottla.errors import InvalidProducerIdMapping, InvalidRecord, RequestTimedOut, UnknownTopicOrPartition
 from ottla.kafka import ACKS_ALL
+from ottla.slices import ROWS
 from ottla.wire.k00_produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.broker.test_acks_all import with_another_replica
@@ -22,7 +22,7 @@ from tests.support.message_sets import message_set
 from tests.support.waiting import PATIENCE_S, comes_true
 
 #: Several pieces.
-MANY = 3 * ROWS_AT_ONCE + 5
+MANY = 3 * ROWS + 5
 #: A partition, and what is sent for it.
 Row = tuple[int, bytes | None]
 

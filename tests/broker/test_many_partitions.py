@@ -1,6 +1,7 @@
 """A Fetch of many partitions is served in pieces: what it gets is the same, and others do not wait for it."""
 
 import select
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,9 +10,9 @@ import trio
 
 from ottla._core import FetchRow
 from ottla.broker.fetch.context import Context
-from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.read import Reading
 from ottla.client.errors import ConnectionLost
+from ottla.slices import ROWS
 from ottla.wire.k01_fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest
 from tests.peers.ottla import Broker
@@ -24,7 +25,7 @@ MOST = 200_000
 REAL = 3
 UNKNOWN = 3
 #: Partitions of a real topic, of two pieces.
-WIDE = PIECE + 50
+WIDE = ROWS + 50
 
 
 def rows(partitions: range | list[int], offset: int = 0) -> list[FetchPartition]:
@@ -85,17 +86,23 @@ async def test_others_run_between_pieces(nursery: trio.Nursery) -> None:
 
     broker = SimpleNamespace(in_background=in_background, quotas=None)
     context = cast("Context", SimpleNamespace(broker=broker, request=None))
-    over(context, 7 * PIECE + 5, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
+
+    def in_slices(count: int) -> None:
+        Context.in_slices(
+            context, count, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end")
+        )
+
+    in_slices(7 * ROWS + 5)
     assert not seen, "many are never served at once"
     await others()
-    pieces = [*(range(start * PIECE, (start + 1) * PIECE) for start in range(7)), range(7 * PIECE, 7 * PIECE + 5)]
+    pieces = [*(range(start * ROWS, (start + 1) * ROWS) for start in range(7)), range(7 * ROWS, 7 * ROWS + 5)]
     assert [one for one in seen if one != "others"] == [*pieces, "end"]
     # trio runs every task once before one runs again, in any order: others may run twice before the first piece.
-    for turns, piece in enumerate(pieces):
-        assert seen[: seen.index(piece)].count("others") >= turns
+    for slices, piece in enumerate(pieces):
+        assert seen[: seen.index(piece)].count("others") >= slices
     seen.clear()
-    over(context, PIECE, lambda start, stop: seen.append(range(start, stop)), lambda: seen.append("end"))
-    assert seen == [range(PIECE), "end"], "few are served at once"
+    in_slices(ROWS)
+    assert seen == [range(ROWS), "end"], "few are served at once"
 
 
 @pytest.mark.trio
@@ -143,6 +150,7 @@ async def test_a_leader_epoch_that_begins_during_a_reading_knows_nothing_of_it(n
         throttles=None,
         fetch=SimpleNamespace(replica_id=7, read=lambda *_: FetchRow(0)),
     )
+    context.in_slices = partial(Context.in_slices, cast("Context", context))
     done = trio.Event()
     Reading(cast("Context", context), cast("Any", asked), lambda _: done.set()).start()
     await done.wait()
@@ -203,7 +211,7 @@ def test_one_that_waits_is_woken_by_each_of_its_partitions(
     asked = rows(range(WIDE))
     limits = {"max_wait_ms": 300_000, "min_bytes": 1, "isolation_level": is_committed}
     with connect(shared_broker) as other:
-        for number in (0, PIECE, WIDE - 1):
+        for number in (0, ROWS, WIDE - 1):
             client.send(FETCH, request(topic, asked, **limits), 11)
             other.produce(topic, batch(b"x"), partition=number)
             answer = told(client.receive(timeout_ms=60_000))
@@ -219,11 +227,11 @@ def test_a_session_of_many_names_what_is_new(client: Client, shared_broker: Brok
     session = {"session_id": first.session_id, "session_epoch": 1, "max_wait_ms": 300_000, "min_bytes": 1}
     client.send(FETCH, FetchRequest(replica_id=-1, topics=[], **session), 11)
     with connect(shared_broker) as other:
-        other.produce(topic, batch(b"x"), partition=PIECE)
-    assert told(client.receive(timeout_ms=60_000)) == [(PIECE, 0, len(batch(b"x")))]
+        other.produce(topic, batch(b"x"), partition=ROWS)
+    assert told(client.receive(timeout_ms=60_000)) == [(ROWS, 0, len(batch(b"x")))]
     session = {"session_id": first.session_id, "session_epoch": 2}
     again = client.call(FETCH, request(topic, rows(range(WIDE), offset=0), **session), 11)
-    assert told(again) == [(PIECE, 0, len(batch(b"x")))], "all are named, one has news"
+    assert told(again) == [(ROWS, 0, len(batch(b"x")))], "all are named, one has news"
 
 
 def test_a_broker_without_the_partition_gets_no_records_of_it(client: Client, topic: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ottla._core import LogConfig, LogDirectory
-from ottla.broker.pace import PARTITIONS_MAX
+from ottla.broker.between import PARTITIONS_MAX
 from ottla.client.errors import ConnectionLost
 from ottla.controller.orders import REPLICAS_MAX
 from ottla.errors import InvalidTopic, StorageError

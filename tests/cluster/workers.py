@@ -111,6 +111,7 @@ class Worker(threading.Thread):
         """Until another generation begins."""
         answer = member.sync(self.shares(member) if member.leads else None)
         if answer.error_code:
+            self.ending.wait(HEARTBEAT_S)
             return
         mine = [*answer.assignment]
         offsets: dict[int, int] = {}

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "quota.time-is-not-limited",
         "python/ottla/broker/quotas/measured.py",
-        "self._quotas.used_time(self._client, spent_ns / 1e9, at_ms)",
+        "self._quotas.used_time(self._client, self.spent_s, at_ms)",
         "self._quotas.used_time(self._client, 0.0, at_ms)",
         pytest=(f"{QUOTAS}::test_time_is_limited_for_every_request",),
     ),

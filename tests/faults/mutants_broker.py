@@ -10,7 +10,7 @@ DELAYS = "tests/faults/broker/test_delays.py"
 ACKS_ALL = "tests/broker/test_acks_all.py"
 KILLS = "tests/faults/broker/test_kills.py"
 ADMIN = "tests/controller/test_admin.py"
-PACE = "tests/broker/test_pace.py"
+FREEING = "tests/broker/test_freeing.py"
 NEAREST = "tests/broker/test_nearest_replica.py"
 
 MUTANTS = (
@@ -421,9 +421,9 @@ MUTANTS = (
     ),
     Mutant(
         "broker.fetch-of-many-partitions-holds-up-others",
-        "python/ottla/broker/fetch/pieces.py",
-        "            await give_way()\n",
-        "",
+        "python/ottla/slices.py",
+        "            await slices.row(1 if count is None else count)\n",
+        "            pass\n",
         pytest=("tests/broker/test_many_partitions.py::test_others_run_between_pieces",),
     ),
     Mutant(
@@ -441,24 +441,24 @@ MUTANTS = (
     ),
     Mutant(
         "broker.what-a-handler-made-goes-at-once",
-        "python/ottla/broker/pace.py",
+        "python/ottla/broker/freeing.py",
         "    def __del__(self) -> None:\n        free_soon(self._lists)\n",
         "",
-        pytest=(f"{PACE}::test_what_a_handler_has_made_goes_piece_by_piece_however_it_ends",),
+        pytest=(f"{FREEING}::test_what_a_handler_has_made_goes_slice_by_slice_however_it_ends",),
     ),
     Mutant(
         "broker.what-others-have-is-freed-too",
-        "python/ottla/broker/pace.py",
+        "python/ottla/broker/freeing.py",
         "        if getrefcount(rows) > ALONE:\n            continue\n",
         "",
-        pytest=(f"{PACE}::test_what_somebody_else_has_of_it_stays", PACE),
+        pytest=(f"{FREEING}::test_what_somebody_else_has_of_it_stays", FREEING),
     ),
     Mutant(
         "broker.long-lists-in-short-ones-go-at-once",
-        "python/ottla/broker/pace.py",
+        "python/ottla/broker/freeing.py",
         "                    found += _long_lists(row)\n",
         "                    pass\n",
-        pytest=(f"{PACE}::test_a_long_list_goes_piece_by_piece_however_deep_it_is",),
+        pytest=(f"{FREEING}::test_a_long_list_goes_slice_by_slice_however_deep_it_is",),
     ),
     Mutant(
         "broker.all-topics-are-read-for-each",
@@ -478,9 +478,9 @@ MUTANTS = (
         "broker.the-controllers-events-in-one-go",
         "python/ottla/controller/controller.py",
         "            # Thousands of topics that are gone are as many events, of which each has little to do.\n"
-        "            await trio.lowlevel.checkpoint()\n",
+        "            await slices.row()\n",
         "",
-        pytest=("tests/controller/test_turns.py::test_events_with_little_to_do_are_not_all_in_one_turn",),
+        pytest=("tests/controller/test_many.py::test_events_with_little_to_do_are_not_all_in_one_slice",),
     ),
     Mutant(
         "broker.rows-in-transactions-of-their-own",

@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         "replication.a-search-counts-whatever-came-meanwhile",
         _FOLLOWING,
-        "                if not self._is_current(one, turns[one]):\n                    continue\n",
+        "                if not self._is_current(one, generations[one]):\n                    continue\n",
         "",
         pytest=(
             f"{_FOLLOWING_TEST}::test_stop_during_a_search_has_nothing_cut_or_added_later",
@@ -291,9 +291,9 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "replication.what-waits-outlives-its-turn",
+        "replication.what-waits-outlives-its-generation",
         _FOLLOWING,
-        "return self._followed.get(one.key) is one and one.turn == turn",
+        "return self._followed.get(one.key) is one and one.generation == generation",
         "return self._followed.get(one.key) is one",
         pytest=(f"{_FOLLOWING_TEST}::test_what_a_leader_said_before_it_moved_does_not_count",),
     ),
@@ -451,11 +451,11 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "replication.a-role-change-is-one-turn",
+        "replication.a-role-change-is-one-slice",
         "python/ottla/replication/replicas.py",
-        "            await pace.turn()\n            if key in errors or key not in logs:\n",
+        "            await slices.row()\n            if key in errors or key not in logs:\n",
         "            if key in errors or key not in logs:\n",
-        pytest=("tests/replication/test_thousands.py::test_no_turn_of_a_role_change_is_for_all_partitions",),
+        pytest=("tests/replication/test_thousands.py::test_no_step_of_a_role_change_is_for_all_partitions",),
     ),
     Mutant(
         "replication.a-leader-that-is-too-old-is-not-named",

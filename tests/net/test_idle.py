@@ -54,6 +54,38 @@ async def test_requests_need_no_pass_each() -> None:
         trio.lowlevel.remove_instrument(passes)
 
 
+async def test_what_is_relied_on_of_trios_own_parts() -> None:
+    """`ottla.net.idle` uses them, and nothing else does."""
+    from trio._core._run import GLOBAL_RUN_CONTEXT
+
+    runner = GLOBAL_RUN_CONTEXT.runner
+    async with trio.open_nursery() as nursery:
+        others = len(runner.runq)
+        nursery.start_soon(trio.sleep, 0)
+        assert len(runner.runq) == others + 1, "the tasks that can run"
+    with trio.CancelScope(deadline=trio.current_time() + 1000) as scope:
+        with trio.CancelScope(deadline=trio.current_time() + 2000):
+            assert runner.deadlines.next_deadline() == scope.deadline
+        assert 999 < runner.clock.deadline_to_sleep_time(scope.deadline) <= 1000
+    waits: list[float] = []
+
+    class Waits(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            waits.append(timeout)
+            runner.io_manager.force_wakeup()
+            if len(waits) == 3:
+                forever.cancel()
+
+    assert isinstance(runner.io_manager._epoll.fileno(), int)
+    with trio.CancelScope() as forever:
+        instrument = Waits()
+        trio.lowlevel.add_instrument(instrument)
+        # Each wait ends at once, or this would not.
+        await trio.sleep_forever()
+    trio.lowlevel.remove_instrument(instrument)
+    assert forever.cancelled_caught
+
+
 async def test_an_unknown_trio_costs_speed_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -105,7 +105,10 @@ class Member:
         if version < 3:
             return self.client.call(LEAVE_GROUP, LeaveGroupRequest(self.group, self.id), version).error_code
         request = LeaveGroupRequest(self.group, members=[MemberIdentity(self.id, self.instance)])
-        (row,) = self.client.call(LEAVE_GROUP, request, version).members
+        answer = self.client.call(LEAVE_GROUP, request, version)
+        if answer.error_code:
+            return answer.error_code
+        (row,) = answer.members
         return row.error_code
 
     # --- offsets ---

@@ -1,8 +1,8 @@
 """What a broker's loop does in one go, counted: lines of Python, and rows that one call hands to C or Rust.
 
-A machine that is loaded, or slow, counts the same. The clock by which handlers give way (`ottla.broker.pace`) goes on
-by `TICK_S` for each line and each such row meanwhile, so that a slice of theirs has as many lines everywhere: 400.
-What they do in one go on purpose (`PIECES`) is made as much smaller as the requests of a test are.
+A machine that is loaded, or slow, counts the same. The clock by which slices end (`ottla.slices`) goes on by `TICK_S`
+for each line and each such row meanwhile, so that a slice has as many lines everywhere: 400. What is done in one go on
+purpose (`PIECES`) is made as much smaller as the requests of a test are.
 
 Lines of tests and of trio's own do not count.
 """
@@ -25,14 +25,14 @@ import ottla
 import ottla.broker.api.k00_produce
 import ottla.broker.api.k13_leave_group
 import ottla.broker.api.k27_write_txn_markers
+import ottla.broker.fetch.context
+import ottla.broker.freeing
 import ottla.broker.metadata_cache
-import ottla.broker.pace
 import ottla.broker.replies
-import ottla.controller.turns
+import ottla.broker.requests
 import ottla.controller.writes
-import ottla.group.coordinator
 import ottla.net.server
-import ottla.replication.pace
+import ottla.slices
 import ottla.wire.schema
 from ottla._core import Hub, Request
 from ottla.net.idle import Event, Turns
@@ -46,20 +46,21 @@ TICK_S = 5e-6
 #: Rows that the broker decodes, encodes, answers, puts and frees without a pause.
 PIECES = (
     (ottla.wire.schema, "ITEMS_AT_ONCE", 100),
-    (ottla.broker.replies, "ROWS_AT_ONCE", 16),
+    (ottla.slices, "ROWS", 16),
+    (ottla.slices, "LARGE_BYTES", 1024),
+    (ottla.broker.replies, "ROWS", 16),
+    (ottla.broker.requests, "LARGE_BYTES", 1024),
     (ottla.broker.metadata_cache, "TOPICS_AT_ONCE", 100),
-    (ottla.broker.pace, "FREED_AT_ONCE", 16),
-    (ottla.broker.pace, "LARGE_BYTES", 1024),
-    (ottla.broker.api.k00_produce, "ROWS_AT_ONCE", 16),
+    (ottla.broker.freeing, "FREED_AT_ONCE", 16),
+    (ottla.broker.freeing, "LARGE_BYTES", 1024),
+    (ottla.broker.api.k00_produce, "ROWS", 16),
     (ottla.broker.api.k13_leave_group, "MEMBERS_AT_ONCE", 16),
     (ottla.broker.api.k27_write_txn_markers, "MARKERS_AT_ONCE", 16),
-    (ottla.group.coordinator, "GROUPS_AT_ONCE", 8),
-    (ottla.replication.pace, "PARTITIONS_PER_TURN", 4),
-    (ottla.controller.turns, "PARTITIONS_PER_TURN", 16),
+    (ottla.broker.api.k27_write_txn_markers, "ROWS", 16),
     (ottla.controller.writes, "ROWS_AT_ONCE", 16),
 )
 #: Lines of these say nothing about whether a handler looked at its rows: they are decoded and freed all the same.
-OF_ANY_ROWS = ("pace.py", "request_memory.py", "schema.py", "requests.py")
+OF_ANY_ROWS = ("slices.py", "freeing.py", "request_memory.py", "schema.py", "requests.py")
 OF_ANY_CALL = (".go_on", ".decode", ".encode")
 
 
@@ -182,7 +183,7 @@ def counted() -> Iterator[Steps]:
     before = sys.gettrace()
     with pytest.MonkeyPatch.context() as patch, noted(steps.rows_to_c):
         patch.setattr(ottla.net.server, "Turns", counted_turns(steps))
-        patch.setattr(ottla.broker.pace, "time", SimpleNamespace(monotonic=steps.now_s))
+        patch.setattr(ottla.slices, "time", SimpleNamespace(monotonic=steps.now_s))
         for module, name, rows in PIECES:
             patch.setattr(module, name, rows)
         trio.lowlevel.add_instrument(steps)

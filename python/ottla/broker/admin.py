@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from ottla.broker import identity, loggers
-from ottla.broker.pace import Pace
 from ottla.broker.resources import own_broker
 from ottla.broker.settings import DEFAULT, decoded
 from ottla.config import ConfigError, TopicConfig, UnknownSetting, check_topic
@@ -31,6 +30,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla.broker.addresses import Addresses
@@ -169,9 +169,9 @@ class Admin:
         """
         errors: list[KafkaError | None] = [None] * len(resources)
         topics: dict[int, Resource] = {}
-        pace = Pace()
+        slices = Slices()
         for at, resource in enumerate(resources):
-            await pace.turn()
+            await slices.row()
             if resource.kind == TOPIC_RESOURCE:
                 topics[at] = resource
                 continue
@@ -203,9 +203,9 @@ class Admin:
     ) -> list[KafkaError | None]:
         errors: list[KafkaError | None] = [None] * len(resources)
         there: dict[int, Entity] = {}
-        pace = Pace()
+        slices = Slices()
         for at, (_, name, _) in enumerate(resources):
-            await pace.turn()
+            await slices.row()
             if not name and not replace:
                 errors[at] = InvalidRequest("Default topic resources are not allowed.")
             elif name not in self._metadata.topics:
@@ -217,7 +217,7 @@ class Admin:
             stored = await get_configs(self._tree, list(there.values()))
         wanted: dict[int, Wanted] = {}
         for (at, entity), current in zip(there.items(), stored, strict=True):
-            await pace.turn()
+            await slices.row()
             try:
                 with _told_as_kafka_does():
                     wanted[at] = Wanted(entity, _altered_topic(_understood(current), resources[at].alterations))

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ottla.broker.admin import Resource
-from ottla.broker.pace import Pace
 from ottla.config.alter import Alteration
 from ottla.controller.writes import pieces_of
 from ottla.errors import KafkaError
+from ottla.slices import Slices
 from ottla.wire.k33_alter_configs import AlterConfigsResource, AlterConfigsResourceResponse
 from ottla.wire.k44_incremental_alter_configs import AlterConfigsResource as IncrementalResource
 
@@ -23,11 +23,11 @@ async def altered(
 ) -> list[AlterConfigsResourceResponse]:
     """Has each resource altered as `check` says, which raises KafkaError for one that is refused."""
     responses: list[AlterConfigsResourceResponse] = []
-    pace = Pace()
+    slices = Slices()
     for some in pieces_of(resources):
         wanted: list[tuple[AlterConfigsResourceResponse, Resource]] = []
         for resource in some:
-            await pace.turn()
+            await slices.row()
             kind, name = resource.resource_type, resource.resource_name
             response = AlterConfigsResourceResponse(error_message=None, resource_type=kind, resource_name=name)
             responses.append(response)

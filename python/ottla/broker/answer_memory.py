@@ -37,7 +37,7 @@ FEW_ROWS: Final = 128
 @asynccontextmanager
 async def large_answer(broker: AnswerContext, request: Request, rows: int, size_bytes: int) -> AsyncIterator[None]:
     """Inside the block the `rows` of an answer are made and encoded (`replies.reply_here`), which takes `size_bytes` in
-    the end. Nothing there waits for anything but its turn, or it would keep others from theirs.
+    the end. Nothing there waits for anything but its slice, or it would keep others from theirs.
 
     Raises RemoteProtocolError if the answer is too large, or its client is gone.
     """

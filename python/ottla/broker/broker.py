@@ -27,6 +27,7 @@ from ottla.broker.groups import groups
 from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
 from ottla.broker.metadata_cache import BrokerMetadata, MetadataCache
 from ottla.broker.quotas.clients import ClientQuotas
+from ottla.broker.quotas.timing import also_timed
 from ottla.broker.request_memory import RequestMemory
 from ottla.broker.requests import SUPPORTED, Requests, answer
 from ottla.broker.settings import Settings
@@ -420,7 +421,12 @@ class Broker:
     # --- what requests ask ---
 
     def in_background(self, handle: contexts.AsyncHandler, request: Request) -> None:
-        """Answers a request in a task, of a plain handler too. A failure of `handle` costs the request's connection."""
+        """Answers a request in a task, of a plain handler too. A failure of `handle` costs the request's connection.
+        Where the request is timed, the task is.
+        """
+        timer = None if self.quotas is None else self.quotas.timers.running
+        if timer is not None:
+            handle = also_timed(timer, handle)
         self._nursery.start_soon(answer, handle, self, request)
 
     def is_stale(self, broker_epoch: int) -> bool:

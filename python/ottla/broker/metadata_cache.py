@@ -6,7 +6,7 @@ its leader only when this broker has heard of the leader, and CreateTopics waits
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 import trio
 
-from ottla.broker.pace import Pace, Rows, free_soon
+from ottla.broker.freeing import Rows, free_soon
 from ottla.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from ottla.kafka import LEADER_DURING_DELETE, TopicPartition
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla.replication.roles import PartitionState
@@ -99,9 +100,9 @@ class MetadataCache:
         """Returns when `holds(item)` was true of each item once. Unlike `wait_until` for all of them together, it does
         not look at hundreds of thousands in one go, and at all of them again after every update.
         """
-        pace = Pace()
+        slices = Slices()
         for item in items:
-            await pace.turn()
+            await slices.row()
             if not holds(item):
                 await self.wait_until(partial(holds, item))
 
@@ -220,7 +221,7 @@ class Update:
             state.leader, state.leader_epoch, state.isr, state.replicas, known.offline_replicas
         )
 
-    async def apply(self, controller_id: int, turn: Callable[[], Awaitable[None]]) -> None:
+    async def apply(self, controller_id: int, slices: Slices) -> None:
         """Everybody sees all of it at once. Of many topics a whole new dictionary is made before, waiting for `turn()`
         between them.
         """
@@ -231,7 +232,7 @@ class Update:
             before.append(topics)
             topics = topics.copy()
             for topic, partitions in self._topics.items():
-                await turn()
+                await slices.row()
                 _put(topics, topic, partitions)
         else:
             # One topic may have as many partitions as others together.

@@ -1,9 +1,8 @@
-"""How handlers answer: at once where there are few rows, else in pieces (`pace.py`).
+"""How handlers answer: at once where there are few rows, else in slices.
 
-A handler that may have many rows is written as a generator that yields between them, and replies at its end. A few rows
-are done at once, in the hub's turn as in any plain handler; many in a task, which gives way every few milliseconds.
-What such an answer tells is looked up before the first yield, or may change between rows without harm: a handler says
-which.
+A handler that may have many rows is written as a generator that yields between them, and replies at its end
+(`ottla.slices.serve`). Few rows are done at once, in the hub's turn as in any plain handler. What such an answer tells
+is looked up before the first yield, or may change between rows without harm: a handler says which.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.pace import LARGE_BYTES, Pace, free, lists_of
+from ottla.broker.freeing import free, lists_of
+from ottla.slices import ROWS, Slices
 from ottla.wire.error_codes import error_codes
 from ottla.wire.schema import ITEMS_AT_ONCE, Api, Message
 
@@ -20,44 +20,21 @@ if TYPE_CHECKING:
     from ottla._core import Encoding, Request
     from ottla.broker.contexts import AnswerContext
 
-#: Rows that are answered at once: at 2 to 5 us each, less than a millisecond and a half.
-ROWS_AT_ONCE = 256
-
 
 def count_of(lists: Iterable[Sized]) -> int:
-    """How many rows these lists have together; more than `ROWS_AT_ONCE` are not counted on, which would take the loop
+    """How many rows these lists have together; more than `ROWS` are not counted on, which would take the loop
     itself. A list counts as a row at least: a request may have any number of empty ones.
     """
     rows = 0
     for one in lists:
         rows += len(one) or 1
-        if rows > ROWS_AT_ONCE:
+        if rows > ROWS:
             break
     return rows
 
 
-def is_in_turn(request: Request, rows: int) -> bool:
-    """Whether a handler of so many rows is run at once, inside the hub's turn, instead of in a task."""
-    return rows <= ROWS_AT_ONCE and len(request) <= LARGE_BYTES
-
-
-def in_pieces(broker: AnswerContext, request: Request, rows: int, pieces: Iterable[None]) -> None:
-    """Runs the generator of a handler, at once or in a task. What it raises costs the request's connection."""
-    if rows <= ROWS_AT_ONCE:
-        for _ in pieces:
-            pass
-        return
-
-    async def paced(_broker: AnswerContext, _request: Request) -> None:
-        pace = Pace()
-        for _ in pieces:
-            await pace.turn()
-
-    broker.in_background(paced, request)
-
-
 def reply(broker: AnswerContext, request: Request, api: Api[Any, Any], response: Message) -> None:
-    """Answers a request: at once if the answer has few rows, else in pieces. Nothing may change the rows any more. The
+    """Answers a request: at once if the answer has few rows, else in slices. Nothing may change the rows any more. The
     error codes of the answer are counted if the broker has metrics.
     """
     encoding = api.encoding_response(request.api_version, response)
@@ -92,13 +69,13 @@ async def reply_here(broker: AnswerContext, request: Request, api: Api[Any, Any]
 async def _encode(
     broker: AnswerContext, request: Request, api: Api[Any, Any], response: Message, encoding: Encoding
 ) -> None:
-    pace = Pace()
+    slices = Slices()
     while encoding.go_on():
-        await pace.turn()
+        await slices.row()
     if broker.is_measured:
         codes = error_codes(response)
         while some := list(islice(codes, ITEMS_AT_ONCE)):
-            await pace.turn()
+            await slices.row()
             note_errors(broker, api, some)
         del codes
     request.reply_encoded(encoding)

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from ottla.broker import garbage, pace
+from ottla import garbage
+from ottla.broker.freeing import free_soon, lists_of
+from ottla.slices import Slices
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 from ottla.wire.k06_update_metadata import UPDATE_METADATA
 from ottla.wire.k19_create_topics import CREATE_TOPICS
-from ottla.wire.schema import Api, Message
+from ottla.wire.schema import ITEMS_AT_ONCE, Api, Message
 
 if TYPE_CHECKING:
     from ottla._core import Request
@@ -81,9 +83,9 @@ class Decoded:
             garbage.hold()
 
     def __del__(self) -> None:
-        lists = [] if self.message is None else pace.lists_of(self.message)
+        lists = [] if self.message is None else lists_of(self.message)
         self.message = None
-        pace.free_soon(lists, self._give_back())
+        free_soon(lists, self._give_back())
 
     def _give_back(self) -> _GiveBack | None:
         return None if self._sum is None else _GiveBack(self._sum, self._bytes)
@@ -167,8 +169,8 @@ async def decode(api: Api[Any, Any], request: Request, memory: RequestMemory) ->
         decoding = api.decoding_request(request.api_version, request)
     decoded = await memory.take(api.key, decoding.items_count)
     request.keep(decoded)
-    turns = pace.Pace()
+    slices = Slices()
     while decoding.go_on():
-        await turns.turn()
+        await slices.row(ITEMS_AT_ONCE)
     decoded.message = decoding.message
     request.put_message(decoding.message)

@@ -17,12 +17,13 @@ from types import MethodType
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla import wire
-from ottla.broker import api, pace
+from ottla.broker import api
 from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
 from ottla.broker.request_memory import decode
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
 from ottla.net.server import about, refuse
+from ottla.slices import LARGE_BYTES
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k01_fetch import FETCH
 
@@ -88,7 +89,7 @@ class Requests:
     def handle(self, request: Request) -> None:
         """Starts one request. The handler answers it, now or later."""
         try:
-            if len(request) > pace.LARGE_BYTES and request.api_key not in DECODED_BY_HUB:
+            if len(request) > LARGE_BYTES and request.api_key not in DECODED_BY_HUB:
                 self._start(self._handle_large, request)
             else:
                 self._handlers[request.api_key](request)

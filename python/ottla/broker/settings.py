@@ -19,11 +19,11 @@ from ottla.config.security import IGNORED
 from ottla.config.topic import understood
 from ottla.controller.config_changes import watch_config_changes
 from ottla.controller.configs import Entity, get_config, get_configs, set_config
-from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree
 from ottla.coordination.znodes import MalformedNode
 from ottla.logging_setup import Repeated, hide
+from ottla.slices import in_slices
 
 logger = logging.getLogger("ottla.settings")
 
@@ -245,7 +245,7 @@ class Settings:
         """Takes what changed of any topic."""
         topics = [*{*self.topics, *await self._tree.children(znodes.CONFIG_TOPICS)}]
         entities = [Entity("topics", topic) for topic in topics]
-        async for topic, own in in_turns(zip(topics, await get_configs(self._tree, entities), strict=True)):
+        async for topic, own in in_slices(zip(topics, await get_configs(self._tree, entities), strict=True)):
             if isinstance(own, MalformedNode):
                 self._keep(topic, own)
             elif own != self.topics.get(topic, {}) or topic in self.topics_not_understood:

@@ -108,8 +108,8 @@ def command(
     _import_msgspec_quickly()
     from ottla._core import raise_descriptor_limit
     from ottla.broker import serve
-    from ottla.broker.garbage import Freezer
     from ottla.coordination.tree import TreeError
+    from ottla.garbage import Freezer
 
     raise_descriptor_limit()
 

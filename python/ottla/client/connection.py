@@ -44,14 +44,14 @@ def need_trio() -> None:
 
 
 class _Waiter:
-    """One request under way. `turn` is set when the answer is there, the connection ended, or it is this caller's
-    turn to read.
+    """One request under way. `woken` is set when the answer is there, the connection ended, or this caller is
+    to read next.
     """
 
-    __slots__ = ("answer", "done", "turn")
+    __slots__ = ("answer", "done", "woken")
 
     def __init__(self) -> None:
-        self.turn: trio.Event | None = None
+        self.woken: trio.Event | None = None
         self.answer: Any = None
         self.done = False
 
@@ -163,7 +163,7 @@ class Connection:
         in_pieces: bool = False,
     ) -> Response:
         """Sends a request and gives its answer. Errors inside the answer are the caller's to look at. With `in_pieces`
-        others have their turn while a large request is encoded; nothing may change it meanwhile.
+        others are served while a large request is encoded; nothing may change it meanwhile.
 
         Raises:
             ConnectionLost: it ended first. RemoteProtocolError: what came was no answer; the connection is closed.
@@ -269,13 +269,13 @@ class Connection:
             while not waiter.done:
                 self._check()
                 if self._reading:
-                    waiter.turn = trio.Event()
-                    await waiter.turn.wait()
-                    waiter.turn = None
+                    waiter.woken = trio.Event()
+                    await waiter.woken.wait()
+                    waiter.woken = None
                 else:
                     await self._read(waiter)
         finally:
-            waiter.turn = None
+            waiter.woken = None
             if not self._reading:
                 self._wake_next_reader()
         return waiter.answer
@@ -286,7 +286,7 @@ class Connection:
         try:
             while not waiter.done:
                 data = await self._stream.receive_some(RECEIVE_BYTES)
-                # What was read is given back a turn of the loop later: somebody may have closed it meanwhile.
+                # What was read is given back a pass of the loop later: somebody may have closed it meanwhile.
                 self._check()
                 self._heard_at = trio.current_time()
                 if not data:
@@ -305,8 +305,8 @@ class Connection:
 
     def _wake_next_reader(self) -> None:
         for other in self._waiters:
-            if other.turn is not None:
-                other.turn.set()
+            if other.woken is not None:
+                other.woken.set()
                 break
 
     def _deliver(self, frame: memoryview) -> None:
@@ -314,8 +314,8 @@ class Connection:
         waiter = self._waiters.popleft()
         waiter.answer = answer
         waiter.done = True
-        if waiter.turn is not None:
-            waiter.turn.set()
+        if waiter.woken is not None:
+            waiter.woken.set()
 
     def _check(self) -> None:
         if self._lost is not None:
@@ -330,8 +330,8 @@ class Connection:
         if self._lost is None:
             self._lost = problem
         for waiter in self._waiters:
-            if waiter.turn is not None:
-                waiter.turn.set()
+            if waiter.woken is not None:
+                waiter.woken.set()
         self._waiters.clear()
         await trio.aclose_forcefully(self._stream)
 

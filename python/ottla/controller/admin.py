@@ -15,9 +15,9 @@ from typing import NamedTuple
 import msgspec
 
 from ottla.controller.assignment import Assignment, assign
+from ottla.controller.batches import overlapping
 from ottla.controller.configs import check_topic_config
 from ottla.controller.names import CollidingNames, check_name, may_be_name, may_collide
-from ottla.controller.turns import in_turns, overlapping
 from ottla.controller.writes import Change, together, until_done
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
@@ -46,6 +46,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import INTERNAL_TOPICS
+from ottla.slices import in_slices
 
 #: Of one topic in one request, as in Kafka 4's controller (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH).
 NEW_PARTITIONS_MAX = 10_000
@@ -153,7 +154,7 @@ class Creation:
         if may_collide(topic.name):
             if self._names is None:
                 names = CollidingNames()
-                async for name in in_turns(await self._tree.children(znodes.TOPICS)):
+                async for name in in_slices(await self._tree.children(znodes.TOPICS)):
                     names.add(name)
                 self._names = names
             if colliding := self._names.colliding_with(topic.name):
@@ -337,7 +338,7 @@ class Growth:
         paths = [znodes.topic_path(each.topic) for each in wanted if may_be_name(each.topic)]
         nodes = dict(zip(paths, await self._tree.get_many(paths), strict=True))
         checked: list[Grown | KafkaError] = []
-        async for each in in_turns(wanted):
+        async for each in in_slices(wanted):
             try:
                 checked.append(self._grown(each, nodes.get(znodes.topic_path(each.topic))))
             except KafkaError as error:

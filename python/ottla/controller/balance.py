@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ottla.config import BrokerConfig
 from ottla.controller import orders
-from ottla.controller.turns import in_turns
 from ottla.errors import counted
 from ottla.kafka import TopicPartition
+from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ async def give_back(term: orders.Term, tolerated_percentage: int) -> None:
     expected: dict[int, int] = {}
     elsewhere: dict[int, list[TopicPartition]] = {}
     is_moving = False
-    async for name, partition in in_turns(term.cluster.partitions()):
+    async for name, partition in in_slices(term.cluster.partitions()):
         is_moving = is_moving or bool(partition.adding or partition.removing)
         if term.is_deleting(name.topic):
             continue
@@ -60,7 +60,7 @@ async def give_back(term: orders.Term, tolerated_percentage: int) -> None:
     wanted: list[TopicPartition] = []
     for broker, names in elsewhere.items():
         if 100 * len(names) > tolerated_percentage * expected[broker]:
-            wanted += [name async for name in in_turns(names) if _can_lead(term, name, broker)]
+            wanted += [name async for name in in_slices(names) if _can_lead(term, name, broker)]
     if wanted:
         logger.info("giving first replicas the leadership of %s back", counted(len(wanted), "partition"))
         await orders.elect_leaders(term, wanted, unclean=False)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from ottla.controller.turns import pieces
+from ottla.controller.batches import batches
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     ConnectionLoss,
@@ -71,7 +71,7 @@ async def watch_config_changes(
                 names = await tree.children(znodes.CONFIG_CHANGES, wake)
                 # Names are in the order of their numbers, and thousands are known already.
                 new = [name for name in names[bisect_right(names, last) :] if _is_change(name)]
-                for some in pieces(new):
+                for some in batches(new):
                     paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in some]
                     for name, path, node in zip(some, paths, await tree.get_many(paths), strict=True):
                         if node is not None:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from ottla.config.topic import check_topic
 from ottla.config.values import ConfigError
 from ottla.controller.names import may_be_name
-from ottla.controller.turns import in_turns
 from ottla.controller.writes import Change, together, until_done
 from ottla.coordination import znodes
 from ottla.coordination.tree import ANY_VERSION, Check, Create, Operation, Set, Tree, get_or_none
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import InvalidConfig, InvalidRequest, KafkaError, UnknownTopicOrPartition
+from ottla.slices import in_slices
 
 
 class Entity(NamedTuple):
@@ -45,7 +45,7 @@ async def get_configs(tree: Tree, entities: Sequence[Entity]) -> list[dict[str, 
     """The same of many entities, in order."""
     paths = [znodes.config_path(*entity) for entity in entities]
     configs: list[dict[str, str] | MalformedNode] = []
-    async for path, node in in_turns(zip(paths, await tree.get_many(paths), strict=True)):
+    async for path, node in in_slices(zip(paths, await tree.get_many(paths), strict=True)):
         try:
             configs.append({} if node is None else znodes.decode_config(path, node.data))
         except MalformedNode as error:
@@ -81,7 +81,7 @@ async def set_configs(tree: Tree, wanted: Sequence[Wanted]) -> list[KafkaError |
     """
     errors: dict[Entity, KafkaError | None] = {}
     changes: dict[Entity, Change] = {}
-    async for each in in_turns(wanted):
+    async for each in in_slices(wanted):
         errors[each.entity] = None
         try:
             changes[each.entity] = _change(tree, each)

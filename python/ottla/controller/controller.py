@@ -26,6 +26,7 @@ import trio
 
 from ottla.controller import decisions, moves, orders, timings
 from ottla.controller.balance import Balance, give_back
+from ottla.controller.batches import overlapping
 from ottla.controller.channel import TIMEOUT_MS, Channel, Connect
 from ottla.controller.decisions import IsrChange
 from ottla.controller.deletion import Deletion
@@ -43,7 +44,6 @@ from ottla.controller.requests import ControlRequest, RequestBatch
 from ottla.controller.shutdown import shut_down
 from ottla.controller.store import ControllerMoved, FencedTree, Written
 from ottla.controller.timings import Timings
-from ottla.controller.turns import in_turns, overlapping, pieces_in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     Delete,
@@ -72,6 +72,7 @@ from ottla.errors import (
 from ottla.kafka import EPOCH_DURING_DELETE, NO_LEADER, TopicPartition
 from ottla.logging_setup import Repeated
 from ottla.peers import Dialer
+from ottla.slices import Slices, in_slices
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
 from ottla.wire.k05_stop_replica import STOP_REPLICA
 
@@ -80,16 +81,14 @@ logger = logging.getLogger(__name__)
 STORAGE_ERROR = 56
 RETRY_MS = 1000
 """Before standing for election again after an unexpected error, so that an error that stays does not spin."""
-#: Topics' names that are looked at in one turn of the loop, half a millisecond.
-NAMES_PER_TURN = 5_000
-#: Topics that are read in one turn of the loop: with a handful of partitions each, they take some 40 us.
-TOPICS_PER_TURN = 100
+#: Topics that are read from the tree with one request: with a handful of partitions each, they take some 40 us.
+TOPICS_AT_ONCE = 100
 
 T = TypeVar("T")
 
 
 class _Order(Generic[T]):
-    """What somebody asks of the active controller, done when its turn among the events comes."""
+    """What somebody asks of the active controller, done when the events before it are."""
 
     def __init__(self, work: Callable[[_Term], Awaitable[T]], kind: str | None) -> None:
         #: Of `timings.KINDS`, or None.
@@ -266,7 +265,7 @@ class Controller:
             if self._term is None:
                 raise NotController
             names = list(names)
-            # Before its turn among the events: others do not wait for the answers.
+            # Before the events that came earlier: others do not wait for the answers.
             ends = await orders.ends_of(self._term.cluster, names, self._ends_at)
         return await self._order(
             lambda term: orders.elect_leaders(term, names, unclean=unclean, ends=ends), timings.MANUAL_BALANCE
@@ -421,12 +420,13 @@ class Controller:
             self._events.put(("gone", broker, epoch))
         if self._balance is not None:
             term.nursery.start_soon(self._look_at_balance, self._balance)
+        slices = Slices(own=True)
         while True:
             event = await self._events.take()
             with self.timings.timed(term.kind(event)):
                 await term.handle(event)
             # Thousands of topics that are gone are as many events, of which each has little to do.
-            await trio.lowlevel.checkpoint()
+            await slices.row()
 
     async def _look_at_balance(self, balance: Balance) -> None:
         await trio.sleep(balance.first_look_s)
@@ -571,12 +571,12 @@ class _Term:
         known = self.cluster.brokers
         self._name_on((broker, until_s) for broker, until_s in self._controller._named() if broker.id not in known)
         topics = await self.tree.children(znodes.TOPICS, self._watch(("topics",)))
-        async for topic, found in in_turns((await self._read_topics(topics)).items()):
+        async for topic, found in in_slices((await self._read_topics(topics)).items()):
             self.cluster.assign(topic, found.assignment)
             self.cluster.born[topic] = found.czxid
-        names = [name async for name, _ in in_turns(self.cluster.partitions())]
+        names = [name async for name, _ in in_slices(self.cluster.partitions())]
         resigned = set()
-        async for name, stored in in_turns((await self._store.read_states(names)).items()):
+        async for name, stored in in_slices((await self._store.read_states(names)).items()):
             self._set_state(name, stored.state, stored.version)
             leader = self.cluster.brokers.get(stored.state.leader)
             if leader is not None and leader.may_have_resigned(stored.mzxid):
@@ -592,7 +592,7 @@ class _Term:
         settled = await self.settle(names)
         await self._lead_anew(resigned - settled)
         batch = self.batch()
-        async for name in in_turns(names):
+        async for name in in_slices(names):
             partition = self.cluster.topics[name.topic][name.partition]
             others = moves.not_to_be_told(partition) if partition.removing else None
             self.tell(batch, name, only={*partition.replicas} - others if others else None)
@@ -607,7 +607,7 @@ class _Term:
         never lead again. A controller before this one has removed their registrations, and elected nobody.
         """
         states = {}
-        async for name in in_turns(sorted(names)):
+        async for name in in_slices(sorted(names)):
             partition = self.cluster.get(name)
             state = None if partition is None else decisions.next_epoch(partition, self.elected.epoch)
             if state is not None and not self.is_deleting(name.topic):
@@ -722,7 +722,7 @@ class _Term:
         """Replicas of these partitions can be used no longer, or again: leaders and metadata follow."""
         changed = await self.settle(names)
         batch = self.batch()
-        async for name in in_turns(names):
+        async for name in in_slices(names):
             if name in changed:
                 self.tell(batch, name)
             else:
@@ -744,7 +744,7 @@ class _Term:
         batch.metadata_to(self.cluster.brokers.keys() - ids)
         await self.send(batch)
         batch = self.batch()
-        async for name, partition in in_turns(self.cluster.partitions()):
+        async for name, partition in in_slices(self.cluster.partitions()):
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
         batch.metadata_to(ids)
         await self.send(batch)
@@ -753,7 +753,7 @@ class _Term:
         asked = self.cluster.suspect(came)
         asked |= await self.settle(names)
         batch = self.batch()
-        async for name in in_turns(names):
+        async for name in in_slices(names):
             self.tell(batch, name, only=None if name in asked else ids)
         for broker in came:
             self._ask_again(batch, broker.id)
@@ -874,7 +874,7 @@ class _Term:
                 except (MalformedNode, InvalidTopic) as error:
                     self._leave_out("a topic", error)
 
-        await overlapping(read, topics, at_most=TOPICS_PER_TURN)
+        await overlapping(read, topics, at_most=TOPICS_AT_ONCE)
         return assignments
 
     async def _on_topics(self, *, again: bool = False) -> None:
@@ -883,11 +883,13 @@ class _Term:
         known, there = self.cluster.topics, set[str]()
         changed: list[str] = []
         missing: list[str] = []
-        async for some in pieces_in_turns(names, NAMES_PER_TURN):
-            there.update(some)
-            changed += [topic for topic in some if again or topic not in known or topic in self._missing]
-        async for some in pieces_in_turns(list(known), NAMES_PER_TURN):
-            missing += [topic for topic in some if topic not in there and topic not in self._missing]
+        async for topic in in_slices(names):
+            there.add(topic)
+            if again or topic not in known or topic in self._missing:
+                changed.append(topic)
+        async for topic in in_slices(list(known)):
+            if topic not in there and topic not in self._missing:
+                missing.append(topic)
         if missing:
             self._missing.miss(missing, trio.current_time())
             self._wait_for_missing()
@@ -950,7 +952,7 @@ class _Term:
         if not topics:
             return
         cluster, batch = self.cluster, self.batch()
-        async for name in in_turns(cluster.partitions_of(topics)):
+        async for name in in_slices(cluster.partitions_of(topics)):
             partition, ending = cluster.get(name), cluster.endings.get(name)
             assert partition is not None
             batch.metadata(name, partition, deleted=True)
@@ -975,10 +977,9 @@ class _Term:
 
     async def _assigned(self, assignments: Mapping[str, TopicAssignment]) -> None:
         new = {}
-        for topic, assignment in assignments.items():
+        async for topic, assignment in in_slices(assignments.items()):
             if names := self._assign(topic, assignment):
                 new[topic] = names
-            await trio.lowlevel.checkpoint()
         try:
             await self._new_partitions([name for names in new.values() for name in names])
         except NoNode:
@@ -1048,7 +1049,7 @@ class _Term:
             return
         logger.info("deleting topics %s", fresh)
         batch = self.batch()
-        async for name in in_turns(self.cluster.partitions_of(fresh)):
+        async for name in in_slices(self.cluster.partitions_of(fresh)):
             partition = self.cluster.get(name)
             assert partition is not None
             batch.metadata(name, partition, deleted=True)
@@ -1099,7 +1100,7 @@ class _Term:
         known = [name for name in changed if self.cluster.get(name) is not None]
         batch = self.batch()
         states = await self._store.read_states(known)
-        async for name, stored in in_turns(states.items()):
+        async for name, stored in in_slices(states.items()):
             self._set_state(name, stored.state, stored.version)
             self.tell_of(batch, name)
         if known:
@@ -1120,7 +1121,7 @@ class _Term:
                 except MalformedNode as error:
                     self._leave_out("a notification", error)
         batch = self.batch()
-        async for name in in_turns(self.cluster.on_brokers(brokers)):
+        async for name in in_slices(self.cluster.on_brokers(brokers)):
             self.tell(batch, name, only=brokers)
         await self.send(batch)
         await self._store.delete_nodes(paths)
@@ -1149,7 +1150,7 @@ class _Term:
         after = set(before)
         unheard = self.cluster.unheard.get(broker, set())
         heard = set()
-        async for answer in in_turns(response.partition_errors):
+        async for answer in in_slices(response.partition_errors):
             name = TopicPartition(answer.topic_name, answer.partition_index)
             if name in unheard:
                 unheard.discard(name)
@@ -1215,7 +1216,7 @@ class _Term:
     ) -> None:
         """A broker was to delete replicas that moved elsewhere. If it could not, nothing that is asked again helps."""
         refused = 0
-        async for topic, state in in_turns(
+        async for topic, state in in_slices(
             (each.topic_name, state) for each in request.message.topic_states for state in each.partition_states
         ):
             name = TopicPartition(topic, state.partition_index)
@@ -1230,7 +1231,7 @@ class _Term:
     async def reassignments(self) -> dict[TopicPartition, decisions.Reassigned]:
         return {
             name: decisions.Reassigned.of(partition)
-            async for name, partition in in_turns(self.cluster.partitions())
+            async for name, partition in in_slices(self.cluster.partitions())
             if partition.adding or partition.removing
         }
 
@@ -1253,7 +1254,7 @@ class _Term:
         is taken over instead.
         """
         states = {}
-        async for name, state in in_turns(wanted.items()):
+        async for name, state in in_slices(wanted.items()):
             partition = self.cluster.get(name)
             if partition is not None:
                 states[name] = state, partition.version
@@ -1293,7 +1294,7 @@ class _Term:
     async def tell_moved(self, leaving: Mapping[TopicPartition, Collection[int]]) -> None:
         """As `tell_all`; and the brokers that hold a partition no longer are to delete it."""
         batch = self.batch()
-        async for name, brokers in in_turns(leaving.items()):
+        async for name, brokers in in_slices(leaving.items()):
             self.tell(batch, name)
             partition = self.cluster.get(name)
             if brokers and partition is not None and partition.state is not None:
@@ -1303,14 +1304,14 @@ class _Term:
     async def tell_all(self, names: Iterable[TopicPartition]) -> None:
         """The roles of partitions to the brokers that hold them, and everybody's metadata."""
         batch = self.batch()
-        async for name in in_turns(names):
+        async for name in in_slices(names):
             self.tell(batch, name)
         await self.send(batch)
 
     async def tell_metadata(self, names: Iterable[TopicPartition]) -> None:
         """What everybody is to know of these partitions."""
         batch = self.batch()
-        async for name in in_turns(names):
+        async for name in in_slices(names):
             self.tell_of(batch, name)
         batch.metadata_to(self.cluster.brokers)
         await self.send(batch)
@@ -1463,6 +1464,6 @@ class _Term:
             batch.metadata(name, partition, deleted=name.topic in self._deletions)
 
     async def send(self, batch: RequestBatch) -> None:
-        """Sends the requests of a batch. Other tasks have their turns meanwhile; the next event waits."""
+        """Sends the requests of a batch. Other tasks are served meanwhile; the next event waits."""
         async for request in batch.requests():
             self._channels[request.broker].send(request)

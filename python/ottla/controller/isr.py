@@ -26,7 +26,6 @@ from ottla.controller.decisions import IsrChange
 from ottla.controller.election import Elected
 from ottla.controller.model import Cluster
 from ottla.controller.store import Written
-from ottla.controller.turns import in_turns
 from ottla.coordination.znodes import PartitionState
 from ottla.errors import (
     InvalidUpdateVersion,
@@ -35,6 +34,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import TopicPartition
+from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ async def alter_isr(
     results: dict[TopicPartition, KafkaError | Altered] = {}
     wanted: dict[TopicPartition, tuple[PartitionState, int]] = {}
     joining: dict[TopicPartition, set[int]] = {}
-    async for name, change in in_turns(changes.items()):
+    async for name, change in in_slices(changes.items()):
         outcome = _decide(term, leader, name, change)
         if not isinstance(outcome, PartitionState):
             results[name] = outcome
@@ -98,12 +98,12 @@ async def alter_isr(
             joining[name] = added
     orphaned = await _refuse_strangers(term, joining, wanted, results)
     written = await term.write_states(wanted)
-    async for name, (state, _) in in_turns(wanted.items()):
+    async for name, (state, _) in in_slices(wanted.items()):
         if name in written.done:
             results[name] = Altered(state, written.done[name])
         else:
             results[name] = InvalidUpdateVersion() if name in written.found else UnknownTopicOrPartition()
-    await term.tell_metadata([name async for name in in_turns(changes) if term.cluster.get(name) is not None])
+    await term.tell_metadata([name async for name in in_slices(changes) if term.cluster.get(name) is not None])
     await _begin_anew(term, orphaned)
     term.isr_grew(name for name in joining if name in written.done)
     return results
@@ -135,7 +135,7 @@ async def _refuse_strangers(
         return []
     strangers = await term.strangers({broker for brokers in joining.values() for broker in brokers})
     orphaned = []
-    async for name, brokers in in_turns(joining.items()):
+    async for name, brokers in in_slices(joining.items()):
         # Looking at the strangers may have changed the cluster, but not back to what the leader had seen.
         refused = {broker for broker in brokers if broker in strangers or not term.cluster.is_online(name, broker)}
         if refused:
@@ -151,7 +151,7 @@ async def _refuse_strangers(
 
 async def _begin_anew(term: Term, names: Iterable[TopicPartition]) -> None:
     states = {}
-    async for name in in_turns(names):
+    async for name in in_slices(names):
         partition = term.cluster.get(name)
         state = None if partition is None else decisions.next_epoch(partition, term.elected.epoch)
         if state is not None:

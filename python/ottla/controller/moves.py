@@ -41,11 +41,11 @@ import msgspec
 import trio
 
 from ottla.controller import decisions
+from ottla.controller.batches import batches
 from ottla.controller.decisions import Reassigned
 from ottla.controller.endings import ANSWERS_S
 from ottla.controller.model import Partition
 from ottla.controller.orders import NO_PARTITION, REPLICAS_MAX, Reasons, Term, asked_in
-from ottla.controller.turns import in_turns, pieces
 from ottla.coordination import znodes
 from ottla.coordination.tree import BadVersion, ConnectionLoss, NoNode, Operation, Set, Watch, in_batches
 from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssignment
@@ -57,6 +57,7 @@ from ottla.errors import (
     counted,
 )
 from ottla.kafka import TopicPartition
+from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ async def _reassign(
     reasons = Reasons()
     plans: dict[TopicPartition, Reassigned] = {}
     before: dict[TopicPartition, Reassigned] = {}
-    async for name, target in in_turns(wanted.items()):
+    async for name, target in in_slices(wanted.items()):
         plan = _plan(term, name, target)
         if isinstance(plan, KafkaError):
             results[name] = reasons.one(plan)
@@ -92,13 +93,13 @@ async def _reassign(
             plans[name] = plan
     dropped: dict[TopicPartition, list[int]] = {}
     in_tree: dict[TopicPartition, Reassigned] = {}
-    async for name, plan in in_turns(plans.items()):
+    async for name, plan in in_slices(plans.items()):
         ending = term.cluster.endings.get(name)
         held = (*before[name].replicas, *(sorted(ending.leaving) if ending is not None else ()))
         dropped[name] = [broker for broker in dict.fromkeys(held) if broker not in plan.replicas]
         in_tree[name] = plan.beside(dropped[name])
     await _write_assignments(term, in_tree)
-    async for name, plan in in_turns(plans.items()):
+    async for name, plan in in_slices(plans.items()):
         known = term.cluster.get(name)
         if known is None:
             results[name] = UnknownTopicOrPartition(NO_PARTITION)
@@ -176,7 +177,7 @@ async def advance(term: Term, names: Iterable[TopicPartition]) -> None:
 
 async def _under_way(term: Term, names: Iterable[TopicPartition]) -> list[TopicPartition]:
     found = []
-    async for name in in_turns(names):
+    async for name in in_slices(names):
         partition = term.cluster.get(name)
         if partition is not None and (partition.adding or partition.removing) and not term.is_deleting(name.topic):
             found.append(name)
@@ -193,7 +194,7 @@ async def _step(term: Term, dropped: Mapping[TopicPartition, Collection[int]], *
         states: dict[TopicPartition, PartitionState] = {}
         ended: dict[TopicPartition, Reassigned] = {}
         versions: dict[TopicPartition, int] = {}
-        async for name in in_turns(pending):
+        async for name in in_slices(pending):
             partition = term.cluster.get(name)
             if partition is None:
                 continue
@@ -208,7 +209,7 @@ async def _step(term: Term, dropped: Mapping[TopicPartition, Collection[int]], *
                 states[name], versions[name] = state, partition.version
         written = await term.change_states(states)
         told: dict[TopicPartition, Collection[int]] = {}
-        async for name in in_turns(written):
+        async for name in in_slices(written):
             partition = term.cluster.topics[name.topic][name.partition]
             told[name] = gone = {*dropped[name], *(partition.removing if name in ended else ())}
             if name in ended and ended[name] != Reassigned.of(partition):
@@ -220,14 +221,14 @@ async def _step(term: Term, dropped: Mapping[TopicPartition, Collection[int]], *
                 logger.info("%s is held by %s now", name, list(ended[name].replicas))
         await term.tell_moved(told)
         until_s = trio.current_time() + ANSWERS_S
-        async for name, leaving in in_turns(told.items()):
+        async for name, leaving in in_slices(told.items()):
             partition = term.cluster.get(name)
             if name in endings and partition is not None and partition.state is not None:
                 epoch = partition.state.leader_epoch
                 endings.asked(name, term.cluster.brokers.keys() & leaving, epoch, until_s)
         # Somebody else had written another state meanwhile: decide again from that.
         pending = [name for name in states if name not in written and _version(term, name) != versions[name]]
-    async for name in in_turns(dropped):
+    async for name in in_slices(dropped):
         ending = endings.get(name)
         if ending is not None and ending.waiting is None:
             # A partition that was never led: nobody has anything of it.
@@ -272,9 +273,9 @@ def _version(term: Term, name: TopicPartition) -> int | None:
 async def _write_assignments(term: Term, plans: Mapping[TopicPartition, Reassigned]) -> None:
     """First in the tree, then here. Nothing for topics that are gone."""
     by_topic: dict[str, dict[int, Reassigned]] = {}
-    async for name, plan in in_turns(plans.items()):
+    async for name, plan in in_slices(plans.items()):
         by_topic.setdefault(name.topic, {})[name.partition] = plan
-    for topics in pieces(list(by_topic)):
+    for topics in batches(list(by_topic)):
         await _write_topics(term, {topic: by_topic[topic] for topic in topics})
 
 

@@ -15,7 +15,6 @@ import trio
 from ottla.controller import decisions
 from ottla.controller.election import Elected
 from ottla.controller.model import Cluster
-from ottla.controller.turns import in_turns
 from ottla.coordination import znodes
 from ottla.coordination.tree import Operation, Tree, Watch, get_or_none
 from ottla.coordination.znodes import MalformedNode, PartitionState
@@ -29,6 +28,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import NO_LEADER, PartitionKey, TopicPartition
+from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ EndsAt: TypeAlias = Callable[[int, Collection[PartitionKey]], Awaitable[Mapping[
 async def ends_of(cluster: Cluster, names: Iterable[TopicPartition], ends_at: EndsAt | None) -> Ends:
     """Where the logs end of those partitions that nobody leads. Kafka's brokers do not say it."""
     asked: dict[int, list[PartitionKey]] = {}
-    async for name in in_turns(names):
+    async for name in in_slices(names):
         partition = cluster.get(name)
         if partition is not None and partition.state is not None and partition.state.leader not in cluster.brokers:
             for broker in partition.replicas:
@@ -140,7 +140,7 @@ async def elect_leaders(
     results: dict[TopicPartition, KafkaError | int] = {}
     wanted: dict[TopicPartition, PartitionState] = {}
     reasons = Reasons()
-    async for name in in_turns(names):
+    async for name in in_slices(names):
         state = _elect(term, name, ends.get(name, {}), unclean=unclean)
         if isinstance(state, KafkaError):
             results[name] = reasons.one(state)
@@ -148,7 +148,7 @@ async def elect_leaders(
             wanted[name] = state
     done = await term.change_states(wanted)
     await term.tell_all(done)
-    async for name, state in in_turns(wanted.items()):
+    async for name, state in in_slices(wanted.items()):
         results[name] = state.leader if name in done else _unavailable(name, unclean=unclean)
     return results
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import trio
 
 from ottla.controller.model import Broker, Cluster, Partition
-from ottla.controller.turns import in_turns
 from ottla.kafka import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, PROTOCOLS, TopicPartition
+from ottla.slices import in_slices
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrLiveLeader,
@@ -136,7 +136,7 @@ class RequestBatch:
         """What to send, in order, each request whole. Brokers that are gone get nothing: what they have to know they
         are told at their return.
 
-        Others have their turn while a request is made. The cluster is the same for all of them: it changes with the
+        Others are served while a request is made. The cluster is the same for all of them: it changes with the
         controller's events alone, of which this is a part.
         """
         brokers = self._cluster.brokers
@@ -147,7 +147,7 @@ class RequestBatch:
         if told:
             topics = [
                 UpdateMetadataTopicState(topic_name=topic, partition_states=list(partitions.values()))
-                async for topic, partitions in in_turns(self._metadata.items())
+                async for topic, partitions in in_slices(self._metadata.items())
             ]
             live = self._named_brokers()
             for broker in told:
@@ -171,7 +171,7 @@ class RequestBatch:
     ) -> LeaderAndIsrRequest:
         leaders: set[int] = set()
         states = []
-        async for topic, roles in in_turns(topics.items()):
+        async for topic, roles in in_slices(topics.items()):
             leaders.update(role.leader for role in roles.values())
             states.append(LeaderAndIsrTopicState(topic_name=topic, partition_states=list(roles.values())))
         live = []
@@ -196,7 +196,7 @@ class RequestBatch:
             broker_epoch=self._cluster.brokers[broker].epoch,
             topic_states=[
                 StopReplicaTopicState(topic_name=topic, partition_states=list(stops.values()))
-                async for topic, stops in in_turns(topics.items())
+                async for topic, stops in in_slices(topics.items())
             ],
         )
 

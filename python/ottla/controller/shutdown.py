@@ -19,9 +19,9 @@ from typing import Protocol
 
 from ottla.controller.model import Cluster
 from ottla.controller.requests import RequestBatch
-from ottla.controller.turns import in_turns
 from ottla.errors import BrokerNotAvailable, StaleBrokerEpoch, counted
 from ottla.kafka import NO_EPOCH, TopicPartition
+from ottla.slices import in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def shut_down(term: Term, broker: int, broker_epoch: int) -> list[TopicPar
     cluster.leaving.add(broker)
     names: list[TopicPartition] = []
     led: set[TopicPartition] = set()
-    async for name in in_turns(cluster.on_brokers([broker])):
+    async for name in in_slices(cluster.on_brokers([broker])):
         partition = cluster.get(name)
         if partition is None or partition.state is None or len(partition.replicas) == 1 or term.is_deleting(name.topic):
             continue
@@ -79,7 +79,7 @@ async def shut_down(term: Term, broker: int, broker_epoch: int) -> list[TopicPar
     changed = await term.settle(names)
     batch = term.batch()
     remaining = []
-    async for name in in_turns(names):
+    async for name in in_slices(names):
         partition = cluster.get(name)
         if partition is None or partition.state is None:
             continue

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.controller.turns import overlapping
+from ottla.controller.batches import overlapping
 from ottla.coordination import znodes
 from ottla.coordination.tree import (
     BadVersion,

@@ -135,7 +135,7 @@ class Timings:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: How long events waited for their turn.
+        #: How long events waited for those before them.
         self.queue = Durations()
         #: How long they took, by `KINDS`.
         self.events = {kind: Durations() for kind in KINDS}
@@ -144,7 +144,7 @@ class Timings:
         return self._clock()
 
     def taken(self, put_s: float) -> None:
-        """An event that was put in at `put_s` has its turn."""
+        """An event that was put in at `put_s` is handled now."""
         now_s = self._clock()
         self.queue.record(now_s - put_s, now_s)
 

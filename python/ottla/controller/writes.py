@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from ottla.controller.turns import pieces
+from ottla.controller.batches import batches
 from ottla.coordination.tree import (
     BATCH_BYTES_MAX,
     BadVersion,
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 def pieces_of(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     """The rows of a request in pieces, each to be read, checked and changed at once."""
-    return pieces(rows, ROWS_AT_ONCE)
+    return batches(rows, ROWS_AT_ONCE)
 
 
 class Change(NamedTuple):

@@ -268,7 +268,7 @@ class Tree(abc.ABC):
             if self.state is SessionState.CLOSED:
                 raise Unavailable("/", "the tree is closed")
             changed = trio.Event()
-            remove = self.listen(lambda _: changed.set())  # noqa: B023 - called before the next turn of the loop
+            remove = self.listen(lambda _: changed.set())  # noqa: B023 - called before the next pass of the loop
             try:
                 await changed.wait()
             finally:

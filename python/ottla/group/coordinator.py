@@ -44,6 +44,7 @@ from ottla.group.removal import Removal
 from ottla.group.roster import Kept
 from ottla.group.state import DEAD, Group, State
 from ottla.net.guard import failed
+from ottla.slices import Slices, are_few
 
 if TYPE_CHECKING:
     from ottla.replication.delayed import Deadlines
@@ -54,11 +55,8 @@ logger = logging.getLogger("ottla.group")
 #: How long after a failed loading it is tried again.
 RELOAD_SECONDS = 5.0
 
-#: Groups that come or go in one go: at some 20 us each a few milliseconds.
-GROUPS_AT_ONCE = 100
-
-#: What is done for a group in one go, mostly answers to members: about 2 ms.
-EFFECTS_AT_ONCE = 100
+#: What comes, goes or answers a member costs some 20 us: as much as so many rows of a request.
+GROUP_ROWS, EFFECT_ROWS = 4, 4
 
 
 class GroupCoordinator:
@@ -136,8 +134,8 @@ class GroupCoordinator:
         gone = [entry for entry in self.groups.items() if entry[1].index == index]
         for group_id, hosted in gone:
             self._forget(group_id, hosted)
-        if self._nursery is not None and len(gone) > GROUPS_AT_ONCE:
-            self._nursery.start_soon(self._end_in_pieces, [hosted for _, hosted in gone])
+        if self._nursery is not None and not are_few(GROUP_ROWS * len(gone)):
+            self._nursery.start_soon(self._end_in_slices, [hosted for _, hosted in gone])
         else:
             for _, hosted in gone:
                 self._end(hosted)
@@ -157,12 +155,12 @@ class GroupCoordinator:
         hosted.group.die()
         self._after(hosted)
 
-    async def _end_in_pieces(self, several: list[Hosted]) -> None:
-        """Many groups end, in pieces between which the loop serves others."""
-        for count, hosted in enumerate(several, 1):
+    async def _end_in_slices(self, several: list[Hosted]) -> None:
+        """Many groups end."""
+        slices = Slices(own=True)
+        for hosted in several:
             self._end(hosted)
-            if count % GROUPS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+            await slices.row(GROUP_ROWS)
 
     def _host(self, group_id: str) -> Hosted:
         """The group, new if need be. Its partition is owned."""
@@ -186,8 +184,9 @@ class GroupCoordinator:
                 async for batch in self.topic.load(index):
                     info = batch.info
                     replay.take(info.producer_id, info.is_transactional, batch.is_commit, batch.records)
+                slices = Slices(own=True)
                 for _ in replay.decode():
-                    await trio.lowlevel.checkpoint()
+                    await slices.end()
             except KafkaError as error:
                 if self._loading.get(index) == leader_epoch:
                     # Not to be answered as if it were empty: consumers would begin anew.
@@ -200,19 +199,19 @@ class GroupCoordinator:
                 log("read %s of %s in %.0f ms", counted(len(replay.groups), "group"), where, took_ms)
 
     async def _take_over(self, index: int, leader_epoch: int, groups: Mapping[str, LoadedGroup]) -> bool:
-        """Hosts the groups of a partition, all at once, and in pieces what can be done before and after. False if
+        """Hosts the groups of a partition, all at once; before and after that in slices. False if
         another role came in between.
         """
         wall_ms, now_ms = self.wall_ms(), self._now_ms()
         new: dict[str, Hosted] = {}
+        slices = Slices(own=True)
         for group_id, loaded in groups.items():
             group = self._new_group(group_id)
             restore(group, loaded)
             since_ms = wall_ms if loaded.stored is None else loaded.stored.state_timestamp_ms
             new[group_id] = Hosted(group, index, leader_epoch, since_ms)
             group.taken_over(now_ms)
-            if len(new) % GROUPS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+            await slices.row(GROUP_ROWS)
         if self._loading.get(index) != leader_epoch:
             return False
         del self._loading[index]
@@ -223,11 +222,10 @@ class GroupCoordinator:
                 self._transactions.setdefault(producer_id, set()).add(group_id)
         for producer_id, is_commit in self._ended_meanwhile.pop(index):
             self.marker_written(index, producer_id, is_commit)
-        for count, (group_id, hosted) in enumerate(new.items(), 1):
+        for group_id, hosted in new.items():
             if self.groups.get(group_id) is hosted:
                 self._after(hosted)
-            if count % GROUPS_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
+            await slices.row(GROUP_ROWS)
         return True
 
     # --- members ---
@@ -446,8 +444,8 @@ class GroupCoordinator:
             hosted.state_timestamp_ms = self.wall_ms()
         while group.effects:
             effects, group.effects = group.effects, []
-            if len(effects) > EFFECTS_AT_ONCE and self._nursery is not None:
-                self._nursery.start_soon(self._do_in_pieces, hosted, effects)
+            if not are_few(EFFECT_ROWS * len(effects)) and self._nursery is not None:
+                self._nursery.start_soon(self._do_in_slices, hosted, effects)
                 continue
             for effect in effects:
                 self._do(hosted, effect)
@@ -466,13 +464,15 @@ class GroupCoordinator:
             if not isinstance(effect, Answer):
                 hosted.group.stored(self._now_ms(), effect, UnknownServerError.code)
 
-    async def _do_in_pieces(self, hosted: Hosted, effects: list[Effect]) -> None:
-        """Many members are answered, each for itself: in pieces, between which the loop serves others."""
-        for start in range(0, len(effects), EFFECTS_AT_ONCE):
-            for effect in effects[start : start + EFFECTS_AT_ONCE]:
-                self._do(hosted, effect)
-            self._after(hosted)
-            await trio.lowlevel.checkpoint()
+    async def _do_in_slices(self, hosted: Hosted, effects: list[Effect]) -> None:
+        """Many members are answered, each for itself."""
+        slices = Slices(own=True)
+        for effect in effects:
+            self._do(hosted, effect)
+            if slices.is_over(EFFECT_ROWS):
+                self._after(hosted)
+                await slices.end()
+        self._after(hosted)
 
     def _store(self, hosted: Hosted, store: Store) -> None:
         group = hosted.group

@@ -6,10 +6,8 @@ What goes from memory gets a tombstone in the log, or it would be back after the
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
-
-import trio
 
 from ottla.errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 from ottla.group import records
@@ -20,6 +18,7 @@ from ottla.group.state import EMPTY
 from ottla.group.subscription import subscribed, subscribed_topics
 from ottla.kafka import TopicPartition
 from ottla.net.guard import failed
+from ottla.slices import Slices, in_slices
 
 if TYPE_CHECKING:
     from ottla.replication.internal_topic import InternalTopic, NewRecords
@@ -85,18 +84,14 @@ class Removal:
 
         return self._remove_offsets(group_id, hosted, removed, deleted)
 
-    async def partitions_deleted(
-        self, partitions: Iterable[TopicPartition], turn: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Topics are gone: so are the offsets in them when this returns, before topics of the same names come. Waits
-        for `turn()` between groups.
-        """
+    async def partitions_deleted(self, partitions: Iterable[TopicPartition], slices: Slices) -> None:
+        """Topics are gone: so are the offsets in them when this returns, before topics of the same names come."""
         gone: set[TopicPartition] = set()
         for partition in partitions:
-            await turn()
+            await slices.row()
             gone.add(partition)
         for group_id, hosted in list(self._coordinator.groups.items()):
-            await turn()
+            await slices.row()
             if self._coordinator.groups.get(group_id) is not hosted:
                 continue
             known = gone & hosted.group.offsets.partitions
@@ -104,14 +99,13 @@ class Removal:
                 self._remove_offsets(group_id, hosted, known, lambda _: None)
         while gone:
             # One after the other: all at once would take the loop for long.
-            await turn()
+            await slices.row()
             gone.pop()
 
     async def expire_offsets(self) -> None:
         """Removes offsets whose time is over, and groups of which nothing is left."""
         now_ms, removed = self._coordinator.wall_ms(), 0
-        for group_id, hosted in list(self._coordinator.groups.items()):
-            await trio.lowlevel.checkpoint()
+        async for group_id, hosted in in_slices(list(self._coordinator.groups.items())):
             if self._coordinator.groups.get(group_id) is not hosted:
                 continue
             try:

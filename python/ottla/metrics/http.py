@@ -22,6 +22,7 @@ import trio
 import trio.abc
 
 from ottla.metrics import exposition
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla.metrics.families import Family
@@ -105,11 +106,12 @@ class Pages:
             return _text(503, "too many scrapes at a time\n")
         written: list[bytes] = []
         async with self._writing:
+            slices = Slices(own=True)
             for family, rows in self._watched.metrics():
                 for piece in exposition.pieces(family, rows):
                     written.append(piece)
-                    await trio.lowlevel.checkpoint()
-                await trio.lowlevel.checkpoint()
+                    await slices.end()
+                await slices.end()
             written.append(exposition.process())
         return Answer(200, exposition.CONTENT_TYPE, written)
 

@@ -34,7 +34,7 @@ from ottla.coordination.znodes import MalformedNode, PartitionState, TopicAssign
 from ottla.errors import KafkaError, StorageError, counted
 from ottla.logging_setup import of_partition
 from ottla.replication.log_notes import Note, Verdict, verdict
-from ottla.replication.pace import Pace
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla.coordination.tree import Node
@@ -153,9 +153,9 @@ class Belonging:
         own: list[PartitionKey] = []
         unknown: dict[PartitionKey, Note] = {}
         put_aside: dict[PartitionKey, StorageError | None] = {}
-        pace = Pace()
+        slices = Slices(own=True)
         for key, note in (await self._logs.notes(keys)).items():
-            await pace.turn()
+            await slices.row()
             topic = topics[key[0]]
             match verdict(note, topic):
                 case Verdict.ITS_OWN:

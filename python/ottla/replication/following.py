@@ -31,9 +31,9 @@ from ottla.logging_setup import Repeated, of_partition
 from ottla.net.guard import failed
 from ottla.peers.versions import Needed, lacking
 from ottla.replication import truncation
-from ottla.replication.pace import Pace
 from ottla.replication.questions import NEEDED as QUESTIONS
 from ottla.replication.questions import EpochEnd, LogRange, Questions
+from ottla.slices import Slices
 from ottla.wire.k01_fetch import FETCH
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Running(NamedTuple):
 class _Followed:
     """A partition that is followed under one leader epoch."""
 
-    __slots__ = ("is_agreed", "leader", "leader_epoch", "partition", "turn")
+    __slots__ = ("generation", "is_agreed", "leader", "leader_epoch", "partition")
 
     def __init__(self, partition: Partition) -> None:
         assert partition.state is not None
@@ -105,7 +105,7 @@ class _Followed:
         self.leader = partition.state.leader
         self.leader_epoch = partition.state.leader_epoch
         #: Counts how often it came to a fetcher, or its leader was asked: what was begun before is out of date.
-        self.turn = 0
+        self.generation = 0
         #: The log is known to end where its leader's goes on, or was cut there. Only needed where the leader cannot say
         #: so in its answers: its protocol is older, or the epochs of its tree are.
         self.is_agreed = False
@@ -157,7 +157,7 @@ class Following:
         self._new: dict[PartitionKey, None] = {}
         self._gone: dict[PartitionKey, None] = {}
         self._events: list[FetcherEvent] = []
-        #: Those that are fetched again after a while, with the turns that they had.
+        #: Those that are fetched again after a while, with the generations that they had.
         self._put_off: list[tuple[_Followed, int]] = []
         #: Their leader is not there now.
         self._waiting: dict[PartitionKey, None] = {}
@@ -228,12 +228,12 @@ class Following:
                 while True:
                     await self._wake.wait()
                     self._wake = trio.Event()
-                    await self._turn()
+                    await self._look()
             finally:
                 with trio.CancelScope(shield=True):
                     await self._close([*self._fetchers])
 
-    async def _turn(self) -> None:
+    async def _look(self) -> None:
         async with self._moving:
             gone = [*self._gone]
             await self._remove(gone)
@@ -248,9 +248,9 @@ class Following:
             cuts: list[Cut] = []
             lost: dict[int, list[_Followed]] = {}
             unsure: dict[int, list[_Followed]] = {}
-            pace = Pace()
+            slices = Slices(own=True)
             for event in events:
-                await pace.turn()
+                await slices.row()
                 self._decide(event, cuts, lost, unsure)
             for leader, several in lost.items():
                 self._nursery.start_soon(self._find_ranges, leader, several)
@@ -265,9 +265,9 @@ class Following:
         one = self._followed.get(key)
         return one if one is not None and one.leader_epoch == leader_epoch else None
 
-    def _is_current(self, one: _Followed, turn: int) -> bool:
-        """Whether the partition is still followed, and nothing was begun with it since this turn."""
-        return self._followed.get(one.key) is one and one.turn == turn
+    def _is_current(self, one: _Followed, generation: int) -> bool:
+        """Whether the partition is still followed, and nothing was begun with it since."""
+        return self._followed.get(one.key) is one and one.generation == generation
 
     # --- what fetchers report ---
 
@@ -342,13 +342,13 @@ class Following:
         """Fetches again after a while, what is still followed then."""
         if not self._put_off:
             self._nursery.start_soon(self._again_later)
-        self._put_off += [(one, one.turn) for one in several]
+        self._put_off += [(one, one.generation) for one in several]
 
     async def _again_later(self) -> None:
         """For all that are put off before this task begins: when a leader goes, that is thousands at once."""
         put_off, self._put_off = self._put_off, []
         await trio.sleep(self._config().get_int("replica.fetch.backoff.ms") / 1000)
-        self._again(*(one for one, turn in put_off if self._is_current(one, turn)))
+        self._again(*(one for one, generation in put_off if self._is_current(one, generation)))
 
     def _again(self, *several: _Followed) -> None:
         self._new.update((one.key, None) for one in several)
@@ -358,14 +358,14 @@ class Following:
         """Cuts logs off, and has them fetched again. Caller holds `_moving`."""
         if not cuts:
             return
-        pace = Pace()
+        slices = Slices(own=True)
         before: list[tuple[tuple[int, int], int]] = []
         for each in cuts:
-            await pace.turn()
+            await slices.row()
             before.append((_end(each.partition), each.partition.log.high_watermark))
         errors = await self._truncate(cuts)
         for each, error, (end, high_watermark) in zip(cuts, errors, before, strict=True):
-            await pace.turn()
+            await slices.row()
             partition = each.partition
             is_changed = error is None and _end(partition) != end
             if is_changed and each.offset < high_watermark:
@@ -431,25 +431,25 @@ class Following:
         """Asks the leader of partitions that no fetcher fetches now. `take` is called with each good answer, if nothing
         has changed meanwhile, and what it wants to be cut is cut.
         """
-        turns = {}
+        generations = {}
         for one in several:
-            one.turn += 1
-            turns[one] = one.turn
+            one.generation += 1
+            generations[one] = one.generation
         try:
             answers = await ask()
         except (OSError, ProtocolError) as problem:
             message = "the leader of %s does not say what it has: %s"
             reason = (several[0].leader, type(problem).__name__)
             self._troubles.log(logging.INFO, reason, message, several[0].partition, problem)
-            self._later(*(one for one, turn in turns.items() if self._is_current(one, turn)))
+            self._later(*(one for one, generation in generations.items() if self._is_current(one, generation)))
             return
         async with self._moving:
             cuts: list[Cut] = []
-            pace = Pace()
+            slices = Slices(own=True)
             for one in several:
-                await pace.turn()
+                await slices.row()
                 answer = answers[one.key]
-                if not self._is_current(one, turns[one]):
+                if not self._is_current(one, generations[one]):
                     continue
                 try:
                     if isinstance(answer, KafkaError):
@@ -467,9 +467,9 @@ class Following:
         unsure: dict[int, list[_Followed]] = {}
         addresses: dict[int, tuple[str, int] | None] = {}
         cuts: list[Cut] = []
-        pace = Pace()
+        slices = Slices(own=True)
         for key in keys:
-            await pace.turn()
+            await slices.row()
             one = self._followed.get(key)
             if one is None:
                 continue
@@ -518,10 +518,10 @@ class Following:
             self._later(*several)
             return
         rows: dict[tuple[bool, bool], list[tuple[str, int, Log, int]]] = {}
-        pace = Pace()
+        slices = Slices(own=True)
         for one in several:
-            await pace.turn()
-            one.turn += 1
+            await slices.row()
+            one.generation += 1
             self._threads[one.key] = thread
             terms = one.partition.adds(self._broker_id), one.is_agreed
             rows.setdefault(terms, []).append((*one.key, one.partition.log, one.leader_epoch))
@@ -531,9 +531,9 @@ class Following:
     async def _remove(self, keys: list[PartitionKey]) -> None:
         """Takes partitions from their fetchers. Caller holds `_moving`."""
         rows: dict[_Thread, list[PartitionKey]] = {}
-        pace = Pace()
+        slices = Slices(own=True)
         for key in keys:
-            await pace.turn()
+            await slices.row()
             self._new.pop(key, None)
             self._waiting.pop(key, None)
             thread = self._threads.pop(key, None)
@@ -620,6 +620,7 @@ class Following:
         ]
 
     async def _watch_addresses(self) -> None:
+        slices = Slices(own=True)
         while True:
             await self._address_known(lambda: bool(self._moved() or self._have_come()))
             async with self._moving:
@@ -632,7 +633,7 @@ class Following:
                     keys.append(key)
                 self._new.update(dict.fromkeys(key for key in keys if key in self._followed))
             self._wake.set()
-            await trio.lowlevel.checkpoint()
+            await slices.end()
 
 
 def _end(partition: Partition) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from ottla.errors import (
     error,
 )
 from ottla.replication.isr_proposals import Found, IsrProposals, Proposed
-from ottla.replication.pace import Pace
+from ottla.slices import Slices
 from ottla.wire.k56_alter_isr import (
     ALTER_ISR,
     AlterIsrRequest,
@@ -116,9 +116,9 @@ class IsrChanges(IsrProposals):
 
     async def _request(self, proposals: list[Proposed]) -> AlterIsrRequest:
         topics: dict[str, AlterIsrRequestTopic] = {}
-        pace = Pace()
+        slices = Slices(own=True)
         for partition, proposal in proposals:
-            await pace.turn()
+            await slices.row()
             row = AlterIsrRequestPartition(
                 partition_index=partition.index,
                 leader_epoch=proposal.leader_epoch,
@@ -134,9 +134,9 @@ class IsrChanges(IsrProposals):
         """Takes the answer, row by row. Returns those of which it does not say whether the change was made."""
         rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
         again = []
-        pace = Pace()
+        slices = Slices(own=True)
         for proposed in proposals:
-            await pace.turn()
+            await slices.row()
             row = rows.get(proposed.key)
             if row is None or row.error_code:
                 self.failures_total += 1

@@ -21,7 +21,7 @@ import trio
 from ottla.coordination import znodes
 from ottla.coordination.tree import Tree, TreeError, get_or_none
 from ottla.logging_setup import Repeated
-from ottla.replication.pace import Pace
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla.kafka import PartitionKey
@@ -93,9 +93,9 @@ class IsrProposals(abc.ABC):
                     await self._wake.wait()
                 await self._ready()
                 proposals, self._proposals = self._proposals, {}
-                current, pace = [], Pace()
+                current, slices = [], Slices(own=True)
                 for proposed in proposals.values():
-                    await pace.turn()
+                    await slices.row()
                     if proposed.is_current:
                         current.append(proposed)
                 again = await self._send(current) if current else ()

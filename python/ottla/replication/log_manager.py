@@ -24,7 +24,7 @@ from ottla.replication.by_partition import ByPartition, Homes
 from ottla.replication.data_directories import DataDirectories
 from ottla.replication.data_directory import sync_folder
 from ottla.replication.log_settings import SettingsSource, native_config, topic_config
-from ottla.replication.pace import Pace
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla._core import Cleanable, Log, LogConfig
@@ -389,9 +389,9 @@ class LogManager:
     ) -> dict[PartitionKey, StorageError]:
         """Does `work` for each directory on a thread, for all its partitions at once, and returns their errors."""
         rows: dict[DataDirectory, list[tuple[str, int, int]]] = {}
-        pace = Pace()
+        slices = Slices(own=True)
         for (topic, index), epoch in epochs.items():
-            await pace.turn()
+            await slices.row()
             directory = self._homes.get((topic, index))
             if directory is not None:
                 rows.setdefault(directory, []).append((topic, index, epoch))

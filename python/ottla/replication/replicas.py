@@ -20,10 +20,10 @@ from ottla.replication.belonging import Taken
 from ottla.replication.by_partition import ByPartition
 from ottla.replication.in_sync import Proposal, now_ms
 from ottla.replication.moves import Moves
-from ottla.replication.pace import Pace
 from ottla.replication.partition import Partition
 from ottla.replication.roles import PartitionState, Role
 from ottla.replication.unclean_start import NOTHING, end_of
+from ottla.slices import Slices
 
 if TYPE_CHECKING:
     from ottla._core import Log
@@ -138,10 +138,10 @@ class Replicas:
         so at once, since producers do not wait. Only when the logs know the new epochs, and the appends of the old ones
         have ended, the new leaders lead and the followers fetch.
         """
-        pace = Pace()
+        slices = Slices(own=True)
         roles: dict[PartitionKey, Role] = {}
         for key, state in states.items():
-            await pace.turn()
+            await slices.row()
             if (role := self._role(key, state)) is not Role.STALE:
                 roles[key] = role
         taken = await self._before_roles(states, roles, new)
@@ -161,12 +161,12 @@ class Replicas:
                 # Epochs are missing: another broker may have led in between.
                 partition.resign()
                 self._role_changed(partition, was_leader=True)
-            await pace.turn()
+            await slices.row()
         logs, errors = await self._open(roles, new, taken.notes)
         leads: dict[PartitionKey, int] = {}
         follows: dict[PartitionKey, int] = {}
         for key, role in roles.items():
-            await pace.turn()
+            await slices.row()
             if key not in errors:
                 (follows if role is Role.FOLLOWS else leads)[key] = states[key].leader_epoch
         errors |= await self._logs.begin_epochs(leads)
@@ -175,7 +175,7 @@ class Replicas:
         settings: dict[str, TopicConfig] = {}
         awaited: set[int] = set()
         for key, role in roles.items():
-            await pace.turn()
+            await slices.row()
             if key in errors or key not in logs:
                 continue
             failure = self._logs.failures.get(key)
@@ -268,9 +268,9 @@ class Replicas:
         cannot be used.
         """
         topics: dict[str, list[int]] = {}
-        pace = Pace()
+        slices = Slices(own=True)
         for topic, index in keys:
-            await pace.turn()
+            await slices.row()
             topics.setdefault(topic, []).append(index)
         new_of: dict[str, set[int]] = {}
         for topic, index in new:
@@ -278,7 +278,7 @@ class Replicas:
         logs: dict[PartitionKey, Log] = {}
         errors: dict[PartitionKey, StorageError] = {}
         for topic, indexes in topics.items():
-            await pace.turn()
+            await slices.row()
             places = await self._logs.open_or_create(topic, indexes, new_of.get(topic, ()), notes.get(topic))
             for index, log in places.logs.items():
                 logs[topic, index] = log
@@ -330,9 +330,9 @@ class Replicas:
         while True:
             await self._came_near.wait()
             await trio.sleep(NEAR_CHECK_S)
-            pace = Pace()
+            slices = Slices(own=True)
             for partition in tuple(self._near):
-                await pace.turn()
+                await slices.row()
                 try:
                     is_near = partition.look_at_near(now_ms(), lag_max_ms(), is_alive)
                 except Exception as error:
@@ -347,14 +347,14 @@ class Replicas:
         """Looks for followers that lag behind, twice in the time that they may lag, until cancelled."""
         while True:
             await trio.sleep(lag_max_ms() / 2000)
-            pace = Pace()
+            slices = Slices(own=True)
             for partition in tuple(self.partitions.values()):
                 if partition.in_sync is not None:
                     try:
                         partition.look_at_followers(now_ms(), lag_max_ms())
                     except Exception as error:
                         failed(f"the look at the followers of {partition}", error)
-                    await pace.turn()
+                    await slices.row()
 
     def _role_changed(self, partition: Partition, was_leader: bool) -> None:
         listener = self.role_listeners.get(partition.topic)
@@ -478,13 +478,13 @@ class Replicas:
         """Leads nothing until a controller says so in a newer leader epoch: this broker was taken for gone, and others
         may lead.
         """
-        pace = Pace()
+        slices = Slices(own=True)
         async with self.changing:
             for partition in tuple(self.partitions.values()):
                 if partition.is_leader:
                     partition.resign()
                     self._role_changed(partition, was_leader=True)
-                await pace.turn()
+                await slices.row()
 
     async def watch_log_starts(self) -> None:
         """Tells resting fetch sessions of log starts that moved, until cancelled."""

@@ -47,9 +47,9 @@ from ottla.errors import KafkaError, ProtocolError, counted
 from ottla.kafka import NO_EPOCH, NO_LEADER, PartitionKey
 from ottla.logging_setup import of_partition
 from ottla.net.guard import failed
-from ottla.replication.pace import Pace
 from ottla.replication.questions import EpochEnd
 from ottla.replication.roles import PartitionState
+from ottla.slices import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -226,9 +226,9 @@ class UncleanStart:
                 *min(empty),
             )
         keys = list(self.suspects)
-        pace = Pace()
+        slices = Slices(own=True)
         for key, state in (await self._states(keys)).items():
-            await pace.turn()
+            await slices.row()
             if state is None or self._broker_id not in state.isr:
                 self.forget(key)
             else:
@@ -369,9 +369,9 @@ class UncleanStart:
         last_without: dict[PartitionKey, frozenset[int]] = {}
         elect: list[PartitionKey] = []
         is_again = is_offered = is_overlooked = False
-        pace = Pace()
+        slices = Slices(own=True)
         for key, suspect in tuple(self.suspects.items()):
-            await pace.turn()
+            await slices.row()
             known = self._cluster.known(key) if suspect.is_refused else None
             if known is None:
                 continue
@@ -407,7 +407,7 @@ class UncleanStart:
                 after.is_told = True
                 self._tell_what_is_left(key, {other: ends.get((other, key)) for other in others})
         for key, others in contested.items():
-            await pace.turn()
+            await slices.row()
             after = self.suspects.get(key)
             end = self._cluster.end_of(key)
             if after is None or after.leaderless_since_s is None or end is None:

@@ -24,6 +24,7 @@ from ottla.kafka import NO_EPOCH, TopicPartition
 from ottla.net.guard import failed
 from ottla.peers import Dialer
 from ottla.replication.internal_topic import InternalTopic
+from ottla.slices import Slices
 from ottla.transaction.coordinator import Coordinator
 from ottla.transaction.sender import Directory, Sender
 from ottla.transaction.shard import Shard
@@ -74,13 +75,14 @@ class Transactions:
     async def _every(self, interval_ms: int, visit: Callable[[Shard], None]) -> None:
         while True:
             await trio.sleep(interval_ms / 1000)
+            slices = Slices(own=True)
             for shard in tuple(self.coordinator.shards.values()):
                 try:
                     visit(shard)
                 except BaseException as error:
                     failed(f"a periodic look at the transactions of partition {shard.index}", error)
-                # Thousands of ids are looked at: let requests come in between.
-                await trio.lowlevel.checkpoint()
+                # Each has thousands of ids.
+                await slices.end()
 
     def _expire(self, shard: Shard) -> None:
         self.coordinator.expire(shard, self._expiration_ms)

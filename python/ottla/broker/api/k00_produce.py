@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import trio
 
 from ottla._core import ProduceRow
-from ottla.broker.pace import give_way
-from ottla.broker.quotas.measured import busy
-from ottla.broker.replies import ROWS_AT_ONCE
 from ottla.broker.verification import may_write, verify
 from ottla.errors import (
     CorruptMessage,
@@ -36,6 +33,7 @@ from ottla.kafka import ACKS_ALL, NO_EPOCH
 from ottla.replication.appends import appended, when_safe
 from ottla.replication.delayed import ProduceResult, WaitingProduce
 from ottla.replication.partition import Partition
+from ottla.slices import ROWS, Slices
 from ottla.wire.k00_produce import BATCHES_SINCE
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ def handle(broker: ProduceContext, request: Request) -> None:
     refused = InvalidRequiredAcks.code if acks not in (0, 1, ACKS_ALL) else 0
     if not refused and produce.is_transactional:
         refused = may_write(produce)
-    if len(produce) > ROWS_AT_ONCE:
+    if len(produce) > ROWS:
         return broker.in_background(partial(_serve_many, produce=produce, refused=refused), request)
     answer = partial(_answer, request, acks)
     if refused:
@@ -71,9 +69,9 @@ async def _serve_many(broker: ProduceContext, request: Request, *, produce: Prod
     a partition become safe in one go. Later Produces of the connection wait for the answer.
     """
     deadline = trio.current_time() + produce.timeout_ms / 1000
-    failed = 0
-    for start in range(0, len(produce), ROWS_AT_ONCE):
-        asked = produce.some_partitions(start, start + ROWS_AT_ONCE)
+    failed, slices = 0, Slices()
+    for start in range(0, len(produce), ROWS):
+        asked = produce.some_partitions(start, start + ROWS)
         are_settled = trio.Event()
 
         def take(results: list[ProduceResult], settled: trio.Event = are_settled) -> None:
@@ -82,16 +80,15 @@ async def _serve_many(broker: ProduceContext, request: Request, *, produce: Prod
             request.put_results(results)
             settled.set()
 
-        with busy(broker.quotas, request):
-            if refused:
-                take([ProduceRow(refused)] * len(asked))
-            else:
-                left_ms = max(0, round((deadline - trio.current_time()) * 1000))
-                _serve(broker, request, produce, start, asked, left_ms, take, _not_yet)
-                # This is no turn of the hub, which would end.
-                broker.turn.end()
+        if refused:
+            take([ProduceRow(refused)] * len(asked))
+        else:
+            left_ms = max(0, round((deadline - trio.current_time()) * 1000))
+            _serve(broker, request, produce, start, asked, left_ms, take, _not_yet)
+            # The hub ends its turns itself; this task runs outside of them.
+            broker.turn.end()
         await are_settled.wait()
-        await give_way()
+        await slices.row(len(asked))
     if produce.acks == 0:
         return _end_silently(request, failed)
     # The results are there already.

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla._core import find_times
-from ottla.broker.pace import leave
-from ottla.broker.replies import count_of, in_pieces, reply
+from ottla.broker.freeing import leave
+from ottla.broker.replies import count_of, reply
 from ottla.errors import (
     InvalidRequest,
     KafkaError,
@@ -25,6 +25,7 @@ from ottla.errors import (
 from ottla.errors import error as kafka_error
 from ottla.kafka import CONSUMER, DEBUGGING, EARLIEST, LATEST, NO_EPOCH, READ_COMMITTED
 from ottla.replication.partition import Partition
+from ottla.slices import serve
 from ottla.wire.k02_list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -49,7 +50,7 @@ def handle(broker: LogContext, request: Request) -> None:
 
 def _begin(broker: LogContext, request: Request, asked: ListOffsetsRequest, times: Times) -> None:
     rows = count_of(topic.partitions for topic in asked.topics)
-    in_pieces(broker, request, rows, _answer(broker, request, asked, times))
+    serve(broker, request, rows, _answer(broker, request, asked, times))
 
 
 def _answer(broker: LogContext, request: Request, asked: ListOffsetsRequest, times: Times) -> Iterator[None]:

@@ -11,8 +11,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import large_answer
+from ottla.broker.freeing import leave
 from ottla.broker.metadata_cache import BrokerMetadata, PartitionMetadata
-from ottla.broker.pace import Pace, leave
 from ottla.broker.replies import reply_here
 from ottla.errors import (
     KafkaError,
@@ -23,6 +23,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import INTERNAL_TOPICS
+from ottla.slices import Slices
 from ottla.wire.k03_metadata import (
     METADATA,
     MetadataRequest,
@@ -52,13 +53,13 @@ async def handle(broker: ClusterContext, request: Request) -> None:
     if not cache.is_known:
         await cache.known()
     await cache.certain()
-    pace = Pace()
+    slices = Slices()
     names: dict[str, None] | None = None
     missing: list[str] = []
     if asked.topics is not None and (version > 0 or asked.topics):
         names = {}
         for topic in asked.topics:
-            await pace.turn()
+            await slices.row()
             if topic.name not in cache.topics and topic.name not in names:
                 missing.append(topic.name)
             names[topic.name] = None
@@ -67,7 +68,7 @@ async def handle(broker: ClusterContext, request: Request) -> None:
         allowed = asked.allow_auto_topic_creation and broker.config.get_bool("auto.create.topics.enable")
         # As in Kafka, an internal topic is made for whoever asks for it, whatever the settings say.
         for name in missing:
-            await pace.turn()
+            await slices.row()
             may_be_made = allowed or name in INTERNAL_TOPICS
             errors[name] = await _create(broker, name) if may_be_made else UnknownTopicOrPartition.code
     # All rows are of one moment, as the brokers are: what is told meanwhile comes with the next answer.
@@ -76,7 +77,7 @@ async def handle(broker: ClusterContext, request: Request) -> None:
     told: dict[str, dict[int, PartitionMetadata]] = {}
     size_bytes = rows = 0
     for name in snapshot if names is None else names:
-        await pace.turn()
+        await slices.row()
         partitions = told[name] = {} if name in errors else snapshot.get(name, {})
         size_bytes += TOPIC_BYTES + len(name) + PARTITION_BYTES * len(partitions)
         rows += 1 + len(partitions)
@@ -108,9 +109,9 @@ async def _answer(
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked.include_cluster_authorized_operations else -(2**31),
     )
     operations = TOPIC_OPERATIONS if asked.include_topic_authorized_operations else -(2**31)
-    pace = Pace()
+    slices = Slices()
     for name, partitions in told.items():
-        await pace.turn()
+        await slices.row()
         topic = MetadataResponseTopic(
             error_code=errors.get(name, 0),
             name=name,
@@ -120,7 +121,7 @@ async def _answer(
         answer.topics.append(topic)
         for piece in _pieces(sorted(partitions.items())):
             topic.partitions += _partitions(request.api_version, brokers, reachable, piece)
-            await pace.turn()
+            await slices.row()
     return answer
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.between import check_replicas, is_heard, is_partition
+from ottla.broker.between import PARTITIONS_MAX, check_replicas, is_heard, is_partition
+from ottla.broker.freeing import Freed, leave
 from ottla.broker.metadata_cache import Update
-from ottla.broker.pace import PARTITIONS_MAX, Freed, Pace, leave
 from ottla.broker.replies import reply
 from ottla.errors import (
     InvalidTopic,
@@ -27,6 +27,7 @@ from ottla.errors import (
 from ottla.kafka import PartitionKey, TopicPartition
 from ottla.logging_setup import of_partition
 from ottla.replication.roles import PartitionState, has_resigned
+from ottla.slices import Slices
 from ottla.wire.k04_leader_and_isr import (
     LEADER_AND_ISR,
     LeaderAndIsrPartitionError,
@@ -77,9 +78,9 @@ async def _apply(
     new: set[PartitionKey] = mine.add(set())
     errors: dict[TopicPartition, int] = mine.add({})
     is_to_elect_anew = False
-    pace = Pace()
+    slices = Slices()
     for topic, state in _states(asked):
-        await pace.turn()
+        await slices.row()
         if len(errors) > PARTITIONS_MAX:
             raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions are told of at once")
         check_replicas(state.isr, state.replicas)
@@ -124,7 +125,7 @@ async def _apply(
         errors[TopicPartition(topic, index)] = error.code
     answer = []
     for (topic, index), code in errors.items():
-        await pace.turn()
+        await slices.row()
         answer.append(LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code))
     leave(request, [states, new, errors])
     return answer
@@ -138,13 +139,13 @@ async def _name_new_leaders(
     once more may wait for a second until it asks again (librdkafka).
     """
     partitions = broker.replicas.partitions
-    pace = Pace()
+    slices = Slices()
     async with broker.metadata.updating:
         update = Update(broker.metadata)
         update.keep_brokers()
         for key, state in states.items():
-            await pace.turn()
+            await slices.row()
             partition = partitions.get(key)
             if partition is not None and partition.is_leader and state.leader != broker.id:
                 update.add_role(*key, state)
-        await update.apply(controller_id, pace.turn)
+        await update.apply(controller_id, slices)

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard, is_partition
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import FencedLeaderEpoch, InvalidTopic, StaleBrokerEpoch, StaleControllerEpoch, StorageError
 from ottla.kafka import EPOCH_DURING_DELETE, NO_EPOCH
+from ottla.slices import Slices
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ async def handle(broker: ControlContext, request: Request) -> None:
         elif not broker.accept_controller(asked.controller_id, asked.controller_epoch):
             answer.error_code = StaleControllerEpoch.code
         else:
-            pace = Pace()
+            slices = Slices()
             deleted = []
             for partition in _partitions(asked):
-                await pace.turn()
+                await slices.row()
                 stopped = await _stop(broker, *partition)
                 answer.partition_errors.append(stopped)
                 if partition[-1] and not stopped.error_code:

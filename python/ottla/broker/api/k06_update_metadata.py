@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.between import check_replicas, is_heard, is_partition
+from ottla.broker.between import PARTITIONS_MAX, check_replicas, is_heard, is_partition
+from ottla.broker.freeing import leave
 from ottla.broker.metadata_cache import BrokerMetadata, Update
-from ottla.broker.pace import PARTITIONS_MAX, Pace, leave
 from ottla.broker.replies import reply
 from ottla.errors import RemoteProtocolError, StaleBrokerEpoch, StaleControllerEpoch
 from ottla.kafka import PROTOCOLS, TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k06_update_metadata import (
     UPDATE_METADATA,
     UpdateMetadataBroker,
@@ -43,7 +44,7 @@ async def handle(broker: ControlContext, request: Request) -> None:
     else:
         deleted = await _apply(broker, version, asked)
         if deleted:
-            await broker.groups.removal.partitions_deleted(deleted, Pace().turn)
+            await broker.groups.removal.partitions_deleted(deleted, Slices())
             leave(request, [deleted])
     reply(broker, request, UPDATE_METADATA, answer)
 
@@ -56,29 +57,29 @@ async def _apply(broker: ControlContext, version: int, asked: UpdateMetadataRequ
         raise RemoteProtocolError(f"{len(asked.live_brokers)} brokers are more than {BROKERS_MAX}")
     if max(len(asked.ungrouped_partition_states), len(asked.topic_states)) > PARTITIONS_MAX:
         raise RemoteProtocolError(f"more than {PARTITIONS_MAX} partitions or topics are told of at once")
-    pace = Pace()
+    slices = Slices()
     async with broker.metadata.updating:
         update = Update(broker.metadata)
         for row in asked.live_brokers:
-            await pace.turn()
-            update.add_broker(await _broker(version, row, pace), row.away_ms)
+            await slices.row()
+            update.add_broker(await _broker(version, row, slices), row.away_ms)
         for state in asked.ungrouped_partition_states:
-            await pace.turn()
+            await slices.row()
             check_replicas(state.isr, state.replicas, state.offline_replicas)
             if is_partition(broker, state.topic_name, state.partition_index):
                 update.add(state.topic_name, state)
         for topic in asked.topic_states:
-            await pace.turn()
+            await slices.row()
             for state in topic.partition_states:
-                await pace.turn()
+                await slices.row()
                 check_replicas(state.isr, state.replicas, state.offline_replicas)
                 if is_partition(broker, topic.topic_name, state.partition_index):
                     update.add(topic.topic_name, state)
-        await update.apply(asked.controller_id, pace.turn)
+        await update.apply(asked.controller_id, slices)
         return update.deleted
 
 
-async def _broker(version: int, row: UpdateMetadataBroker, pace: Pace) -> BrokerMetadata:
+async def _broker(version: int, row: UpdateMetadataBroker, slices: Slices) -> BrokerMetadata:
     """One that is alive, or away. Before version 3 its listeners have no names, and are called as their protocols."""
     if version == 0:
         return BrokerMetadata(row.id, row.rack, {PROTOCOL_NAMES[0]: (row.v0_host, row.v0_port)})
@@ -86,7 +87,7 @@ async def _broker(version: int, row: UpdateMetadataBroker, pace: Pace) -> Broker
         raise RemoteProtocolError(f"{len(row.endpoints)} listeners of one broker are more than {LISTENERS_MAX}")
     endpoints, protocols = {}, {}
     for endpoint in row.endpoints:
-        await pace.turn()
+        await slices.row()
         name = endpoint.listener if version >= LISTENER_NAMES_SINCE else _protocol(endpoint)
         endpoints[name] = (endpoint.host, endpoint.port)
         if endpoint.security_protocol:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import KafkaError, NotController, StaleControllerEpoch
+from ottla.slices import Slices
 from ottla.wire.k07_controlled_shutdown import (
     CONTROLLED_SHUTDOWN,
     ControlledShutdownRequest,
@@ -37,8 +37,8 @@ async def handle(broker: AdminContext, request: Request) -> None:
     except KafkaError as refused:
         answer.error_code = refused.code
     else:
-        pace = Pace()
+        slices = Slices()
         for topic, index in remaining:
-            await pace.turn()
+            await slices.row()
             answer.remaining_partitions.append(RemainingPartition(topic_name=topic, partition_index=index))
     reply(broker, request, CONTROLLED_SHUTDOWN, answer)

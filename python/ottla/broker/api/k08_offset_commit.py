@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace, leave
-from ottla.broker.replies import count_of, in_pieces, is_in_turn, reply
+from ottla.broker.freeing import leave
+from ottla.broker.replies import count_of, reply
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, OffsetMetadataTooLarge, UnknownTopicOrPartition
 from ottla.group import tree_offsets
 from ottla.group.records import NO_TIMESTAMP, CommittedOffset
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices, are_few, serve
 from ottla.wire.k08_offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -37,7 +38,7 @@ TIME_MAX = 2**63 - 1
 def handle(broker: GroupContext, request: Request) -> None:
     asked: OffsetCommitRequest = OFFSET_COMMIT.decode_request(request.api_version, request)
     rows = count_of(topic.partitions for topic in asked.topics)
-    in_pieces(broker, request, rows, _commit(broker, request, asked, rows))
+    serve(broker, request, rows, _commit(broker, request, asked, rows))
 
 
 def _commit(broker: GroupContext, request: Request, asked: OffsetCommitRequest, rows: int) -> Iterator[None]:
@@ -82,8 +83,8 @@ def _commit(broker: GroupContext, request: Request, asked: OffsetCommitRequest, 
             asked.group_instance_id,
             asked.generation_id,
             commits,
-            lambda error: in_pieces(broker, request, rows, _answer(broker, request, asked, refused, error)),
-            in_turn=is_in_turn(request, rows),
+            lambda error: serve(broker, request, rows, _answer(broker, request, asked, refused, error)),
+            in_turn=are_few(rows, len(request)),
         )
 
 
@@ -124,6 +125,6 @@ async def _commit_to_tree(
             refused[partition] = error.code
         except TreeError:
             refused[partition] = CoordinatorNotAvailable.code
-    pace = Pace()
+    slices = Slices()
     for _ in _answer(broker, request, asked, refused, 0):
-        await pace.turn()
+        await slices.row()

@@ -11,13 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import FEW_ROWS, large_answer
-from ottla.broker.pace import Freed, Pace
-from ottla.broker.replies import count_of, in_pieces, reply, reply_here
+from ottla.broker.freeing import Freed
+from ottla.broker.replies import count_of, reply, reply_here
 from ottla.coordination.tree import TreeError
 from ottla.errors import CoordinatorNotAvailable, KafkaError, UnknownTopicOrPartition, UnstableOffsetCommit
 from ottla.group import tree_offsets
 from ottla.group.offsets import GroupOffsets
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices, serve
 from ottla.wire.k09_offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -44,22 +45,22 @@ def handle(broker: GroupContext, request: Request) -> None:
     error = 0 if hosted is not None else broker.groups.missing(asked.group_id, may_be_empty=True)
     if error:
         rows = 0 if version >= 2 else count_of(topic.partition_indexes for topic in asked.topics or ())
-        return in_pieces(broker, request, rows, _fail(broker, request, asked, error))
+        return serve(broker, request, rows, _fail(broker, request, asked, error))
     offsets = hosted.group.offsets if hosted is not None else _NOTHING
     topics = asked.topics
     if topics is None and len(offsets.committed) > FEW_ROWS:
         return broker.in_background(partial(_answer_all, offsets=offsets, asked=asked), request)
     rows = 0 if topics is None else count_of(topic.partition_indexes for topic in topics)
-    return in_pieces(broker, request, rows, _answer(broker, request, offsets, asked))
+    return serve(broker, request, rows, _answer(broker, request, offsets, asked))
 
 
 async def _answer_all(broker: GroupContext, request: Request, offsets: GroupOffsets, asked: OffsetFetchRequest) -> None:
     """A few bytes ask for all offsets of a group."""
-    pace = Pace()
+    slices = Slices()
     partitions = list(offsets.committed)
     size_bytes = 0
     for partition in partitions:
-        await pace.turn()
+        await slices.row()
         committed = offsets.get(partition)
         size_bytes += ROW_BYTES + len(partition.topic) + (0 if committed is None else len(committed.metadata))
     async with large_answer(broker, request, len(partitions), size_bytes):
@@ -67,10 +68,10 @@ async def _answer_all(broker: GroupContext, request: Request, offsets: GroupOffs
 
 
 async def _all(offsets: GroupOffsets, partitions: list[TopicPartition], require_stable: bool) -> OffsetFetchResponse:
-    pace = Pace()
+    slices = Slices()
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for partition in partitions:
-        await pace.turn()
+        await slices.row()
         row = _row(offsets, partition, require_stable)
         topics.setdefault(partition.topic, OffsetFetchResponseTopic(partition.topic)).partitions.append(row)
     return OffsetFetchResponse(topics=list(topics.values()))
@@ -122,12 +123,12 @@ def _fail(broker: GroupContext, request: Request, asked: OffsetFetchRequest, err
 
 async def _fetch_from_tree(broker: GroupContext, request: Request, asked: OffsetFetchRequest) -> None:
     topics = []
-    pace = Pace()
+    slices = Slices()
     for topic in asked.topics or ():
-        await pace.turn()
+        await slices.row()
         rows = []
         for index in topic.partition_indexes:
-            await pace.turn()
+            await slices.row()
             row = OffsetFetchResponsePartition(index, -1)
             try:
                 # A name that no topic has may be none that the tree takes.

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
-from ottla.controller.turns import pieces
+from ottla.controller.batches import batches
+from ottla.slices import Slices
 from ottla.wire.k13_leave_group import (
     LEAVE_GROUP,
     LeaveGroupRequest,
@@ -44,14 +44,14 @@ def handle(broker: GroupContext, request: Request) -> None:
 async def _many_leave(broker: GroupContext, request: Request, asked: LeaveGroupRequest) -> None:
     """The same for many, some at a time; an error of the whole group ends it."""
     answer = LeaveGroupResponse()
-    pace = Pace()
-    for some in pieces(asked.members, MEMBERS_AT_ONCE):
+    slices = Slices()
+    for some in batches(asked.members, MEMBERS_AT_ONCE):
         left = _leave(broker, asked.group_id, some)
         if left.error_code:
             answer = left
             break
         answer.members += left.members
-        await pace.turn()
+        await slices.row()
     reply(broker, request, LEAVE_GROUP, answer)
 
 

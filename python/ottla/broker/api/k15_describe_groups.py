@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.group.state import DEAD, STABLE
+from ottla.slices import Slices
 from ottla.wire.k15_describe_groups import (
     DESCRIBE_GROUPS,
     DescribedGroup,
@@ -34,18 +34,18 @@ async def handle(broker: GroupContext, request: Request) -> None:
     """A group that is named twice is described twice, as in Kafka. Each is described as of its own moment."""
     version = request.api_version
     asked: DescribeGroupsRequest = DESCRIBE_GROUPS.decode_request(version, request)
-    memory, pace = AnswerMemory(broker, request), Pace()
+    memory, slices = AnswerMemory(broker, request), Slices()
     known: dict[str, DescribedGroup] = {}
     answer = DescribeGroupsResponse(groups=[])
     for group_id in asked.groups:
         row = known.get(group_id)
         if row is None:
-            row = known[group_id] = await _describe(broker, group_id, pace)
+            row = known[group_id] = await _describe(broker, group_id, slices)
             if asked.include_authorized_operations and not row.error_code:
                 row.authorized_operations = GROUP_OPERATIONS
         answer.groups.append(row)
         await memory.add(_size_bytes(row))
-        await pace.turn()
+        await slices.row()
     reply(broker, request, DESCRIBE_GROUPS, answer)
 
 
@@ -61,7 +61,7 @@ def _size_bytes(row: DescribedGroup) -> int:
     return ROW_BYTES + 3 * len(row.group_id) + sum(members)
 
 
-async def _describe(broker: GroupContext, group_id: str, pace: Pace) -> DescribedGroup:
+async def _describe(broker: GroupContext, group_id: str, slices: Slices) -> DescribedGroup:
     hosted = broker.groups.groups.get(group_id)
     if hosted is None:
         error = broker.groups.missing(group_id, may_be_empty=True)
@@ -78,7 +78,7 @@ async def _describe(broker: GroupContext, group_id: str, pace: Pace) -> Describe
     # Members are of one moment; what one of them says in between, it says after that.
     members = [(member, member.member_id, member.protocols, member.assignment) for member in group.members.values()]
     for member, member_id, protocols, assignment in members:
-        await pace.turn()
+        await slices.row()
         row.members.append(
             DescribedGroupMember(
                 member_id=member_id,

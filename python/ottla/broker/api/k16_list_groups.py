@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import large_answer
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply_here
 from ottla.errors import CoordinatorLoadInProgress
+from ottla.slices import Slices
 from ottla.wire.k16_list_groups import LIST_GROUPS, ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ async def handle(broker: GroupContext, request: Request) -> None:
 
 async def _answer(broker: GroupContext, asked: ListGroupsRequest) -> ListGroupsResponse:
     answer = ListGroupsResponse(error_code=CoordinatorLoadInProgress.code if broker.groups.is_loading else 0)
-    pace = Pace()
+    slices = Slices()
     for listed in broker.groups.listed(asked.states_filter):
-        await pace.turn()
+        await slices.row()
         if listed is not None:
             group_id, protocol_type, state = listed
             answer.groups.append(ListedGroup(group_id, protocol_type, state.value))

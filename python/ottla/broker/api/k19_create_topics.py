@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin import Assignment, check_number_of_settings
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import LARGE_BYTES, Freed, Pace
+from ottla.broker.freeing import Freed
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
 from ottla.config import TopicConfig
@@ -27,6 +27,7 @@ from ottla.errors import (
     PolicyViolation,
     RequestTimedOut,
 )
+from ottla.slices import LARGE_BYTES, Slices
 from ottla.wire.k19_create_topics import (
     CREATE_TOPICS,
     CreatableTopic,
@@ -57,11 +58,11 @@ async def handle(broker: AdminContext, request: Request) -> None:
     created: dict[str, int] = mine.add({})
     configs: dict[str, TopicConfig] = mine.add({})
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
-    pace = Pace()
+    slices = Slices()
     counts: Counter[str] = mine.add(Counter())
     creation = broker.admin.creation()
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         counts[topic.name] += 1
 
     async def check(topic: CreatableTopic) -> list[tuple[NewTopic, Assignment]]:
@@ -91,12 +92,12 @@ async def handle(broker: AdminContext, request: Request) -> None:
         if broker.controller.is_active:
             await creation.look(topic.name for topic in some)
         for topic in some:
-            await pace.turn()
+            await slices.row()
             checked += await check(topic)
         if asked.validate_only:
             continue
         for (new, assignment), error in zip(checked, await creation.write(checked), strict=True):
-            await pace.turn()
+            await slices.row()
             if error is None:
                 created[new.name] = len(assignment)
             else:
@@ -109,7 +110,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
         with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
             await broker.metadata.wait_for_each(has_leaders, created)
         for name in created:
-            await pace.turn()
+            await slices.row()
             if not has_leaders(name):
                 results[name] = CreatableTopicResult(
                     name=name,
@@ -121,7 +122,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     memory = AnswerMemory(broker, request)
     described, described_max = 0, broker.config.get_int("socket.request.max.bytes") // 2 // CONFIGS_BYTES
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         result = results[topic.name]
         if version >= CONFIGS_SINCE and not result.error_code:
             # Each topic is answered with all of its settings, thirty times what it was asked with.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
 from ottla.controller.writes import pieces_of
@@ -22,6 +21,7 @@ from ottla.errors import (
     TopicDeletionDisabled,
     UnknownTopicOrPartition,
 )
+from ottla.slices import Slices
 from ottla.wire.k20_delete_topics import DELETE_TOPICS, DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ async def handle(broker: AdminContext, request: Request) -> None:
     in_tree: set[str] | None = None
     deleted: list[str] = []
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
-    pace = Pace()
+    slices = Slices()
     results: dict[str, DeletableTopicResult] = {}
     for names in pieces_of(asked.topic_names):
         marked: list[str] = []
         for name in names:
-            await pace.turn()
+            await slices.row()
             if name in results:
                 continue
             result = results[name] = DeletableTopicResult(name=name)
@@ -63,7 +63,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, str(error)
         for name, refused in (await broker.admin.delete_topics(marked)).items():
-            await pace.turn()
+            await slices.row()
             if refused is None:
                 deleted.append(name)
             else:
@@ -74,7 +74,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
             await broker.metadata.wait_for_each(lambda name: name not in broker.metadata.topics, deleted)
             # Metadata forgets a topic before its name is free again: who makes it anew at once must not be refused.
             for name in deleted:
-                await pace.turn()
+                await slices.row()
                 await broker.admin.until_name_is_free(name)
                 there.discard(name)
         for name in there:
@@ -83,6 +83,6 @@ async def handle(broker: AdminContext, request: Request) -> None:
     mutations.settle()
     answer = DeleteTopicsResponse()
     for name in asked.topic_names:
-        await pace.turn()
+        await slices.row()
         answer.responses.append(results[name])
     reply(broker, request, DELETE_TOPICS, answer)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import (
     InvalidTopic,
@@ -28,6 +27,7 @@ from ottla.errors import (
     error,
 )
 from ottla.kafka import INTERNAL_TOPICS, TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k21_delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartitionResult,
@@ -48,16 +48,16 @@ NO_LOW_WATERMARK = -1
 async def handle(broker: LogContext, request: Request) -> None:
     asked: DeleteRecordsRequest = DELETE_RECORDS.decode_request(request.api_version, request)
     targets: dict[TopicPartition, int] = {}
-    pace = Pace()
+    slices = Slices()
     for asked_topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         for asked_row in asked_topic.partitions:
-            await pace.turn()
+            await slices.row()
             targets[TopicPartition(asked_topic.name, asked_row.partition_index)] = asked_row.offset
     topics: dict[str, DeleteRecordsTopicResult] = {}
     moves: list[_Move] = []
     for (name, index), offset in targets.items():
-        await pace.turn()
+        await slices.row()
         row = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
         try:
             partition = _deletable(broker, name, index)

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import leave
-from ottla.broker.replies import count_of, in_pieces, reply
+from ottla.broker.freeing import leave
+from ottla.broker.replies import count_of, reply
 from ottla.errors import KafkaError
 from ottla.kafka import NO_EPOCH, PartitionKey
 from ottla.replication.unclean_start import ANY_EPOCH
+from ottla.slices import serve
 from ottla.wire.k23_offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
     OffsetForLeaderEpochRequest,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 def handle(broker: LogContext, request: Request) -> None:
     asked: OffsetForLeaderEpochRequest = OFFSET_FOR_LEADER_EPOCH.decode_request(request.api_version, request)
     rows = count_of(topic.partitions for topic in asked.topics)
-    in_pieces(broker, request, rows, _answer(broker, request, asked))
+    serve(broker, request, rows, _answer(broker, request, asked))
 
 
 def _answer(broker: LogContext, request: Request, asked: OffsetForLeaderEpochRequest) -> Iterator[None]:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Freed
-from ottla.broker.replies import count_of, in_pieces, reply
+from ottla.broker.freeing import Freed
+from ottla.broker.replies import count_of, reply
 from ottla.errors import (
     InvalidProducerEpoch,
     KafkaError,
@@ -21,6 +21,7 @@ from ottla.errors import (
     UnknownTopicOrPartition,
 )
 from ottla.kafka import TopicPartition
+from ottla.slices import serve
 from ottla.wire.k24_add_partitions_to_txn import (
     ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 def handle(broker: TransactionContext, request: Request) -> None:
     asked: AddPartitionsToTxnRequest = ADD_PARTITIONS_TO_TXN.decode_request(request.api_version, request)
     rows = count_of(topic.partitions for topic in asked.topics)
-    in_pieces(broker, request, rows, _add(broker, request, asked))
+    serve(broker, request, rows, _add(broker, request, asked))
 
 
 def _add(broker: TransactionContext, request: Request, asked: AddPartitionsToTxnRequest) -> Iterator[None]:
@@ -65,7 +66,7 @@ def _add(broker: TransactionContext, request: Request, asked: AddPartitionsToTxn
         asked.producer_id,
         asked.producer_epoch,
         partitions,
-        lambda code: in_pieces(
+        lambda code: serve(
             broker, request, len(partitions), _answer(broker, request, ((each, code) for each in partitions), mine)
         ),
     )

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.broker.pace import Pace, leave
-from ottla.broker.replies import ROWS_AT_ONCE, in_pieces, reply
+from ottla.broker.freeing import leave
+from ottla.broker.replies import reply
 from ottla.errors import UnknownServerError, UnknownTopicOrPartition
 from ottla.kafka import NO_EPOCH, OFFSETS_TOPIC
+from ottla.slices import ROWS, Slices, serve
 from ottla.wire.k27_write_txn_markers import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
@@ -42,7 +43,7 @@ logger = logging.getLogger("ottla.requests")
 
 def handle(broker: TransactionContext, request: Request) -> None:
     asked: WriteTxnMarkersRequest = WRITE_TXN_MARKERS.decode_request(request.api_version, request)
-    if _count(asked) > ROWS_AT_ONCE:
+    if _count(asked) > ROWS:
         return broker.in_background(partial(_write_many, asked=asked), request)
     return _write(broker, request, asked)
 
@@ -54,9 +55,9 @@ def _count(asked: WriteTxnMarkersRequest) -> int:
         rows += 1
         for topic in marker.topics:
             rows += 1 + len(topic.partition_indexes)
-            if rows > ROWS_AT_ONCE:
+            if rows > ROWS:
                 return rows
-        if rows > ROWS_AT_ONCE:
+        if rows > ROWS:
             break
     return rows
 
@@ -74,13 +75,13 @@ def _write(broker: TransactionContext, request: Request, asked: WriteTxnMarkersR
 async def _write_many(broker: TransactionContext, request: Request, asked: WriteTxnMarkersRequest) -> None:
     """The same; so many markers are on their way at a time, since those of a partition become safe all at once."""
     answer = _Answer(broker, request)
-    pace = Pace()
+    slices = Slices()
     for marker in asked.markers:
-        await pace.turn()
+        await slices.row()
         for topic in marker.topics:
-            await pace.turn()
+            await slices.row()
             for index in topic.partition_indexes:
-                await pace.turn()
+                await slices.row()
                 answer.write(marker, topic.name, index)
                 if answer.waiting > MARKERS_AT_ONCE:
                     await answer.others_are_safe()
@@ -152,7 +153,7 @@ class _Answer:
         if self.waiting == 1 and self._is_safe is not None:
             self._is_safe.set()
         if not self.waiting:
-            in_pieces(self._broker, self._request, self._rows, self._reply())
+            serve(self._broker, self._request, self._rows, self._reply())
 
     def _reply(self) -> Iterator[None]:
         response = WriteTxnMarkersResponse()

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Freed
-from ottla.broker.replies import count_of, in_pieces, reply
+from ottla.broker.freeing import Freed
+from ottla.broker.replies import count_of, reply
 from ottla.broker.verification import RETRIABLE
 from ottla.errors import (
     CoordinatorLoadInProgress,
@@ -22,6 +22,7 @@ from ottla.errors import (
 )
 from ottla.group.records import CommittedOffset
 from ottla.kafka import TopicPartition
+from ottla.slices import serve
 from ottla.wire.k28_txn_offset_commit import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 def handle(broker: TransactionContext, request: Request) -> None:
     asked: TxnOffsetCommitRequest = TXN_OFFSET_COMMIT.decode_request(request.api_version, request)
     rows = count_of(topic.partitions for topic in asked.topics)
-    in_pieces(broker, request, rows, _commit(broker, request, asked, rows))
+    serve(broker, request, rows, _commit(broker, request, asked, rows))
 
 
 def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommitRequest, rows: int) -> Iterator[None]:
@@ -77,7 +78,7 @@ def _commit(broker: TransactionContext, request: Request, asked: TxnOffsetCommit
         asked.group_instance_id,
         asked.generation_id,
         commits,
-        lambda error: in_pieces(broker, request, rows, _answer(broker, request, asked, refused, error, mine)),
+        lambda error: serve(broker, request, rows, _answer(broker, request, asked, refused, error, mine)),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker import loggers
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Freed, Pace
+from ottla.broker.freeing import Freed
 from ottla.broker.replies import reply
 from ottla.broker.resources import own_broker
 from ottla.config import Source, TopicConfig
@@ -18,6 +18,7 @@ from ottla.config.describe import Described, describe_broker, describe_default_b
 from ottla.controller.names import check_name
 from ottla.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from ottla.kafka import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.slices import Slices
 from ottla.wire.k32_describe_configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -44,7 +45,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeConfigsRequest = DESCRIBE_CONFIGS.decode_request(version, request)
     results = []
-    memory, pace, mine = AnswerMemory(broker, request), Pace(), Freed()
+    memory, slices, mine = AnswerMemory(broker, request), Slices(), Freed()
     # A resource that is named twice is described twice, as in Kafka, and looked up once.
     known: dict[tuple[int, str, tuple[str, ...] | None], tuple[DescribeConfigsResult, int]] = mine.add({})
     for resource in asked.resources:
@@ -54,7 +55,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
         key = (resource.resource_type, resource.resource_name, keys)
         names: set[str] = mine.add(set()) if not is_remembered else set()
         for name in asked_keys or ():
-            await pace.turn()
+            await slices.row()
             names.add(name)
         is_new = not is_remembered or key not in known
         if is_new:
@@ -71,7 +72,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
             result, size_bytes = known[key]
         await memory.add(size_bytes, ROW_OBJECTS * size_bytes if is_new else 0)
         results.append(result)
-        await pace.turn()
+        await slices.row()
     reply(broker, request, DESCRIBE_CONFIGS, DescribeConfigsResponse(results=results))
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin import check_number_of_settings
 from ottla.broker.alterations import altered
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest
 from ottla.kafka import ConfigOperation
+from ottla.slices import Slices
 from ottla.wire.k33_alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
@@ -34,9 +34,9 @@ async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterConfigsRequest = ALTER_CONFIGS.decode_request(version, request)
     times: Counter[tuple[int, str]] = Counter()
-    pace = Pace()
+    slices = Slices()
     for resource in asked.resources:
-        await pace.turn()
+        await slices.row()
         times[resource.resource_type, resource.resource_name] += 1
 
     def check(resource: AlterConfigsResource) -> list[Alteration]:

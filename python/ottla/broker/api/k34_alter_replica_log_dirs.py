@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import InvalidTopic, KafkaError
 from ottla.kafka import TopicPartition
 from ottla.logging_setup import of_partition
+from ottla.slices import Slices
 from ottla.wire.k34_alter_replica_log_dirs import (
     ALTER_REPLICA_LOG_DIRS,
     AlterReplicaLogDirPartitionResult,
@@ -36,16 +36,16 @@ async def handle(broker: LogContext, request: Request) -> None:
     asked: AlterReplicaLogDirsRequest = ALTER_REPLICA_LOG_DIRS.decode_request(version, request)
     # One that is named twice goes where it was told last, as in Kafka.
     paths: dict[TopicPartition, str] = {}
-    pace = Pace()
+    slices = Slices()
     for directory in asked.dirs:
         for topic in directory.topics:
-            await pace.turn()
+            await slices.row()
             for index in topic.partitions:
-                await pace.turn()
+                await slices.row()
                 paths[TopicPartition(topic.name, index)] = directory.path
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (name, index), path in paths.items():
-        await pace.turn()
+        await slices.row()
         row = AlterReplicaLogDirPartitionResult(index, await _move(broker, name, index, path))
         topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name)).partitions.append(row)
     answer = AlterReplicaLogDirsResponse(results=list(topics.values()))

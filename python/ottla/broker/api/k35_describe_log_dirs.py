@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import large_answer
-from ottla.broker.pace import Freed, Pace
+from ottla.broker.freeing import Freed
 from ottla.broker.replies import reply_here
 from ottla.errors import StorageError
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k35_describe_log_dirs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
@@ -41,28 +42,28 @@ async def handle(broker: LogContext, request: Request) -> None:
     asked: DescribeLogDirsRequest = DESCRIBE_LOG_DIRS.decode_request(version, request)
     mine = Freed()
     wanted: set[TopicPartition] | None = None
-    pace = Pace()
+    slices = Slices()
     if asked.topics is not None:
         wanted = mine.add(set[TopicPartition]())
         for topic in asked.topics:
-            await pace.turn()
+            await slices.row()
             for index in topic.partition_index:
-                await pace.turn()
+                await slices.row()
                 wanted.add(TopicPartition(topic.topic, index))
     rows = len(broker.logs.logs) + len(broker.logs.futures)
     async with large_answer(broker, request, rows, rows * ROW_BYTES):
-        await reply_here(broker, request, DESCRIBE_LOG_DIRS, await _answer(broker, wanted, pace))
+        await reply_here(broker, request, DESCRIBE_LOG_DIRS, await _answer(broker, wanted, slices))
 
 
-async def _answer(broker: LogContext, wanted: set[TopicPartition] | None, pace: Pace) -> DescribeLogDirsResponse:
+async def _answer(broker: LogContext, wanted: set[TopicPartition] | None, slices: Slices) -> DescribeLogDirsResponse:
     answer = DescribeLogDirsResponse()
     for directory in broker.logs.directories:
-        answer.results.append(await _describe(broker, directory, wanted, pace))
+        answer.results.append(await _describe(broker, directory, wanted, slices))
     return answer
 
 
 async def _describe(
-    broker: LogContext, directory: DataDirectory, wanted: set[TopicPartition] | None, pace: Pace
+    broker: LogContext, directory: DataDirectory, wanted: set[TopicPartition] | None, slices: Slices
 ) -> DescribeLogDirsResult:
     """Each row is of its own moment."""
     result = DescribeLogDirsResult(log_dir=str(directory))
@@ -70,7 +71,7 @@ async def _describe(
         result.error_code = StorageError.code
         return result
     topics: dict[str, DescribeLogDirsTopic] = {}
-    async for log in _logs_in(broker, directory, pace):
+    async for log in _logs_in(broker, directory, slices):
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
         if wanted is None or (log.topic, log.partition) in wanted:
             topic.partitions.append(
@@ -85,10 +86,10 @@ async def _describe(
     return result
 
 
-async def _logs_in(broker: LogContext, directory: DataDirectory, pace: Pace) -> AsyncIterator[Log]:
+async def _logs_in(broker: LogContext, directory: DataDirectory, slices: Slices) -> AsyncIterator[Log]:
     for logs, homes in broker.logs.places():
         for key, home in homes:
-            await pace.turn()
+            await slices.row()
             if home is directory and (log := logs.get(key)) is not None:
                 yield log
 

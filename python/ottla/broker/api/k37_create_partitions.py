@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.quotas.mutations import Mutations
 from ottla.broker.replies import reply
 from ottla.controller.admin import NEW_PARTITIONS_MAX, Grown, MorePartitions, NewPartitions
@@ -20,6 +19,7 @@ from ottla.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from ottla.slices import Slices
 from ottla.wire.k37_create_partitions import (
     CREATE_PARTITIONS,
     CreatePartitionsRequest,
@@ -41,12 +41,12 @@ async def handle(broker: AdminContext, request: Request) -> None:
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, int] = {}
     mutations = Mutations(broker, request, THROTTLING_ERRORS_SINCE)
-    pace = Pace()
+    slices = Slices()
     counts: Counter[str] = Counter()
     new = NewPartitions()
     growth = broker.admin.growth()
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         counts[topic.name] += 1
 
     def wanted_of(topic: CreatePartitionsTopic) -> MorePartitions:
@@ -69,7 +69,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     for some in pieces_of(asked.topics):
         wanted: list[MorePartitions] = []
         for topic in some:
-            await pace.turn()
+            await slices.row()
             results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
             try:
                 wanted.append(wanted_of(topic))
@@ -77,7 +77,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
                 refuse(topic.name, error)
         checked: list[Grown] = []
         for each, plan in zip(wanted, await growth.check(wanted), strict=True):
-            await pace.turn()
+            await slices.row()
             try:
                 if isinstance(plan, KafkaError):
                     raise plan
@@ -91,7 +91,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
         if asked.validate_only:
             continue
         for plan, refused in zip(checked, await growth.write(checked), strict=True):
-            await pace.turn()
+            await slices.row()
             if refused is None:
                 grown[plan.wanted.topic] = plan.wanted.total
             else:
@@ -104,7 +104,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
         with broker.metadata.patience(max(asked.timeout_ms, 0) / 1000):
             await broker.metadata.wait_for_each(has_leaders, grown)
         for name in grown:
-            await pace.turn()
+            await slices.row()
             if not has_leaders(name):
                 results[name].error_code = RequestTimedOut.code
                 results[name].error_message = "The partitions are being created, but were not ready in time."

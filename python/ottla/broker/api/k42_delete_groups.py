@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
+from ottla.slices import Slices
 from ottla.wire.k42_delete_groups import (
     DELETE_GROUPS,
     DeletableGroupResult,
@@ -36,9 +36,9 @@ async def handle(broker: GroupContext, request: Request) -> None:
         if not waiting:
             reply(broker, request, DELETE_GROUPS, DeleteGroupsResponse(results=list(rows.values())))
 
-    pace = Pace()
+    slices = Slices()
     for group_id in asked.groups_names:
-        await pace.turn()
+        await slices.row()
         if group_id not in rows:
             row = rows[group_id] = DeletableGroupResult(group_id)
             waiting += 1

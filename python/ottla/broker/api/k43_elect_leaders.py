@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Freed, Pace
+from ottla.broker.freeing import Freed
 from ottla.broker.replies import reply
 from ottla.errors import ElectionNotNeeded, InvalidRequest, KafkaError, NotController, RequestTimedOut
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k43_elect_leaders import (
     ELECT_LEADERS,
     ElectLeadersRequest,
@@ -38,9 +39,9 @@ async def handle(broker: AdminContext, request: Request) -> None:
         mine = Freed()
         results = await _elect(broker, request, asked, mine)
         topics: dict[str, ReplicaElectionResult] = mine.add({})
-        pace = Pace()
+        slices = Slices()
         for name, error in results.items():
-            await pace.turn()
+            await slices.row()
             if asked.topic_partitions is None and isinstance(error, ElectionNotNeeded):
                 continue
             topic = topics.setdefault(name.topic, ReplicaElectionResult(topic=name.topic))
@@ -55,7 +56,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
 async def _elect(
     broker: AdminContext, request: Request, asked: ElectLeadersRequest, mine: Freed
 ) -> dict[TopicPartition, KafkaError | None]:
-    pace = Pace()
+    slices = Slices()
     names: dict[TopicPartition, None] = mine.add({})
     errors: dict[TopicPartition, KafkaError | None] = mine.add({})
     if asked.topic_partitions is None:
@@ -64,24 +65,24 @@ async def _elect(
         request.keep(await broker.request_memory.take(ELECT_LEADERS.key, partitions))
         for topic, rows in broker.metadata.topics.copy().items():
             for index in rows:
-                await pace.turn()
+                await slices.row()
                 names[TopicPartition(topic, index)] = None
     else:
         for wanted in asked.topic_partitions:
-            await pace.turn()
+            await slices.row()
             for index in wanted.partition_id:
-                await pace.turn()
+                await slices.row()
                 names[TopicPartition(wanted.topic, index)] = None
     try:
         results = mine.add(await broker.controller.elect_leaders(names, unclean=asked.election_type == UNCLEAN))
     except NotController as error:
         for name in () if asked.topic_partitions is None else names:
-            await pace.turn()
+            await slices.row()
             errors[name] = error
         return errors
     leaders: dict[TopicPartition, int] = mine.add({})
     for name, result in results.items():
-        await pace.turn()
+        await slices.row()
         if not isinstance(result, KafkaError):
             leaders[name] = result
 
@@ -93,6 +94,6 @@ async def _elect(
         await broker.metadata.wait_for_each(led, leaders)
     late = RequestTimedOut("A leader was elected, but it was not known here in time.")
     for name, result in results.items():
-        await pace.turn()
+        await slices.row()
         errors[name] = result if isinstance(result, KafkaError) else None if led(name) else late
     return errors

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.admin import check_number_of_settings
 from ottla.broker.alterations import altered
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.config.alter import Alteration
 from ottla.errors import InvalidRequest
 from ottla.kafka import ConfigOperation
+from ottla.slices import Slices
 from ottla.wire.k44_incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     AlterConfigsResource,
@@ -32,11 +32,11 @@ async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: IncrementalAlterConfigsRequest = INCREMENTAL_ALTER_CONFIGS.decode_request(version, request)
     host, port = request.peer_address
-    pace = Pace()
+    slices = Slices()
     # Of a resource that is named twice the last row counts, as in Kafka.
     resources: dict[tuple[int, str], AlterConfigsResource] = {}
     for resource in asked.resources:
-        await pace.turn()
+        await slices.row()
         resources[resource.resource_type, resource.resource_name] = resource
     alter = partial(
         broker.admin.alter_configs,

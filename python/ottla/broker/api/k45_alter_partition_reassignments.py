@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import PARTITIONS_MAX, Freed, Pace
+from ottla.broker.between import PARTITIONS_MAX
+from ottla.broker.freeing import Freed
 from ottla.broker.replies import reply
 from ottla.errors import KafkaError, RemoteProtocolError
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k45_alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsRequest,
@@ -29,11 +31,11 @@ async def handle(broker: AdminContext, request: Request) -> None:
     # Of a partition that is named twice the last row counts, as in Kafka.
     mine = Freed()
     wanted: dict[TopicPartition, tuple[int, ...] | None] = mine.add({})
-    pace = Pace()
+    slices = Slices()
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         for target in topic.partitions:
-            await pace.turn()
+            await slices.row()
             name = TopicPartition(topic.name, target.partition_index)
             wanted[name] = None if target.replicas is None else tuple(target.replicas)
             if len(wanted) > PARTITIONS_MAX:
@@ -42,7 +44,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     try:
         topics: dict[str, ReassignableTopicResponse] = mine.add({})
         for name, error in mine.add(await broker.controller.reassign(wanted)).items():
-            await pace.turn()
+            await slices.row()
             row = ReassignablePartitionResponse(partition_index=name.partition, error_message=None)
             if error is not None:
                 row.error_code, row.error_message = error.code, str(error)

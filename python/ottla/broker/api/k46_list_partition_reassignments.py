@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Freed, Pace
+from ottla.broker.freeing import Freed
 from ottla.broker.replies import reply
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k46_list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsRequest,
@@ -28,19 +29,19 @@ async def handle(broker: AdminContext, request: Request) -> None:
     asked: ListPartitionReassignmentsRequest = LIST_PARTITION_REASSIGNMENTS.decode_request(version, request)
     mine = Freed()
     wanted: set[TopicPartition] | None = None
-    pace = Pace()
+    slices = Slices()
     if asked.topics is not None:
         wanted = mine.add(set[TopicPartition]())
         for topic in asked.topics:
-            await pace.turn()
+            await slices.row()
             for index in topic.partition_indexes:
-                await pace.turn()
+                await slices.row()
                 wanted.add(TopicPartition(topic.name, index))
     response = ListPartitionReassignmentsResponse()
     try:
         topics: dict[str, OngoingTopicReassignment] = {}
         for name, move in (await broker.controller.reassignments()).items():
-            await pace.turn()
+            await slices.row()
             if wanted is None or name in wanted:
                 row = OngoingPartitionReassignment(
                     partition_index=name.partition,

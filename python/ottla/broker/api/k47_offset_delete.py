@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Freed, Pace
-from ottla.broker.replies import in_pieces, reply
+from ottla.broker.freeing import Freed
+from ottla.broker.replies import reply
 from ottla.errors import UnknownTopicOrPartition
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices, serve
 from ottla.wire.k47_offset_delete import (
     OFFSET_DELETE,
     OffsetDeleteRequest,
@@ -28,23 +29,23 @@ async def handle(broker: GroupContext, request: Request) -> None:
     topics = broker.metadata.topics
     mine = Freed()
     rows: dict[TopicPartition, OffsetDeleteResponsePartition] = mine.add({})
-    pace = Pace()
+    slices = Slices()
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         there = topics.get(topic.name, ())
         for partition in topic.partitions:
-            await pace.turn()
+            await slices.row()
             index = partition.partition_index
             code = 0 if index in there else UnknownTopicOrPartition.code
             rows[TopicPartition(topic.name, index)] = OffsetDeleteResponsePartition(index, code)
     known: list[TopicPartition] = mine.add([])
     for name, row in rows.items():
-        await pace.turn()
+        await slices.row()
         if not row.error_code:
             known.append(name)
 
     def done(error: int, errors: list[int]) -> None:
-        in_pieces(broker, request, len(rows), answer(error, errors))
+        serve(broker, request, len(rows), answer(error, errors))
 
     def answer(error: int, errors: list[int]) -> Iterator[None]:
         response = OffsetDeleteResponse(error_code=error)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import CLIENT_ID, USER, all_entities, parts, values
 from ottla.broker.quotas.limits import ABSENT, Entity
 from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from ottla.slices import Slices
 from ottla.wire.k48_describe_client_quotas import (
     DESCRIBE_CLIENT_QUOTAS,
     ComponentData,
@@ -34,9 +34,9 @@ async def handle(broker: AdminContext, request: Request) -> None:
     try:
         filters = _filters(asked.components)
         response.entries = []
-        pace = Pace()
+        slices = Slices()
         for entity, config in await all_entities(broker.tree):
-            await pace.turn()
+            await slices.row()
             quotas = [ValueData(key=kind.value, value=value) for kind, value in values(config)]
             if quotas and _matches(filters, entity, strict=asked.strict):
                 named = [EntityData(entity_type=kind, entity_name=name) for kind, name in parts(entity)]

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import CLIENT_ID, USER, path_of, problem_of
 from ottla.broker.quotas.limits import ABSENT, Entity, Quota
 from ottla.broker.replies import reply
@@ -16,6 +15,7 @@ from ottla.controller import configs
 from ottla.controller.writes import pieces_of
 from ottla.coordination.znodes import MalformedNode
 from ottla.errors import InvalidConfig, InvalidRequest, KafkaError
+from ottla.slices import Slices
 from ottla.wire.k49_alter_client_quotas import (
     ALTER_CLIENT_QUOTAS,
     AlterClientQuotasRequest,
@@ -50,12 +50,12 @@ async def _distinct(entries: list[EntryData]) -> list[EntryData]:
     users is the second one.
     """
     result: dict[object, EntryData] = {}
-    pace = Pace()
+    slices = Slices()
     for entry in entries:
-        await pace.turn()
+        await slices.row()
         parts: dict[str, EntityData] = {}
         for part in entry.entity:
-            await pace.turn()
+            await slices.row()
             parts[part.entity_type] = part
         if len(parts) > ENTITY_TYPES:
             # It is refused, whatever others say.
@@ -70,14 +70,14 @@ async def _alter(broker: AdminContext, entries: Sequence[EntryData], validate_on
     results = [EntryDataResult(error_message=None, entity=entry.entity) for entry in entries]
     entities: dict[int, configs.Entity] = {}
     wanted: dict[int, configs.Wanted] = {}
-    pace = Pace()
+    slices = Slices()
     for at, entry in enumerate(entries):
-        await pace.turn()
+        await slices.row()
         with _told_in(results[at]):
             entities[at] = configs.Entity(*path_of(_entity(entry)))
     stored = await configs.get_configs(broker.tree, list(entities.values()))
     for (at, entity), config in zip(entities.items(), stored, strict=True):
-        await pace.turn()
+        await slices.row()
         with _told_in(results[at]):
             wanted[at] = configs.Wanted(entity, _altered(config, entries[at].ops))
     if not validate_only:

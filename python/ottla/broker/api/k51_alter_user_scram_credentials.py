@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker import scram
-from ottla.broker.pace import Pace
 from ottla.broker.quotas.entities import encode_name
 from ottla.broker.replies import reply
 from ottla.controller.configs import Entity, Wanted, get_configs, set_configs
@@ -26,6 +25,7 @@ from ottla.errors import (
     UnsupportedSaslMechanism,
 )
 from ottla.kafka import SCRAM_ITERATIONS_MIN
+from ottla.slices import Slices
 from ottla.wire.k51_alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -44,12 +44,12 @@ async def handle(broker: AdminContext, request: Request) -> None:
     version = request.api_version
     asked: AlterUserScramCredentialsRequest = ALTER_USER_SCRAM_CREDENTIALS.decode_request(version, request)
     users: dict[str, _Changes] = {}
-    pace = Pace()
+    slices = Slices()
     for deletion in asked.deletions:
-        await pace.turn()
+        await slices.row()
         users.setdefault(deletion.name, _Changes()).deletions.append(deletion)
     for upsertion in asked.upsertions:
-        await pace.turn()
+        await slices.row()
         users.setdefault(upsertion.name, _Changes()).upsertions.append(upsertion)
     response = AlterUserScramCredentialsResponse()
     for some in pieces_of(list(users.items())):
@@ -69,9 +69,9 @@ async def _alter(broker: AdminContext, users: dict[str, _Changes]) -> list[Alter
     errors: dict[str, KafkaError | None] = {}
     entities: dict[str, Entity] = {}
     wanted: dict[str, Wanted] = {}
-    pace = Pace()
+    slices = Slices()
     for name, changes in users.items():
-        await pace.turn()
+        await slices.row()
         errors[name] = None
         try:
             if not broker.controller.is_active:
@@ -82,7 +82,7 @@ async def _alter(broker: AdminContext, users: dict[str, _Changes]) -> list[Alter
             errors[name] = error
     stored = await get_configs(broker.tree, list(entities.values()))
     for (name, entity), config in zip(entities.items(), stored, strict=True):
-        await pace.turn()
+        await slices.row()
         try:
             wanted[name] = Wanted(entity, _altered(config, users[name]))
         except KafkaError as error:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.between import is_heard
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.controller.decisions import IsrChange
 from ottla.errors import KafkaError
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k56_alter_isr import (
     ALTER_ISR,
     AlterIsrRequest,
@@ -29,13 +29,13 @@ async def handle(broker: AdminContext, request: Request) -> None:
     if not is_heard(broker, request):
         return
     asked: AlterIsrRequest = ALTER_ISR.decode_request(request.api_version, request)
-    pace = Pace()
+    slices = Slices()
     # Of a partition that is named twice the last row counts, as in Kafka.
     changes: dict[TopicPartition, IsrChange] = {}
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         for row in topic.partitions:
-            await pace.turn()
+            await slices.row()
             name = TopicPartition(topic.name, row.partition_index)
             changes[name] = IsrChange(row.leader_epoch, tuple(row.new_isr), row.current_isr_version)
     answer = AlterIsrResponse()
@@ -48,7 +48,7 @@ async def handle(broker: AdminContext, request: Request) -> None:
     topics: dict[str, AlterIsrResponseTopic] = {}
     # Taken apart meanwhile: to free many at once would take the loop for long.
     while changes:
-        await pace.turn()
+        await slices.row()
         name, _ = changes.popitem()
         result = results.pop(name)
         told = AlterIsrResponsePartition(partition_index=name.partition)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, NotController
+from ottla.slices import Slices
 from ottla.wire.k57_update_features import (
     UPDATE_FEATURES,
     FeatureUpdateKey,
@@ -27,9 +27,9 @@ async def handle(broker: AdminContext, request: Request) -> None:
     asked: UpdateFeaturesRequest = UPDATE_FEATURES.decode_request(version, request)
     response = UpdateFeaturesResponse(error_message=None)
     if broker.controller.is_active:
-        pace = Pace()
+        slices = Slices()
         for row in asked.feature_updates:
-            await pace.turn()
+            await slices.row()
             error = InvalidRequest(_wrong(row))
             response.results.append(
                 UpdatableFeatureResult(feature=row.feature, error_code=error.code, error_message=str(error))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply
 from ottla.controller.names import check_name
 from ottla.errors import InvalidTopic, StorageError
 from ottla.kafka import TopicPartition
+from ottla.slices import Slices
 from ottla.wire.k61_describe_producers import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
@@ -38,18 +38,18 @@ async def handle(broker: LogContext, request: Request) -> None:
     version = request.api_version
     asked: DescribeProducersRequest = DESCRIBE_PRODUCERS.decode_request(version, request)
     topics = []
-    memory, pace = AnswerMemory(broker, request), Pace()
+    memory, slices = AnswerMemory(broker, request), Slices()
     known: dict[TopicPartition, PartitionResponse] = {}
     for topic in asked.topics:
-        await pace.turn()
+        await slices.row()
         rows = []
         for index in topic.partition_indexes:
-            await pace.turn()
+            await slices.row()
             name = TopicPartition(topic.name, index)
             row = known.get(name)
             objects_bytes = 0
             if row is None:
-                row = known[name] = await _describe(broker, topic.name, index, pace)
+                row = known[name] = await _describe(broker, topic.name, index, slices)
                 objects_bytes = PRODUCER_OBJECTS_BYTES * len(row.active_producers)
             await memory.add(ROW_BYTES + PRODUCER_BYTES * len(row.active_producers), objects_bytes)
             rows.append(row)
@@ -58,7 +58,7 @@ async def handle(broker: LogContext, request: Request) -> None:
     reply(broker, request, DESCRIBE_PRODUCERS, DescribeProducersResponse(topics=topics))
 
 
-async def _describe(broker: LogContext, topic: str, index: int, pace: Pace) -> PartitionResponse:
+async def _describe(broker: LogContext, topic: str, index: int, slices: Slices) -> PartitionResponse:
     row = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
@@ -74,6 +74,6 @@ async def _describe(broker: LogContext, topic: str, index: int, pace: Pace) -> P
         # The log may be waiting for a disk.
         found = await trio.to_thread.run_sync(partition.log.each_producer)
         for fields in found:
-            await pace.turn()
+            await slices.row()
             row.active_producers.append(ProducerState(*fields))
     return row

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import AnswerMemory
-from ottla.broker.pace import Freed, Pace
+from ottla.broker.freeing import Freed
 from ottla.broker.replies import reply
 from ottla.errors import InvalidRequest, KafkaError, TransactionalIdNotFound
+from ottla.slices import Slices
 from ottla.transaction.coordinator import Coordinator
 from ottla.wire.k65_describe_transactions import (
     DESCRIBE_TRANSACTIONS,
@@ -32,10 +33,10 @@ async def handle(broker: TransactionContext, request: Request) -> None:
     asked: DescribeTransactionsRequest = DESCRIBE_TRANSACTIONS.decode_request(version, request)
     coordinator = broker.transactions.coordinator
     answer = DescribeTransactionsResponse()
-    memory, pace, mine = AnswerMemory(broker, request), Pace(), Freed()
+    memory, slices, mine = AnswerMemory(broker, request), Slices(), Freed()
     told: set[str] = mine.add(set())
     for each in asked.transactional_ids:
-        await pace.turn()
+        await slices.row()
         if each in told:
             continue
         told.add(each)

@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING
 
 from ottla.broker.answer_memory import large_answer
-from ottla.broker.pace import Pace
 from ottla.broker.replies import reply_here
 from ottla.errors import CoordinatorLoadInProgress
+from ottla.slices import Slices
 from ottla.transaction.transaction import BY_LABEL
 from ottla.wire.k66_list_transactions import (
     LIST_TRANSACTIONS,
@@ -49,10 +49,10 @@ async def _answer(broker: TransactionContext, asked: ListTransactionsRequest) ->
     states = {BY_LABEL[name] for name in asked.state_filters if name in BY_LABEL}
     producers = set(asked.producer_id_filters)
     started_before_ms = time.time_ns() // 1_000_000 - asked.duration_filter
-    pace = Pace()
+    slices = Slices()
     for shard in shards:
         for transaction in list(shard.transactions.values()):
-            await pace.turn()
+            await slices.row()
             if (
                 (not asked.state_filters or transaction.state in states)
                 and (not producers or transaction.producer_id in producers)

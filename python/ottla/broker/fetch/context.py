@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.quotas.measured import fetch_bytes_max
 from ottla.kafka import READ_COMMITTED
 from ottla.replication.selection import nearest
+from ottla.slices import ROWS, are_few, serve
 from ottla.wire.k01_fetch import BATCHES_SINCE, RACK_SINCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from ottla._core import FetchRequest, FetchRow, PartitionToRead, Request
     from ottla.broker.contexts import FetchContext
     from ottla.broker.fetch.result import FetchResult
@@ -37,6 +40,7 @@ class Context:
         "reads_followers",
         "request",
         "throttles",
+        "timer",
         "version",
     )
 
@@ -45,6 +49,8 @@ class Context:
         self.request = request
         self.fetch = fetch
         self.version = request.api_version
+        #: What times the request, if there are quotas.
+        self.timer = None if broker.quotas is None else broker.quotas.timers.running
         self.is_committed = fetch.isolation_level == READ_COMMITTED
         self.is_follower = fetch.is_follower
         #: Records were left out, of throttled partitions.
@@ -62,6 +68,24 @@ class Context:
             bytes_max = min(bytes_max, CONVERTED_BYTES_MAX)
         self.bytes_max = bytes_max
         self.bytes_min = min(fetch.min_bytes, bytes_max)
+
+    def in_slices(self, count: int, part: Callable[[int, int], object], then: Callable[[], object]) -> None:
+        """Calls `part(start, stop)` for all of `count` partitions, and `then` after the last: at once, or if there are
+        many, in slices. An error then closes the request's connection.
+        """
+        if are_few(count):
+            part(0, count)
+            then()
+            return
+
+        def parts() -> Iterator[int]:
+            for start in range(0, count, ROWS):
+                stop = min(start + ROWS, count)
+                part(start, stop)
+                yield stop - start
+            then()
+
+        serve(self.broker, self.request, count, parts())
 
     @property
     def follower(self) -> int | None:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.fetch import incremental, old
-from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import INITIAL_EPOCH, NO_SESSION
 from ottla.broker.fetch.wait import WaitingFetch
 from ottla.broker.quotas.measured import throttle_fetch
+from ottla.slices import are_few
 from ottla.wire.k01_fetch import BATCHES_SINCE
 
 if TYPE_CHECKING:
@@ -26,11 +26,10 @@ def serve(context: Context) -> None:
         # A client that asks for everything has done with its session.
         context.broker.fetch_sessions.remove(fetch.session_id)
     count = len(fetch)
-    if count <= PIECE:
+    if are_few(count):
         return _serve(context, fetch.partitions)
     asked: list[PartitionToRead] = []
-    return over(
-        context,
+    return context.in_slices(
         count,
         lambda start, stop: asked.extend(fetch.piece(start, stop)),
         lambda: _serve(context, asked),

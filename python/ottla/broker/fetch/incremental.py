@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.read import Reading
 from ottla.broker.fetch.session import NO_SESSION, CachedPartition, FetchSession, next_epoch
 from ottla.broker.fetch.wait import WaitingFetch
 from ottla.broker.quotas.measured import throttle_fetch
 from ottla.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from ottla.replication.in_sync import now_ms
+from ottla.slices import are_few
 
 if TYPE_CHECKING:
     from ottla._core import FetchRow, PartitionToRead
@@ -41,7 +41,7 @@ def begin(
             if context.has_all(one, row):
                 _rest(context, session, entry, row, partitions.get(one.key))
 
-    over(context, len(asked), add, lambda: then(session.id))
+    context.in_slices(len(asked), add, lambda: then(session.id))
 
 
 def serve(context: Context) -> None:
@@ -61,11 +61,10 @@ def serve(context: Context) -> None:
         if asked.key in entries and not fetch.forgotten:
             return _serve_one(context, session, asked)
     session.epoch = next_epoch(session.epoch)
-    if count <= PIECE:
+    if are_few(count):
         session.update(fetch.partitions)
         return _serve(context, session)
-    return over(
-        context,
+    return context.in_slices(
         count,
         lambda start, stop: session.update(fetch.piece(start, stop)),
         lambda: _serve(context, session),
@@ -162,4 +161,4 @@ def _answer(context: Context, session: FetchSession, live: list[CachedPartition]
             if context.has_all(entry.asked, row):
                 _rest(context, session, entry, row, partitions.get(entry.key))
 
-    return over(context, len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))
+    return context.in_slices(len(live), tell, lambda: request.reply_fetch(told, of=told_of, session_id=session.id))

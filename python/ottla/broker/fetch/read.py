@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla._core import FetchRow
-from ottla.broker.fetch.pieces import PIECE, over
 from ottla.broker.fetch.result import FetchResult, failed
 from ottla.errors import (
     KafkaError,
@@ -80,11 +79,7 @@ class Reading:
         #: The pass over the partitions, and the threads that read for it.
         self._unfinished = 1
         count = len(self._asked)
-        if count <= PIECE:
-            self._read(0, count)
-            self._finished()
-        else:
-            over(self._context, count, self._read, self._finished)
+        self._context.in_slices(count, self._read, self._finished)
 
     def _finished(self) -> None:
         self._unfinished -= 1
@@ -96,7 +91,7 @@ class Reading:
         else:
             self._result.is_due |= self._left == 0
             if self._followed:
-                over(self._context, len(self._followed), self._note, lambda: self._then(self._result))
+                self._context.in_slices(len(self._followed), self._note, lambda: self._then(self._result))
             else:
                 self._then(self._result)
 
@@ -105,7 +100,7 @@ class Reading:
         context, now = self._context, now_ms()
         for partition, place, leader_epoch, end_offset in self._followed[start:stop]:
             if partition.leader_epoch != leader_epoch:
-                # Others had their turn since it was read. What a follower had is forgotten at every new epoch.
+                # Others were served since it was read. What a follower had is forgotten at every new epoch.
                 continue
             one = self._asked[place]
             if not partition.followed(context.fetch.replica_id, one.offset, one.log_start_offset, end_offset, now):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.broker.fetch.pieces import over
+from ottla.broker.quotas.timing import resumed
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class WaitingFetch:
         if context.follower is not None:
             wait_ms = context.broker.replicas.awaited.park(context.follower, self, wait_ms)
         context.broker.deadlines.add(wait_ms, self)
-        over(context, count, register, lambda: None)
+        context.in_slices(count, register, lambda: None)
 
     def _noted(self, asked: PartitionToRead, row: FetchRow) -> Partition | None:
         """The partition, whose bytes are known from now on. None if there is nothing more to wait for."""
@@ -134,4 +134,9 @@ class WaitingFetch:
             partition.unpark(self)
         if self._context.follower is not None:
             self._context.broker.replicas.awaited.unpark(self._context.follower, self)
-        self._again()
+        timer = self._context.timer
+        if timer is None:
+            self._again()
+        else:
+            with resumed(timer):
+                self._again()

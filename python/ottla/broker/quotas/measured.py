@@ -6,14 +6,12 @@ connection is muted then.
 
 from __future__ import annotations
 
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from ottla import wire
 from ottla.broker.quotas.clients import Client, ClientQuotas, now_ms
+from ottla.broker.quotas.timing import AsyncHandler, Timer, also_timed
 from ottla.kafka import ANONYMOUS
 from ottla.wire.k00_produce import PRODUCE
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
@@ -34,76 +32,29 @@ EXEMPT: Final = frozenset(
     for each in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN, WRITE_TXN_MARKERS, ALTER_ISR)
 )
 
-AsyncHandler = Callable[..., Coroutine[Any, Any, None]]
-
 
 def client_of(request: Request) -> Client:
     return ANONYMOUS, request.client_id or ""
 
 
-class Timer:
-    """How long one request kept this broker busy, and what that costs its client."""
+class _Cost(Timer):
+    """The timer of a request under quotas, and what the request costs its client."""
 
-    __slots__ = ("_begin_ns", "_client", "_produced", "_quotas", "_spent_ns")
+    __slots__ = ("_client", "_produced", "_quotas")
 
     def __init__(self, quotas: ClientQuotas, request: Request) -> None:
+        super().__init__(quotas.timers)
         self._quotas = quotas
         self._client = client_of(request)
         self._produced = len(request) if request.api_key == PRODUCE.key else -1
-        self._spent_ns = 0
-        self._begin_ns: int | None = None
-
-    def begin(self) -> None:
-        self._begin_ns = perf_counter_ns()
-
-    def end(self) -> None:
-        if self._begin_ns is not None:
-            self._spent_ns += perf_counter_ns() - self._begin_ns
-            self._begin_ns = None
 
     def throttle_ms(self) -> int:
         """The request is answered; what it costs after that is not counted."""
-        spent_ns = self._spent_ns
-        if self._begin_ns is not None:
-            spent_ns += perf_counter_ns() - self._begin_ns
         at_ms = now_ms()
-        throttle_ms = self._quotas.used_time(self._client, spent_ns / 1e9, at_ms)
+        throttle_ms = self._quotas.used_time(self._client, self.spent_s, at_ms)
         if self._produced >= 0:
             throttle_ms = max(throttle_ms, self._quotas.produced(self._client, self._produced, at_ms))
         return throttle_ms
-
-
-@types.coroutine
-def timed(timer: Timer, coroutine: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-    """Awaits a coroutine; the timer runs while it does, not while it waits."""
-    value: Any = None
-    raised: BaseException | None = None
-    while True:
-        timer.begin()
-        try:
-            wanted = coroutine.send(value) if raised is None else coroutine.throw(raised)
-        except StopIteration:
-            return
-        finally:
-            timer.end()
-        value = raised = None
-        try:
-            value = yield wanted
-        except BaseException as error:
-            raised = error
-
-
-@contextmanager
-def busy(quotas: ClientQuotas | None, request: Request) -> Iterator[None]:
-    """Part of the work for a request, in a task that a plain handler started: its own timer runs only until the handler
-    returns.
-    """
-    begin_ns = perf_counter_ns()
-    try:
-        yield
-    finally:
-        if quotas is not None:
-            quotas.used_time(client_of(request), (perf_counter_ns() - begin_ns) / 1e9, now_ms())
 
 
 class Measured:
@@ -117,7 +68,7 @@ class Measured:
         self._named_since = throttle_time_since(key)
 
     def _timer(self, request: Request) -> Timer:
-        timer = Timer(self._quotas, request)
+        timer = _Cost(self._quotas, request)
         request.limit(timer.throttle_ms, request.api_version >= self._named_since)
         return timer
 
@@ -149,10 +100,7 @@ class MeasuredTask(Measured):
     def __call__(self, request: Request) -> object:
         timer = self._timer(request)
 
-        async def run(*arguments: Any) -> None:
-            await timed(timer, self._handle(*arguments))
-
-        return self._start(run, request)
+        return self._start(also_timed(timer, self._handle), request)
 
 
 def throttle_time_since(key: int) -> int:

@@ -44,7 +44,7 @@ GROUP_LABEL_MAX: Final = 128
 #: Committed offsets of which lag is told, and bytes of their labels; about 20 MB of lines, three times the second.
 OFFSETS_MAX: Final = 100_000
 OFFSETS_LABELS_BYTES_MAX: Final = 16 * 1024 * 1024
-#: Partitions that are looked at without a row: then comes a family without any, at whose end others have their turn.
+#: Partitions that are looked at without a row: then comes a family without any, at whose end a slice ends.
 BETWEEN_PAUSES: Final = 1000
 #: Idleness is that of the last seconds, at least so many.
 IDLE_S: Final = 10.0

@@ -9,7 +9,7 @@ but one object of a partition, and was two thirds of a look.
 
 Cycles of frozen objects that fall out of use, those of deleted topics, would stay for ever. Therefore everything is
 looked at again when twice as much is frozen as after the last such look: there is never more garbage than data. What a
-large request makes is frozen too while it is handled (`pace.py`), and goes when it is answered. Everything is not
+large request makes is frozen too while it is handled (`ottla.slices`), and goes when it is answered. Everything is not
 looked at again before that, since its millions of rows would be looked at.
 
 The collector is the process's, so only who owns the process starts a `Freezer`. A broker inside somebody's process

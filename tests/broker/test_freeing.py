@@ -1,4 +1,4 @@
-"""Rows of a large answer are freed in pieces, and only those that nobody else has."""
+"""Rows of a large answer are freed in slices, and only those that nobody else has."""
 
 from collections import Counter
 
@@ -7,7 +7,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from ottla.broker import pace
+from ottla import slices
+from ottla.broker import freeing
 from ottla.wire.schema import Message
 
 
@@ -20,7 +21,7 @@ class Rows(Message):
 
 
 def freed(lists: list[list[object]]) -> None:
-    trio.run(pace.free, lists)
+    trio.run(freeing.free, lists)
 
 
 def rows(count: int) -> list[Row]:
@@ -30,7 +31,7 @@ def rows(count: int) -> list[Row]:
 def test_rows_that_somebody_has_keep_their_items() -> None:
     message = Rows(rows(2000))
     kept = message.rows[7]
-    lists = pace.lists_of(message)
+    lists = freeing.lists_of(message)
     del message
     freed(lists)
     assert kept == Row([7] * 100)
@@ -39,7 +40,7 @@ def test_rows_that_somebody_has_keep_their_items() -> None:
 def test_a_list_of_a_row_that_somebody_has_keeps_its_items() -> None:
     message = Rows(rows(2000))
     kept = message.rows[7].items
-    lists = pace.lists_of(message)
+    lists = freeing.lists_of(message)
     del message
     freed(lists)
     assert kept == [7] * 100
@@ -48,7 +49,7 @@ def test_a_list_of_a_row_that_somebody_has_keeps_its_items() -> None:
 def test_a_list_that_somebody_has_keeps_its_rows() -> None:
     message = Rows(rows(2000))
     kept = message.rows
-    lists = pace.lists_of(message)
+    lists = freeing.lists_of(message)
     del message
     freed(lists)
     assert kept == rows(2000)
@@ -73,46 +74,46 @@ class Steps(trio.abc.Instrument):
         self.steps.append(1)
 
 
-def test_all_else_goes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_else_goes_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a slice of time is over at once."""
     for name in ("SLICE_S", "FIRST_SLICE_S"):
-        monkeypatch.setattr(pace, name, 0)
+        monkeypatch.setattr(slices, name, 0)
     instrument, ended = Steps(), Counter[int]()
     message = Rows([Row([Value(instrument.steps, ended) for _ in range(1000)]) for _ in range(3)])
-    lists = pace.lists_of(message)
+    lists = freeing.lists_of(message)
     del message
-    trio.run(pace.free, lists, instruments=[instrument])
+    trio.run(freeing.free, lists, instruments=[instrument])
     assert ended.total() == 3000
-    assert max(ended.values()) <= pace.FREED_AT_ONCE
+    assert max(ended.values()) <= freeing.FREED_AT_ONCE
 
 
-def test_a_long_list_goes_piece_by_piece_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_goes_slice_by_slice_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLICE_S", "FIRST_SLICE_S"):
-        monkeypatch.setattr(pace, name, 0)
+        monkeypatch.setattr(slices, name, 0)
     instrument, ended = Steps(), Counter[int]()
 
     async def run() -> None:
         values: list[object] = [Value(instrument.steps, ended) for _ in range(3000)]
         message = Rows([Row([Row([Row(values)])])])
         del values
-        lists = pace.lists_of(message)
+        lists = freeing.lists_of(message)
         del message
-        pace.free_soon(lists)
+        freeing.free_soon(lists)
         del lists
         await wait_all_tasks_blocked()
 
     trio.run(run, instruments=[instrument])
     assert ended.total() == 3000
-    assert max(ended.values()) <= pace.FREED_AT_ONCE
+    assert max(ended.values()) <= freeing.FREED_AT_ONCE
 
 
-def test_what_a_handler_has_made_goes_piece_by_piece_however_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_handler_has_made_goes_slice_by_slice_however_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLICE_S", "FIRST_SLICE_S"):
-        monkeypatch.setattr(pace, name, 0)
+        monkeypatch.setattr(slices, name, 0)
     instrument, ended = Steps(), Counter[int]()
 
     async def handler(fails: bool) -> None:
-        mine = pace.Freed()
+        mine = freeing.Freed()
         made: dict[int, Value] = mine.add({})
         for number in range(3000):
             made[number] = Value(instrument.steps, ended)
@@ -129,75 +130,15 @@ def test_what_a_handler_has_made_goes_piece_by_piece_however_it_ends(monkeypatch
 
     trio.run(run, instruments=[instrument])
     assert ended.total() == 6000
-    assert max(ended.values()) <= pace.FREED_AT_ONCE
+    assert max(ended.values()) <= freeing.FREED_AT_ONCE
 
 
 def test_what_somebody_else_has_of_it_stays() -> None:
     async def run() -> None:
-        mine = pace.Freed()
+        mine = freeing.Freed()
         made = mine.add(dict.fromkeys(range(3000)))
         del mine
         await wait_all_tasks_blocked()
         assert len(made) == 3000
 
     trio.run(run)
-
-
-def test_many_that_go_on_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two have a slice of time in each pass of the loop, however many tasks there are."""
-    for name in ("SLICE_S", "FIRST_SLICE_S"):
-        monkeypatch.setattr(pace, name, 0)
-    slices, between = 0, []
-
-    async def handler() -> None:
-        nonlocal slices
-        mine = pace.Pace()
-        for _ in range(20):
-            await mine.turn()
-            slices += 1
-
-    async def somebody_else(over: trio.Event) -> None:
-        while not over.is_set():
-            before = slices
-            await trio.lowlevel.checkpoint()
-            between.append(slices - before)
-
-    async def run() -> None:
-        async with trio.open_nursery() as others:
-            over = trio.Event()
-            others.start_soon(somebody_else, over)
-            async with trio.open_nursery() as handlers:
-                for _ in range(50):
-                    handlers.start_soon(handler)
-            over.set()
-
-    trio.run(run)
-    assert sum(between) == slices == 1000
-    # In two passes of the loop: those of one pass run in any order.
-    assert max(between) <= 4
-
-
-def test_one_that_is_cancelled_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLICE_S", "FIRST_SLICE_S"):
-        monkeypatch.setattr(pace, name, 0)
-    ended = []
-
-    async def handler(number: int, scope: trio.CancelScope) -> None:
-        mine = pace.Pace()
-        with scope:
-            for _ in range(10):
-                await mine.turn()
-            ended.append(number)
-
-    async def run() -> None:
-        scopes = [trio.CancelScope() for _ in range(20)]
-        async with trio.open_nursery() as nursery:
-            for number, scope in enumerate(scopes):
-                nursery.start_soon(handler, number, scope)
-            await trio.lowlevel.checkpoint()
-            await trio.lowlevel.checkpoint()
-            for scope in scopes[::2]:
-                scope.cancel()
-
-    trio.run(run)
-    assert sorted(ended) == list(range(1, 20, 2))
