@@ -31,9 +31,10 @@ from ottla._core import (
     Request,
     encode_fetch_request,
     encode_produce_request,
-    request_frame,
 )
 from ottla.net import Server
+from ottla.wire import api
+from ottla.wire.headers import request_frame
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -98,7 +99,7 @@ def serve(folder: str) -> None:
         logs["bench", 1].append_bytes(filler, 0)
 
     async def main() -> None:
-        server = Server(Hub(supported={PRODUCE: (0, 8), FETCH: (0, 12), METADATA: (0, 9)}))
+        server = Server(Hub(supported={key: api(key) for key in (PRODUCE, FETCH, METADATA)}))
         print(server.listen("127.0.0.1", 0), flush=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.run, handler_of(logs))

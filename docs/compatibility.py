@@ -98,12 +98,7 @@ NOTES = {
         "named twice is answered once, as in Kafka; more than 200,000 partitions in one request close the connection."
     ),
     2: "Version 0 answers segment boundaries, as it always did.",
-    4: BETWEEN_BROKERS,
-    5: BETWEEN_BROKERS,
-    6: BETWEEN_BROKERS,
-    7: BETWEEN_BROKERS,
     18: "An unknown version is answered in version 0's form with error 35, as clients expect.",
-    56: BETWEEN_BROKERS,
 }
 
 
@@ -119,13 +114,13 @@ def _lines() -> Iterator[str]:
     yield "## Served\n"
     yield "| key | API | versions | Kafka 2.7 | |"
     yield "|---|---|---|---|---|"
-    for key, (lowest, highest) in sorted(SUPPORTED.items()):
+    for key, served in SUPPORTED.items():
         if key in KAFKA:
             name, kafka = KAFKA[key][0], f"0-{KAFKA[key][1]}"
         else:
             name, kafka = LATER[key][0], f"from {LATER[key][1]}"
-        note = NOTES.get(key, "")
-        yield f"| {key} | {name} | {lowest}-{highest} | {kafka} | {note} |"
+        note = BETWEEN_BROKERS if served.is_between_brokers else NOTES.get(key, "")
+        yield f"| {key} | {name} | {served.lowest}-{served.highest} | {kafka} | {note} |"
     yield "\nAll other requests close the connection, with one line in the log that names key, version and client."
     yield from _rows()
     yield "\n## Knowingly absent"

@@ -47,7 +47,7 @@ def test_no_word_is_defined_twice() -> None:
 def test_keys_of_apis_are_those_of_their_declarations() -> None:
     rust = (RUST / "wire" / "keys.rs").read_text()
     lines = [line.split() for line in rust.splitlines() if line.startswith("pub const")]
-    assert len(lines) > 10
+    assert len(lines) > 2
     for _, _, name, _, _, number in lines:
         key = int(number.rstrip(";"))
         assert wire.api(key).key == key

@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ottla._core import crc32c, encode_batch, encode_fetch_request, encode_produce_request, request_frame
+from ottla._core import crc32c, encode_batch, encode_fetch_request, encode_produce_request
+from ottla.wire.headers import request_frame
 
 PRODUCE, FETCH = (0, 7), (1, 11)
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"

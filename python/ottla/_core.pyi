@@ -1,12 +1,13 @@
 """The Rust side of Ottla. Sections follow the rooms of rust/; each is documented where Python wraps it."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar, final
 
 from typing_extensions import Buffer
 
 from ottla.errors import KafkaError
+from ottla.wire.schema import Api
 
 _Row = TypeVar("_Row")
 _Item = TypeVar("_Item")
@@ -928,11 +929,11 @@ def decode_fetch_response(buffer: Buffer, version: int, start: int = 0) -> Fetch
     """The response whose body begins at byte `start`; its records are views of the buffer, and keep it alive."""
 
 def request_frame(
-    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Buffer
+    api_key: int, api_version: int, is_flexible: bool, correlation_id: int, client_id: str | None, body: Buffer
 ) -> bytes: ...
-def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tuple[int, int]: ...
-def request_header_version(api_key: int, api_version: int) -> int: ...
-def response_header_version(api_key: int, api_version: int) -> int: ...
+def parse_response_header(api_key: int, is_flexible: bool, frame: Buffer) -> tuple[int, int]: ...
+def request_header_version(api_key: int, api_version: int, is_flexible: bool) -> int: ...
+def response_header_version(api_key: int, is_flexible: bool) -> int: ...
 
 # --- net ---
 
@@ -977,7 +978,7 @@ class Hub:
     def __new__(
         cls,
         *,
-        supported: dict[int, tuple[int, int]],
+        supported: Mapping[int, Api[Any, Any]],
         frame_bytes_max: int = 104_857_600,
         queued_bytes_max: int = 268_435_456,
         percent_per_ip_max: int = 50,

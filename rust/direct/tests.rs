@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::{Direct, Lease, Terms};
 use crate::log::tests::{Folder, batch};
 use crate::log::{Log, LogConfig};
+use crate::net::admission::Api;
 use crate::net::hub::{Event, Hub, Incoming};
 use crate::net::limits::Limits;
 use crate::records::stamp;
@@ -60,8 +61,12 @@ impl Rig {
 
     fn of(log: Arc<Log>, folder: Option<Folder>) -> Self {
         log.begin_epoch(EPOCH).unwrap();
-        let versions = HashMap::from([(PRODUCE, (0, 8)), (FETCH, (0, 12))]);
-        let mut hub = Hub::new(Limits::default(), &versions).unwrap();
+        let fetch = Api {
+            flexible_from: fetch::FLEXIBLE_SINCE,
+            ..Api::plain(0, 12)
+        };
+        let apis = HashMap::from([(PRODUCE, Api::plain(0, 8)), (FETCH, fetch)]);
+        let mut hub = Hub::new(Limits::default(), &apis).unwrap();
         let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
         let hub = Arc::new(Mutex::new(hub));
         let direct: Arc<Direct<&'static str>> = Arc::default();
@@ -184,13 +189,18 @@ fn check_unchanged(incoming: &Incoming) {
     }
 }
 
+fn is_flexible(key: i16, version: i16) -> bool {
+    key == FETCH && version >= fetch::FLEXIBLE_SINCE
+}
+
 struct Client {
     socket: TcpStream,
 }
 
 impl Client {
     fn send(&mut self, key: i16, version: i16, body: &[u8]) {
-        let frame = request_frame(key, version, 7, Some("test"), body).unwrap();
+        let is_flexible = is_flexible(key, version);
+        let frame = request_frame(key, version, is_flexible, 7, Some("test"), body).unwrap();
         self.socket.write_all(&frame).unwrap();
     }
 
@@ -200,7 +210,8 @@ impl Client {
         self.socket.read_exact(&mut size).unwrap();
         let mut frame = vec![0; u32::from_be_bytes(size) as usize];
         self.socket.read_exact(&mut frame).unwrap();
-        let (correlation_id, start) = parse_response_header(key, version, &frame).unwrap();
+        let (correlation_id, start) =
+            parse_response_header(key, is_flexible(key, version), &frame).unwrap();
         assert_eq!(correlation_id, 7);
         let body = frame.split_off(start);
         (body != HANDED_ON).then_some(body)

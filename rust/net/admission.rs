@@ -7,8 +7,34 @@ use crate::wire::error::UNSUPPORTED_VERSION;
 use crate::wire::headers::{RequestHeader, parse_request_header};
 use crate::wire::keys::API_VERSIONS;
 
-/// The lowest and highest version of each API that is served.
-pub struct Supported(Vec<Option<(i16, i16)>>);
+/// What the declaration of a served API says (`python/ottla/wire`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Api {
+    pub lowest: i16,
+    pub highest: i16,
+    /// The first version in the flexible encoding, served or not; none: `i16::MAX`.
+    pub flexible_from: i16,
+    /// Answers are small, whatever is asked for.
+    pub has_small_answers: bool,
+    /// Nobody but a broker sends it.
+    pub is_between_brokers: bool,
+}
+
+impl Api {
+    /// An API of clients with these versions, none of them flexible.
+    pub fn plain(lowest: i16, highest: i16) -> Self {
+        Self {
+            lowest,
+            highest,
+            flexible_from: i16::MAX,
+            has_small_answers: false,
+            is_between_brokers: false,
+        }
+    }
+}
+
+/// The APIs that are served, by key.
+pub struct Supported(Vec<Option<Api>>);
 
 pub enum Admission {
     /// To be handled.
@@ -24,27 +50,37 @@ pub enum Admission {
 
 impl Supported {
     /// Keys below 0 are ignored.
-    pub fn new(versions: &HashMap<i16, (i16, i16)>) -> Self {
-        let keys = versions.keys().copied().max().unwrap_or(-1) + 1;
+    pub fn new(apis: &HashMap<i16, Api>) -> Self {
+        let keys = apis.keys().copied().max().unwrap_or(-1) + 1;
         let mut table = vec![None; usize::try_from(keys).unwrap_or(0)];
-        for (&key, &range) in versions {
+        for (&key, &api) in apis {
             if let Ok(key) = usize::try_from(key) {
-                table[key] = Some(range);
+                table[key] = Some(api);
             }
         }
         Self(table)
     }
 
+    pub fn api(&self, api_key: i16) -> Option<&Api> {
+        self.0.get(usize::try_from(api_key).ok()?)?.as_ref()
+    }
+
     fn range(&self, api_key: i16) -> Option<(i16, i16)> {
-        *self.0.get(usize::try_from(api_key).ok()?)?
+        self.api(api_key).map(|api| (api.lowest, api.highest))
+    }
+
+    fn is_flexible(&self, api_key: i16, api_version: i16) -> bool {
+        self.api(api_key)
+            .is_some_and(|api| api_version >= api.flexible_from)
     }
 
     /// Decides about one frame.
     pub fn admit(&self, frame: Buffer) -> Admission {
-        let header = match parse_request_header(&frame) {
-            Ok(header) => header,
-            Err(error) => return self.refuse_malformed(&frame, &error.to_string()),
-        };
+        let header =
+            match parse_request_header(&frame, |key, version| self.is_flexible(key, version)) {
+                Ok(header) => header,
+                Err(error) => return self.refuse_malformed(&frame, &error.to_string()),
+            };
         let (key, version) = (header.api_key, header.api_version);
         match self.range(key) {
             Some((low, high)) if (low..=high).contains(&version) => Admission::Start(header, frame),
@@ -139,17 +175,32 @@ mod tests {
     use crate::net::frames::Pool;
     use crate::wire::headers::request_frame;
 
+    const fn api(highest: i16, flexible_from: i16) -> Api {
+        Api {
+            lowest: 0,
+            highest,
+            flexible_from,
+            has_small_answers: false,
+            is_between_brokers: false,
+        }
+    }
+
+    const APIS: [(i16, Api); 3] = [(0, api(8, 9)), (3, api(9, 9)), (18, api(3, 3))];
+
     fn admit(frame: &[u8]) -> Admission {
         let wake = Arc::new(Wake::new().unwrap());
         let bounds = Bounds::new(1 << 20, 1 << 10);
         let pool = Arc::new(Pool::new(Arc::new(Budget::new(bounds, wake))));
         let mut buffer = pool.take(frame.len(), Account::Frames).unwrap();
         buffer.copy_from_slice(frame);
-        Supported::new(&HashMap::from([(0, (0, 8)), (3, (0, 9)), (18, (0, 3))])).admit(buffer)
+        Supported::new(&HashMap::from(APIS)).admit(buffer)
     }
 
     fn request(key: i16, version: i16) -> Vec<u8> {
-        request_frame(key, version, 77, Some("probe"), b"")
+        let is_flexible = APIS
+            .iter()
+            .any(|(known, api)| *known == key && version >= api.flexible_from);
+        request_frame(key, version, is_flexible, 77, Some("probe"), b"")
             .unwrap()
             .split_off(4)
     }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::admission::Api;
 use super::hub::{Disconnected, Event, Hub, Incoming};
 use super::limits::{Limits, SENT_BYTES_MAX};
 use crate::wire::headers::request_frame;
@@ -23,6 +24,7 @@ use crate::wire::keys::PRODUCE;
 use crate::wire::piece::{FileSlice, Piece, Source};
 
 const METADATA: i16 = 3;
+const LEADER_AND_ISR: i16 = 4;
 
 struct Rig {
     hub: Hub<u32>,
@@ -35,8 +37,21 @@ struct Rig {
 }
 
 fn rig(limits: Limits) -> Rig {
-    let versions = HashMap::from([(PRODUCE, (0, 8)), (METADATA, (0, 9)), (18, (0, 3))]);
-    let mut hub = Hub::new(limits, &versions).unwrap();
+    let produce = Api {
+        has_small_answers: true,
+        ..Api::plain(0, 8)
+    };
+    let between_brokers = Api {
+        is_between_brokers: true,
+        ..Api::plain(0, 4)
+    };
+    let apis = HashMap::from([
+        (PRODUCE, produce),
+        (METADATA, Api::plain(0, 9)),
+        (LEADER_AND_ISR, between_brokers),
+        (18, Api::plain(0, 3)),
+    ]);
+    let mut hub = Hub::new(limits, &apis).unwrap();
     let port = hub.listen("127.0.0.1", 0, "PLAINTEXT").unwrap();
     Rig {
         hub,
@@ -109,7 +124,7 @@ impl Rig {
 }
 
 fn request(key: i16, correlation_id: i32, body: &[u8]) -> Vec<u8> {
-    request_frame(key, 1, correlation_id, Some("test"), body).unwrap()
+    request_frame(key, 1, false, correlation_id, Some("test"), body).unwrap()
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn request_frame<'py>(
     py: Python<'py>,
     api_key: i16,
     api_version: i16,
+    is_flexible: bool,
     correlation_id: i32,
     client_id: Option<&str>,
     body: Input,
@@ -20,6 +21,7 @@ fn request_frame<'py>(
     headers::request_frame(
         api_key,
         api_version,
+        is_flexible,
         correlation_id,
         client_id,
         body.bytes(py),
@@ -31,22 +33,22 @@ fn request_frame<'py>(
 #[pyfunction]
 fn parse_response_header(
     api_key: i16,
-    api_version: i16,
+    is_flexible: bool,
     py: Python<'_>,
     frame: Input,
 ) -> PyResult<(i32, usize)> {
-    headers::parse_response_header(api_key, api_version, frame.bytes(py))
+    headers::parse_response_header(api_key, is_flexible, frame.bytes(py))
         .map_err(|error| wire_error(&error))
 }
 
 #[pyfunction]
-fn request_header_version(api_key: i16, api_version: i16) -> i16 {
-    headers::request_header_version(api_key, api_version)
+fn request_header_version(api_key: i16, api_version: i16, is_flexible: bool) -> i16 {
+    headers::request_header_version(api_key, api_version, is_flexible)
 }
 
 #[pyfunction]
-fn response_header_version(api_key: i16, api_version: i16) -> i16 {
-    headers::response_header_version(api_key, api_version)
+fn response_header_version(api_key: i16, is_flexible: bool) -> i16 {
+    headers::response_header_version(api_key, is_flexible)
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

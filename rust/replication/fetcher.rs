@@ -38,8 +38,8 @@ use crate::io::panics::catching;
 use crate::log::LogError;
 use crate::records::Batches;
 use crate::wire::fetch::{
-    PartitionResponse, PartitionToFetch, READ_UNCOMMITTED, RequestToSend, decode_response_of,
-    encode_request,
+    FLEXIBLE_SINCE, PartitionResponse, PartitionToFetch, READ_UNCOMMITTED, RequestToSend,
+    decode_response_of, encode_request,
 };
 use crate::wire::headers::{parse_response_header, request_frame};
 use crate::wire::{WireError, keys};
@@ -341,6 +341,7 @@ impl Worker {
         Ok(request_frame(
             keys::FETCH,
             version,
+            version >= FLEXIBLE_SINCE,
             self.correlation_id,
             client_id,
             &body,
@@ -349,7 +350,8 @@ impl Worker {
 
     fn take_answer(&mut self, frame: &[u8]) -> Result<(), Failed> {
         let version = self.settings.fetch_version;
-        let (correlation_id, start) = parse_response_header(keys::FETCH, version, frame)?;
+        let is_flexible = version >= FLEXIBLE_SINCE;
+        let (correlation_id, start) = parse_response_header(keys::FETCH, is_flexible, frame)?;
         if correlation_id != self.correlation_id {
             return Err(Failed::Lost("the answer is to another request".to_owned()));
         }

@@ -3,7 +3,7 @@
 //! * `error`: what can be wrong with bytes or with a message.
 //! * `primitives`: checked readers and writers of the basic types.
 //! * `keys`: the numbers of APIs.
-//! * `headers`: request and response headers, and from which version each API is flexible.
+//! * `headers`: request and response headers.
 //! * `schema`, `walk`: declared messages, compiled per version, and the walk along them.
 //! * `produce`, `fetch`: the hot ones by hand.
 //! * `piece`: answers as bytes and file slices.

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::error::{At, WireError};
-use super::primitives::{REQUEST_ITEMS_MAX, Reader, Writer};
+use super::primitives::{ITEMS_AT_FIRST, REQUEST_ITEMS_MAX, Reader, Writer};
 
 pub const VERSION_MAX: i16 = 8;
 
@@ -66,8 +66,8 @@ pub fn decode_request(body: &[u8], version: i16) -> Result<ProduceRequest, WireE
     let acks = reader.i16().at("acks")?;
     let timeout_ms = reader.i32().at("timeout_ms")?;
     let topics = reader.items(false, TOPIC_BYTES_MIN).at("topics")?;
-    // One partition of each topic is the usual case; more grow the vector.
-    let mut partitions = Vec::with_capacity(topics);
+    // What a frame announces need not come: more partitions grow the vector.
+    let mut partitions = Vec::with_capacity(topics.min(ITEMS_AT_FIRST));
     for _ in 0..topics {
         let topic = reader.name(false).at("topics.name")?;
         let count = reader

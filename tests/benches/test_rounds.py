@@ -20,7 +20,7 @@ from benches.suite.scenarios import SCENARIOS, controller, latency, reliability_
 from benches.suite.servers import Kafka
 from benches.suite.targets import GOALS, Target, table
 from benches.suite.warmup import cost, is_still, warm_up
-from ottla._core import parse_response_header, request_frame
+from ottla.wire.headers import parse_response_header, request_frame
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR, LeaderAndIsrRequest
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaRequest
 from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataRequest

@@ -102,7 +102,8 @@ FETCH_ERRORS = {
 #: What `Requests` asks before a handler is called.
 DISPATCH_ASKS: dict[str, str | None] = {
     "quotas": "no quotas",
-    "EXEMPT": "no quotas",
+    "SUPPORTED": "no quotas",
+    "has_quotas": "no quotas",
     "key": "no quotas",
     "is_task": None,
 }

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import trio
 
-from ottla import _core
 from ottla.controller import Registration
 from ottla.coordination.tree import Tree
 from ottla.coordination.znodes import BrokerRegistration, Endpoint
+from ottla.wire.headers import request_header_version
 from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR, LeaderAndIsrPartitionError, LeaderAndIsrResponse
 from ottla.wire.k05_stop_replica import STOP_REPLICA, StopReplicaPartitionError, StopReplicaResponse
 from ottla.wire.k06_update_metadata import UPDATE_METADATA, UpdateMetadataResponse
@@ -175,7 +175,7 @@ def decode(frame: bytes) -> tuple[int, int, int, str | None, Any]:
     key, version, correlation_id, size = struct.unpack_from(">hhih", frame)
     client_id = None if size < 0 else frame[10 : 10 + size].decode()
     start = 10 + max(size, 0) + 1
-    assert _core.request_header_version(key, version) == 2
+    assert request_header_version(key, version) == 2
     return key, version, correlation_id, client_id, APIS[key].decode_request(version, frame, start)
 
 

@@ -11,10 +11,11 @@ import trio
 
 from ottla._core import Disconnected, Hub, Request
 from ottla.net import Server
+from ottla.wire import api
 from tests.support.waiting import PATIENCE_S, comes_true
 
 METADATA, FETCH, PRODUCE, API_VERSIONS = 3, 1, 0, 18
-SUPPORTED = {PRODUCE: (0, 8), FETCH: (0, 12), METADATA: (0, 9), API_VERSIONS: (0, 3)}
+SUPPORTED = {key: api(key) for key in (PRODUCE, FETCH, METADATA, API_VERSIONS)}
 
 
 def request_bytes(key: int, version: int, correlation_id: int, body: bytes = b"", client_id: str = "test") -> bytes:

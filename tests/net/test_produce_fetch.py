@@ -17,9 +17,9 @@ from ottla._core import (
     decode_produce_response,
     encode_fetch_request,
     encode_produce_request,
-    request_frame,
 )
 from ottla.errors import KafkaError
+from ottla.wire.headers import request_frame
 from tests.net.support import FETCH, METADATA, PRODUCE, Peer, batch, request_bytes, serving
 
 pytestmark = pytest.mark.trio

@@ -14,8 +14,8 @@ from ottla._core import (
     Request,
     decode_fetch_response,
     encode_fetch_request,
-    request_frame,
 )
+from ottla.wire.headers import request_frame
 from tests.net.support import FETCH, METADATA, PRODUCE, Serving, batch, echo, request_bytes, serving
 
 pytestmark = pytest.mark.trio

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ottla._core import Request
     from ottla.broker.contexts import AnswerContext, ControlContext
 
-#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown and AlterIsr, by key.
-APIS = frozenset({4, 5, 6, 7, 56})
 #: More partitions than any cluster has. Where each of them has an entry in a dictionary, that takes the loop for 13 ms
 #: when it grows; one of 700,000 would take it for 30 ms.
 PARTITIONS_MAX = 250_000

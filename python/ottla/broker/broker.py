@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ottla._core import Hub, Request
     from ottla.broker import contexts
     from ottla.replication.isr_proposals import IsrProposals
+    from ottla.wire.schema import Api
 
     def _is_each(
         broker: Broker,
@@ -177,7 +178,7 @@ class Broker:
             client_id=f"broker-{broker_id}-txn-marker-sender",
         )
         self.groups = groups(offsets_topic(self), self.deadlines, settings.config)
-        self.advertised = SUPPORTED
+        self.advertised: Mapping[int, Api[Any, Any]] = SUPPORTED
         self.controller = Controller(
             tree,
             broker_id,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Mapping
 
     import trio
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.replication.throttles import Throttles
     from ottla.replication.turn import Turn
     from ottla.transaction.service import Transactions
+    from ottla.wire.schema import Api
 
 #: Answers a request in a task. Its first argument is the broker, as far as the handler needs it.
 AsyncHandler: TypeAlias = "Callable[[Any, Request], Awaitable[None]]"
@@ -168,7 +170,7 @@ class ClusterContext(AnswerContext, Protocol):
     """Where clients find brokers, partitions and coordinators."""
 
     cluster_id: str
-    advertised: dict[int, tuple[int, int]]
+    advertised: Mapping[int, Api[Any, Any]]
     metadata: MetadataCache
     admin: Admin
     groups: GroupCoordinator

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla import wire
 from ottla.broker import api
-from ottla.broker.quotas.measured import EXEMPT, Measured, MeasuredTask
+from ottla.broker.quotas.measured import Measured, MeasuredTask
 from ottla.broker.request_memory import decode
 from ottla.coordination.tree import TreeError
 from ottla.errors import ProtocolError
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.requests")
 
 MODULES = {
-    int(name[1:3]): module
+    int(name[1:].partition("_")[0]): importlib.import_module(f"ottla.broker.api.{name}")
     for name in sorted(found.name for found in pkgutil.iter_modules(api.__path__))
-    for module in [importlib.import_module(f"ottla.broker.api.{name}")]
 }
 
-#: key to (lowest, highest) version that is served: all that the API's messages have
-SUPPORTED = {key: (versions[0], versions[-1]) for key in MODULES for versions in [wire.api(key).versions]}
+#: The APIs that are served, in all versions of their declarations.
+SUPPORTED = {key: wire.api(key) for key in sorted(MODULES)}
 
 #: Produce and Fetch: their rows are decoded without Python.
 DECODED_BY_HUB = frozenset({PRODUCE.key, FETCH.key})
@@ -76,7 +75,7 @@ class Requests:
                 measured: Handler = Measured(quotas, key, handler)
                 if is_task:
                     measured = MeasuredTask(quotas, key, module.handle, self._start)
-                handler = partial(self._by_listener, handler, measured) if key in EXEMPT else measured
+                handler = partial(self._by_listener, handler, measured) if not SUPPORTED[key].has_quotas else measured
             self._handlers[key] = handler
             if log.isEnabledFor(logging.DEBUG):
                 self._handlers[key] = partial(_said, wire.name(key), self._handlers[key])

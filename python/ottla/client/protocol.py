@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ottla import _core
 from ottla.errors import LocalProtocolError, RemoteProtocolError, UnsupportedVersion, error
-from ottla.wire import headers
 from ottla.wire.k18_api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Api
 
@@ -77,7 +77,7 @@ class Protocol:
     def framed(self, api: Api[Any, Any], version: int, body: bytes, *, answered: bool = True) -> bytes:
         """The same of a body that is encoded already."""
         correlation_id = self._next_correlation_id
-        frame = headers.request_frame(api.key, version, correlation_id, self.client_id, body)
+        frame = _core.request_frame(api.key, version, api.is_flexible(version), correlation_id, self.client_id, body)
         self._next_correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
         if answered:
             self.in_flight.append(InFlight(correlation_id, api, version))
@@ -93,7 +93,7 @@ class Protocol:
             raise RemoteProtocolError("an answer without a question")
         expected = self.in_flight[0]
         api, version = expected.api, expected.version
-        correlation_id, start = headers.parse_response_header(api.key, version, frame)
+        correlation_id, start = _core.parse_response_header(api.key, api.is_flexible(version), frame)
         if correlation_id != expected.correlation_id:
             raise RemoteProtocolError(f"answer {correlation_id} where {expected.correlation_id} was due")
         self.in_flight.popleft()

@@ -59,4 +59,14 @@ BATCHES_SINCE: Final = 3
 #: The first version whose record batches may be compressed with zstd.
 ZSTD_SINCE: Final = 7
 
-PRODUCE = Api(0, "Produce", "0-8", request=ProduceRequest, response=ProduceResponse)
+PRODUCE = Api(
+    0,
+    "Produce",
+    "0-8",
+    flexible=9,
+    request=ProduceRequest,
+    response=ProduceResponse,
+    has_small_answers=True,
+    # The second is for transactions, the third for records of an idempotent producer without one.
+    needs="WRITE on TOPIC, WRITE on TRANSACTIONAL_ID, IDEMPOTENT_WRITE on CLUSTER",
+)

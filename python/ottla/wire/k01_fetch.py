@@ -96,4 +96,13 @@ ZSTD_SINCE: Final = 10
 #: The first version whose clients name their rack, and read from followers.
 RACK_SINCE: Final = 11
 
-FETCH = Api(1, "Fetch", "0-12", flexible=12, request=FetchRequest, response=FetchResponse)
+FETCH = Api(
+    1,
+    "Fetch",
+    "0-12",
+    flexible=12,
+    request=FetchRequest,
+    response=FetchResponse,
+    # The second is for followers.
+    needs="READ on TOPIC or CLUSTER_ACTION on CLUSTER",
+)

@@ -48,4 +48,12 @@ class ListOffsetsResponse(Message):
     topics: list[ListOffsetsTopicResponse] = []
 
 
-LIST_OFFSETS = Api(2, "ListOffsets", "0-5", request=ListOffsetsRequest, response=ListOffsetsResponse)
+LIST_OFFSETS = Api(
+    2,
+    "ListOffsets",
+    "0-5",
+    flexible=6,
+    request=ListOffsetsRequest,
+    response=ListOffsetsResponse,
+    needs="DESCRIBE on TOPIC",
+)

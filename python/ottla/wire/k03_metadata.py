@@ -59,4 +59,13 @@ class MetadataResponse(Message):
     cluster_authorized_operations: Annotated[Int32, V("8+")] = OPERATIONS_UNKNOWN
 
 
-METADATA = Api(3, "Metadata", "0-9", flexible=9, request=MetadataRequest, response=MetadataResponse)
+METADATA = Api(
+    3,
+    "Metadata",
+    "0-9",
+    flexible=9,
+    request=MetadataRequest,
+    response=MetadataResponse,
+    # The second is for a topic that does not exist, and is made if it may be.
+    needs="DESCRIBE on TOPIC, CREATE on CLUSTER or CREATE on TOPIC",
+)

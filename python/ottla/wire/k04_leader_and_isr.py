@@ -64,4 +64,7 @@ LEADER_AND_ISR = Api(
     request=LeaderAndIsrRequest,
     response=LeaderAndIsrResponse,
     items_max=ITEMS_MAX,
+    is_between_brokers=True,
+    has_quotas=False,
+    needs="CLUSTER_ACTION on CLUSTER",
 )

@@ -54,5 +54,14 @@ class StopReplicaResponse(Message):
 
 
 STOP_REPLICA = Api(
-    5, "StopReplica", "0-3", flexible=2, request=StopReplicaRequest, response=StopReplicaResponse, items_max=ITEMS_MAX
+    5,
+    "StopReplica",
+    "0-3",
+    flexible=2,
+    request=StopReplicaRequest,
+    response=StopReplicaResponse,
+    items_max=ITEMS_MAX,
+    is_between_brokers=True,
+    has_quotas=False,
+    needs="CLUSTER_ACTION on CLUSTER",
 )

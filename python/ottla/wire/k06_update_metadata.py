@@ -67,4 +67,7 @@ UPDATE_METADATA = Api(
     request=UpdateMetadataRequest,
     response=UpdateMetadataResponse,
     items_max=ITEMS_MAX,
+    is_between_brokers=True,
+    has_quotas=False,
+    needs="CLUSTER_ACTION on CLUSTER",
 )

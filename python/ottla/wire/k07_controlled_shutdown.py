@@ -26,5 +26,13 @@ class ControlledShutdownResponse(Message):
 
 
 CONTROLLED_SHUTDOWN = Api(
-    7, "ControlledShutdown", "0-3", flexible=3, request=ControlledShutdownRequest, response=ControlledShutdownResponse
+    7,
+    "ControlledShutdown",
+    "0-3",
+    flexible=3,
+    request=ControlledShutdownRequest,
+    response=ControlledShutdownResponse,
+    is_between_brokers=True,
+    has_quotas=False,
+    needs="CLUSTER_ACTION on CLUSTER",
 )

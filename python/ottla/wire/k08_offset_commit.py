@@ -48,4 +48,13 @@ class OffsetCommitResponse(Message):
     topics: list[OffsetCommitResponseTopic] = []
 
 
-OFFSET_COMMIT = Api(8, "OffsetCommit", "0-8", flexible=8, request=OffsetCommitRequest, response=OffsetCommitResponse)
+OFFSET_COMMIT = Api(
+    8,
+    "OffsetCommit",
+    "0-8",
+    flexible=8,
+    request=OffsetCommitRequest,
+    response=OffsetCommitResponse,
+    has_small_answers=True,
+    needs="READ on GROUP, READ on TOPIC",
+)

@@ -40,4 +40,12 @@ class OffsetFetchResponse(Message):
     error_code: Annotated[Int16, V("2+", ignorable=True)] = 0
 
 
-OFFSET_FETCH = Api(9, "OffsetFetch", "0-7", flexible=6, request=OffsetFetchRequest, response=OffsetFetchResponse)
+OFFSET_FETCH = Api(
+    9,
+    "OffsetFetch",
+    "0-7",
+    flexible=6,
+    request=OffsetFetchRequest,
+    response=OffsetFetchResponse,
+    needs="DESCRIBE on GROUP, DESCRIBE on TOPIC",
+)

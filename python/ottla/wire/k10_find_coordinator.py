@@ -22,5 +22,13 @@ class FindCoordinatorResponse(Message):
 
 
 FIND_COORDINATOR = Api(
-    10, "FindCoordinator", "0-3", flexible=3, request=FindCoordinatorRequest, response=FindCoordinatorResponse
+    10,
+    "FindCoordinator",
+    "0-3",
+    flexible=3,
+    request=FindCoordinatorRequest,
+    response=FindCoordinatorResponse,
+    has_small_answers=True,
+    # The one whose coordinator is looked for.
+    needs="DESCRIBE on GROUP or DESCRIBE on TRANSACTIONAL_ID",
 )

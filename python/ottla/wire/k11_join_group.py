@@ -44,5 +44,12 @@ class JoinGroupResponse(Message):
 
 
 JOIN_GROUP = Api(
-    11, "JoinGroup", "0-7", flexible=6, request=JoinGroupRequest, response=JoinGroupResponse, items_max=FEW_ITEMS_MAX
+    11,
+    "JoinGroup",
+    "0-7",
+    flexible=6,
+    request=JoinGroupRequest,
+    response=JoinGroupResponse,
+    items_max=FEW_ITEMS_MAX,
+    needs="READ on GROUP",
 )

@@ -19,4 +19,13 @@ class HeartbeatResponse(Message):
     error_code: Int16 = 0
 
 
-HEARTBEAT = Api(12, "Heartbeat", "0-4", flexible=4, request=HeartbeatRequest, response=HeartbeatResponse)
+HEARTBEAT = Api(
+    12,
+    "Heartbeat",
+    "0-4",
+    flexible=4,
+    request=HeartbeatRequest,
+    response=HeartbeatResponse,
+    has_small_answers=True,
+    needs="READ on GROUP",
+)

@@ -31,5 +31,12 @@ class LeaveGroupResponse(Message):
 
 
 LEAVE_GROUP = Api(
-    13, "LeaveGroup", "0-4", flexible=4, request=LeaveGroupRequest, response=LeaveGroupResponse, items_max=FEW_ITEMS_MAX
+    13,
+    "LeaveGroup",
+    "0-4",
+    flexible=4,
+    request=LeaveGroupRequest,
+    response=LeaveGroupResponse,
+    items_max=FEW_ITEMS_MAX,
+    needs="READ on GROUP",
 )

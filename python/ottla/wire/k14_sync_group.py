@@ -34,5 +34,12 @@ class SyncGroupResponse(Message):
 
 
 SYNC_GROUP = Api(
-    14, "SyncGroup", "0-5", flexible=4, request=SyncGroupRequest, response=SyncGroupResponse, items_max=FEW_ITEMS_MAX
+    14,
+    "SyncGroup",
+    "0-5",
+    flexible=4,
+    request=SyncGroupRequest,
+    response=SyncGroupResponse,
+    items_max=FEW_ITEMS_MAX,
+    needs="READ on GROUP",
 )

@@ -37,5 +37,11 @@ class DescribeGroupsResponse(Message):
 
 
 DESCRIBE_GROUPS = Api(
-    15, "DescribeGroups", "0-5", flexible=5, request=DescribeGroupsRequest, response=DescribeGroupsResponse
+    15,
+    "DescribeGroups",
+    "0-5",
+    flexible=5,
+    request=DescribeGroupsRequest,
+    response=DescribeGroupsResponse,
+    needs="DESCRIBE on GROUP",
 )

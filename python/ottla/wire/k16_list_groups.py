@@ -24,5 +24,13 @@ class ListGroupsResponse(Message):
 
 
 LIST_GROUPS = Api(
-    16, "ListGroups", "0-4", flexible=3, request=ListGroupsRequest, response=ListGroupsResponse, items_max=FEW_ITEMS_MAX
+    16,
+    "ListGroups",
+    "0-4",
+    flexible=3,
+    request=ListGroupsRequest,
+    response=ListGroupsResponse,
+    items_max=FEW_ITEMS_MAX,
+    # With the second those groups alone are listed.
+    needs="DESCRIBE on CLUSTER or DESCRIBE on GROUP",
 )

@@ -16,4 +16,12 @@ class SaslHandshakeResponse(Message):
     mechanisms: list[str] = []
 
 
-SASL_HANDSHAKE = Api(17, "SaslHandshake", "0-1", request=SaslHandshakeRequest, response=SaslHandshakeResponse)
+SASL_HANDSHAKE = Api(
+    17,
+    "SaslHandshake",
+    "0-1",
+    request=SaslHandshakeRequest,
+    response=SaslHandshakeResponse,
+    has_small_answers=True,
+    needs="",
+)

@@ -44,4 +44,13 @@ class ApiVersionsResponse(Message):
     finalized_features: Annotated[list[FinalizedFeatureKey], V("3+", tag=2)] = []
 
 
-API_VERSIONS = Api(18, "ApiVersions", "0-3", flexible=3, request=ApiVersionsRequest, response=ApiVersionsResponse)
+API_VERSIONS = Api(
+    18,
+    "ApiVersions",
+    "0-3",
+    flexible=3,
+    request=ApiVersionsRequest,
+    response=ApiVersionsResponse,
+    has_small_answers=True,
+    needs="",
+)

@@ -66,4 +66,6 @@ CREATE_TOPICS = Api(
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
     items_max=ASSIGNMENT_ITEMS_MAX,
+    # The settings of a new topic are told to clients with DESCRIBE_CONFIGS on TOPIC.
+    needs="CREATE on CLUSTER or CREATE on TOPIC",
 )

@@ -23,4 +23,12 @@ class DeleteTopicsResponse(Message):
     responses: list[DeletableTopicResult] = []
 
 
-DELETE_TOPICS = Api(20, "DeleteTopics", "0-5", flexible=4, request=DeleteTopicsRequest, response=DeleteTopicsResponse)
+DELETE_TOPICS = Api(
+    20,
+    "DeleteTopics",
+    "0-5",
+    flexible=4,
+    request=DeleteTopicsRequest,
+    response=DeleteTopicsResponse,
+    needs="DELETE on TOPIC",
+)

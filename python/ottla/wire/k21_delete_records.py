@@ -37,5 +37,11 @@ class DeleteRecordsResponse(Message):
 
 
 DELETE_RECORDS = Api(
-    21, "DeleteRecords", "0-2", flexible=2, request=DeleteRecordsRequest, response=DeleteRecordsResponse
+    21,
+    "DeleteRecords",
+    "0-2",
+    flexible=2,
+    request=DeleteRecordsRequest,
+    response=DeleteRecordsResponse,
+    needs="DELETE on TOPIC",
 )

@@ -25,5 +25,13 @@ class InitProducerIdResponse(Message):
 
 
 INIT_PRODUCER_ID = Api(
-    22, "InitProducerId", "0-4", flexible=2, request=InitProducerIdRequest, response=InitProducerIdResponse
+    22,
+    "InitProducerId",
+    "0-4",
+    flexible=2,
+    request=InitProducerIdRequest,
+    response=InitProducerIdResponse,
+    has_small_answers=True,
+    # The first with a transactional id, the second without.
+    needs="WRITE on TRANSACTIONAL_ID or IDEMPOTENT_WRITE on CLUSTER",
 )

@@ -45,5 +45,12 @@ class OffsetForLeaderEpochResponse(Message):
 
 
 OFFSET_FOR_LEADER_EPOCH = Api(
-    23, "OffsetForLeaderEpoch", "0-3", request=OffsetForLeaderEpochRequest, response=OffsetForLeaderEpochResponse
+    23,
+    "OffsetForLeaderEpoch",
+    "0-3",
+    flexible=4,
+    request=OffsetForLeaderEpochRequest,
+    response=OffsetForLeaderEpochResponse,
+    # The second is for followers.
+    needs="DESCRIBE on TOPIC or CLUSTER_ACTION on CLUSTER",
 )

@@ -33,5 +33,12 @@ class AddPartitionsToTxnResponse(Message):
 
 
 ADD_PARTITIONS_TO_TXN = Api(
-    24, "AddPartitionsToTxn", "0-2", request=AddPartitionsToTxnRequest, response=AddPartitionsToTxnResponse
+    24,
+    "AddPartitionsToTxn",
+    "0-2",
+    flexible=3,
+    request=AddPartitionsToTxnRequest,
+    response=AddPartitionsToTxnResponse,
+    has_small_answers=True,
+    needs="WRITE on TRANSACTIONAL_ID, WRITE on TOPIC",
 )

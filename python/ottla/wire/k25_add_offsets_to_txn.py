@@ -17,4 +17,13 @@ class AddOffsetsToTxnResponse(Message):
     error_code: Int16 = 0
 
 
-ADD_OFFSETS_TO_TXN = Api(25, "AddOffsetsToTxn", "0-2", request=AddOffsetsToTxnRequest, response=AddOffsetsToTxnResponse)
+ADD_OFFSETS_TO_TXN = Api(
+    25,
+    "AddOffsetsToTxn",
+    "0-2",
+    flexible=3,
+    request=AddOffsetsToTxnRequest,
+    response=AddOffsetsToTxnResponse,
+    has_small_answers=True,
+    needs="WRITE on TRANSACTIONAL_ID, READ on GROUP",
+)

@@ -17,4 +17,13 @@ class EndTxnResponse(Message):
     error_code: Int16 = 0
 
 
-END_TXN = Api(26, "EndTxn", "0-2", request=EndTxnRequest, response=EndTxnResponse)
+END_TXN = Api(
+    26,
+    "EndTxn",
+    "0-2",
+    flexible=3,
+    request=EndTxnRequest,
+    response=EndTxnResponse,
+    has_small_answers=True,
+    needs="WRITE on TRANSACTIONAL_ID",
+)

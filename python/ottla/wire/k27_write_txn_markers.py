@@ -46,5 +46,12 @@ class WriteTxnMarkersResponse(Message):
 
 
 WRITE_TXN_MARKERS = Api(
-    27, "WriteTxnMarkers", "0-1", flexible=1, request=WriteTxnMarkersRequest, response=WriteTxnMarkersResponse
+    27,
+    "WriteTxnMarkers",
+    "0-1",
+    flexible=1,
+    request=WriteTxnMarkersRequest,
+    response=WriteTxnMarkersResponse,
+    has_quotas=False,
+    needs="CLUSTER_ACTION on CLUSTER",
 )

@@ -49,5 +49,11 @@ class TxnOffsetCommitResponse(Message):
 
 
 TXN_OFFSET_COMMIT = Api(
-    28, "TxnOffsetCommit", "0-3", flexible=3, request=TxnOffsetCommitRequest, response=TxnOffsetCommitResponse
+    28,
+    "TxnOffsetCommit",
+    "0-3",
+    flexible=3,
+    request=TxnOffsetCommitRequest,
+    response=TxnOffsetCommitResponse,
+    needs="WRITE on TRANSACTIONAL_ID, READ on GROUP, READ on TOPIC",
 )

@@ -46,4 +46,5 @@ DESCRIBE_ACLS = Api(
     request=DescribeAclsRequest,
     response=DescribeAclsResponse,
     items_max=FEW_ITEMS_MAX,
+    needs="DESCRIBE on CLUSTER",
 )

@@ -32,5 +32,12 @@ class CreateAclsResponse(Message):
 
 
 CREATE_ACLS = Api(
-    30, "CreateAcls", "0-2", flexible=2, request=CreateAclsRequest, response=CreateAclsResponse, items_max=FEW_ITEMS_MAX
+    30,
+    "CreateAcls",
+    "0-2",
+    flexible=2,
+    request=CreateAclsRequest,
+    response=CreateAclsResponse,
+    items_max=FEW_ITEMS_MAX,
+    needs="ALTER on CLUSTER",
 )

@@ -45,5 +45,12 @@ class DeleteAclsResponse(Message):
 
 
 DELETE_ACLS = Api(
-    31, "DeleteAcls", "0-2", flexible=2, request=DeleteAclsRequest, response=DeleteAclsResponse, items_max=FEW_ITEMS_MAX
+    31,
+    "DeleteAcls",
+    "0-2",
+    flexible=2,
+    request=DeleteAclsRequest,
+    response=DeleteAclsResponse,
+    items_max=FEW_ITEMS_MAX,
+    needs="ALTER on CLUSTER",
 )

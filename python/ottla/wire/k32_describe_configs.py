@@ -53,4 +53,13 @@ class DescribeConfigsResponse(Message):
     results: list[DescribeConfigsResult] = []
 
 
-DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", "0-3", request=DescribeConfigsRequest, response=DescribeConfigsResponse)
+DESCRIBE_CONFIGS = Api(
+    32,
+    "DescribeConfigs",
+    "0-3",
+    flexible=4,
+    request=DescribeConfigsRequest,
+    response=DescribeConfigsResponse,
+    # By what is described: brokers and loggers, or topics.
+    needs="DESCRIBE_CONFIGS on CLUSTER or DESCRIBE_CONFIGS on TOPIC",
+)

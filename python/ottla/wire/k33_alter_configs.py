@@ -37,4 +37,13 @@ class AlterConfigsResponse(Message):
     responses: list[AlterConfigsResourceResponse] = []
 
 
-ALTER_CONFIGS = Api(33, "AlterConfigs", "0-1", request=AlterConfigsRequest, response=AlterConfigsResponse)
+ALTER_CONFIGS = Api(
+    33,
+    "AlterConfigs",
+    "0-1",
+    flexible=2,
+    request=AlterConfigsRequest,
+    response=AlterConfigsResponse,
+    # By what is changed: brokers and loggers, or topics.
+    needs="ALTER_CONFIGS on CLUSTER or ALTER_CONFIGS on TOPIC",
+)

@@ -35,5 +35,11 @@ class AlterReplicaLogDirsResponse(Message):
 
 
 ALTER_REPLICA_LOG_DIRS = Api(
-    34, "AlterReplicaLogDirs", "0-1", request=AlterReplicaLogDirsRequest, response=AlterReplicaLogDirsResponse
+    34,
+    "AlterReplicaLogDirs",
+    "0-1",
+    flexible=2,
+    request=AlterReplicaLogDirsRequest,
+    response=AlterReplicaLogDirsResponse,
+    needs="ALTER on CLUSTER",
 )

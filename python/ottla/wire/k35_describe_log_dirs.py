@@ -40,5 +40,11 @@ class DescribeLogDirsResponse(Message):
 
 
 DESCRIBE_LOG_DIRS = Api(
-    35, "DescribeLogDirs", "0-2", flexible=2, request=DescribeLogDirsRequest, response=DescribeLogDirsResponse
+    35,
+    "DescribeLogDirs",
+    "0-2",
+    flexible=2,
+    request=DescribeLogDirsRequest,
+    response=DescribeLogDirsResponse,
+    needs="DESCRIBE on CLUSTER",
 )

@@ -19,5 +19,11 @@ class SaslAuthenticateResponse(Message):
 
 
 SASL_AUTHENTICATE = Api(
-    36, "SaslAuthenticate", "0-2", flexible=2, request=SaslAuthenticateRequest, response=SaslAuthenticateResponse
+    36,
+    "SaslAuthenticate",
+    "0-2",
+    flexible=2,
+    request=SaslAuthenticateRequest,
+    response=SaslAuthenticateResponse,
+    needs="",
 )

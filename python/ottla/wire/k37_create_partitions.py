@@ -42,4 +42,5 @@ CREATE_PARTITIONS = Api(
     request=CreatePartitionsRequest,
     response=CreatePartitionsResponse,
     items_max=ASSIGNMENT_ITEMS_MAX,
+    needs="ALTER on TOPIC",
 )

@@ -35,4 +35,6 @@ CREATE_DELEGATION_TOKEN = Api(
     request=CreateDelegationTokenRequest,
     response=CreateDelegationTokenResponse,
     items_max=FEW_ITEMS_MAX,
+    # Whoever is authenticated may have tokens for itself.
+    needs="",
 )

@@ -23,4 +23,6 @@ RENEW_DELEGATION_TOKEN = Api(
     flexible=2,
     request=RenewDelegationTokenRequest,
     response=RenewDelegationTokenResponse,
+    # Owners and renewers of a token may.
+    needs="",
 )

@@ -23,4 +23,6 @@ EXPIRE_DELEGATION_TOKEN = Api(
     flexible=2,
     request=ExpireDelegationTokenRequest,
     response=ExpireDelegationTokenResponse,
+    # Owners and renewers of a token may.
+    needs="",
 )

@@ -46,4 +46,6 @@ DESCRIBE_DELEGATION_TOKEN = Api(
     request=DescribeDelegationTokenRequest,
     response=DescribeDelegationTokenResponse,
     items_max=FEW_ITEMS_MAX,
+    # Owners and renewers of a token may without.
+    needs="DESCRIBE on DELEGATION_TOKEN",
 )

@@ -19,4 +19,12 @@ class DeleteGroupsResponse(Message):
     results: list[DeletableGroupResult] = []
 
 
-DELETE_GROUPS = Api(42, "DeleteGroups", "0-2", flexible=2, request=DeleteGroupsRequest, response=DeleteGroupsResponse)
+DELETE_GROUPS = Api(
+    42,
+    "DeleteGroups",
+    "0-2",
+    flexible=2,
+    request=DeleteGroupsRequest,
+    response=DeleteGroupsResponse,
+    needs="DELETE on GROUP",
+)

@@ -36,4 +36,12 @@ class ElectLeadersResponse(Message):
     replica_election_results: list[ReplicaElectionResult] = []
 
 
-ELECT_LEADERS = Api(43, "ElectLeaders", "0-2", flexible=2, request=ElectLeadersRequest, response=ElectLeadersResponse)
+ELECT_LEADERS = Api(
+    43,
+    "ElectLeaders",
+    "0-2",
+    flexible=2,
+    request=ElectLeadersRequest,
+    response=ElectLeadersResponse,
+    needs="ALTER on CLUSTER",
+)

@@ -38,4 +38,6 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     flexible=1,
     request=IncrementalAlterConfigsRequest,
     response=IncrementalAlterConfigsResponse,
+    # By what is changed: brokers and loggers, or topics.
+    needs="ALTER_CONFIGS on CLUSTER or ALTER_CONFIGS on TOPIC",
 )

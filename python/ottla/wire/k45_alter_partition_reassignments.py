@@ -48,4 +48,5 @@ ALTER_PARTITION_REASSIGNMENTS = Api(
     request=AlterPartitionReassignmentsRequest,
     response=AlterPartitionReassignmentsResponse,
     items_max=ASSIGNMENT_ITEMS_MAX,
+    needs="ALTER on CLUSTER",
 )

@@ -43,4 +43,5 @@ LIST_PARTITION_REASSIGNMENTS = Api(
     flexible=0,
     request=ListPartitionReassignmentsRequest,
     response=ListPartitionReassignmentsResponse,
+    needs="DESCRIBE on CLUSTER",
 )

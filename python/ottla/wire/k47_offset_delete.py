@@ -37,4 +37,11 @@ class OffsetDeleteResponse(Message):
     topics: list[OffsetDeleteResponseTopic] = []
 
 
-OFFSET_DELETE = Api(47, "OffsetDelete", "0", request=OffsetDeleteRequest, response=OffsetDeleteResponse)
+OFFSET_DELETE = Api(
+    47,
+    "OffsetDelete",
+    "0",
+    request=OffsetDeleteRequest,
+    response=OffsetDeleteResponse,
+    needs="DELETE on GROUP, READ on TOPIC",
+)

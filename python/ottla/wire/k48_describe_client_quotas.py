@@ -45,7 +45,9 @@ DESCRIBE_CLIENT_QUOTAS = Api(
     48,
     "DescribeClientQuotas",
     "0",
+    flexible=1,
     request=DescribeClientQuotasRequest,
     response=DescribeClientQuotasResponse,
     items_max=FEW_ITEMS_MAX,
+    needs="DESCRIBE_CONFIGS on CLUSTER",
 )

@@ -43,7 +43,9 @@ ALTER_CLIENT_QUOTAS = Api(
     49,
     "AlterClientQuotas",
     "0",
+    flexible=1,
     request=AlterClientQuotasRequest,
     response=AlterClientQuotasResponse,
     items_max=FEW_ITEMS_MAX,
+    needs="ALTER_CONFIGS on CLUSTER",
 )

@@ -42,4 +42,5 @@ DESCRIBE_USER_SCRAM_CREDENTIALS = Api(
     request=DescribeUserScramCredentialsRequest,
     response=DescribeUserScramCredentialsResponse,
     items_max=FEW_ITEMS_MAX,
+    needs="DESCRIBE on CLUSTER",
 )

@@ -44,4 +44,5 @@ ALTER_USER_SCRAM_CREDENTIALS = Api(
     request=AlterUserScramCredentialsRequest,
     response=AlterUserScramCredentialsResponse,
     items_max=FEW_ITEMS_MAX,
+    needs="ALTER on CLUSTER",
 )

@@ -47,5 +47,14 @@ class AlterIsrResponse(Message):
 _ITEMS_MAX = 200_000
 
 ALTER_ISR = Api(
-    56, "AlterIsr", "0", flexible=0, request=AlterIsrRequest, response=AlterIsrResponse, items_max=_ITEMS_MAX
+    56,
+    "AlterIsr",
+    "0",
+    flexible=0,
+    request=AlterIsrRequest,
+    response=AlterIsrResponse,
+    items_max=_ITEMS_MAX,
+    is_between_brokers=True,
+    has_quotas=False,
+    needs="CLUSTER_ACTION on CLUSTER",
 )

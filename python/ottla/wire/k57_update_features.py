@@ -39,4 +39,5 @@ UPDATE_FEATURES = Api(
     request=UpdateFeaturesRequest,
     response=UpdateFeaturesResponse,
     items_max=FEW_ITEMS_MAX,
+    needs="ALTER on CLUSTER",
 )

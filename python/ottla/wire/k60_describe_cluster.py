@@ -37,5 +37,12 @@ class DescribeClusterResponse(Message):
 
 
 DESCRIBE_CLUSTER = Api(
-    60, "DescribeCluster", "0-1", flexible=0, request=DescribeClusterRequest, response=DescribeClusterResponse
+    60,
+    "DescribeCluster",
+    "0-1",
+    flexible=0,
+    request=DescribeClusterRequest,
+    response=DescribeClusterResponse,
+    # What a client may do to the cluster is told to clients with DESCRIBE on CLUSTER.
+    needs="",
 )

@@ -45,5 +45,11 @@ class DescribeProducersResponse(Message):
 
 
 DESCRIBE_PRODUCERS = Api(
-    61, "DescribeProducers", "0", flexible=0, request=DescribeProducersRequest, response=DescribeProducersResponse
+    61,
+    "DescribeProducers",
+    "0",
+    flexible=0,
+    request=DescribeProducersRequest,
+    response=DescribeProducersResponse,
+    needs="READ on TOPIC",
 )

@@ -39,4 +39,6 @@ DESCRIBE_TRANSACTIONS = Api(
     flexible=0,
     request=DescribeTransactionsRequest,
     response=DescribeTransactionsResponse,
+    # Its partitions are told with DESCRIBE on TOPIC.
+    needs="DESCRIBE on TRANSACTIONAL_ID",
 )

@@ -39,4 +39,6 @@ LIST_TRANSACTIONS = Api(
     request=ListTransactionsRequest,
     response=ListTransactionsResponse,
     items_max=FEW_ITEMS_MAX,
+    # Only transactions of such ids are listed.
+    needs="DESCRIBE on TRANSACTIONAL_ID",
 )

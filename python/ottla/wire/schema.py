@@ -33,6 +33,7 @@ from typing import (
 import msgspec
 
 from ottla import _core
+from ottla.wire.needs import parse_needs
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -175,6 +176,12 @@ class Api(Generic[Request, Response]):
     Encoding raises LocalProtocolError for what a version cannot say, decoding RemoteProtocolError for bytes that are no
     message, both with the field's name; either raises LocalProtocolError for a version that is not in `versions`.
     A request has at most `items_max` items in its arrays, all together: what has more is no message.
+
+    flexible: The first version in the flexible encoding (KIP-482), whether it is declared here or newer.
+    has_small_answers: Answers are small, whatever is asked for. Where memory for answers is short, others wait.
+    is_between_brokers: Nobody but a broker sends it.
+    has_quotas: Whether the time that it takes counts for a quota on listeners where brokers are, too.
+    needs: What a client has to be allowed (`ottla.wire.needs`).
     """
 
     def __init__(
@@ -187,6 +194,10 @@ class Api(Generic[Request, Response]):
         request: type[Request],
         response: type[Response],
         items_max: int = REQUEST_ITEMS_MAX,
+        has_small_answers: bool = False,
+        is_between_brokers: bool = False,
+        has_quotas: bool = True,
+        needs: str = "",
     ) -> None:
         self.key = key
         self.name = name
@@ -196,9 +207,25 @@ class Api(Generic[Request, Response]):
         self.items_max = items_max
         self.request = request
         self.response = response
+        self.has_small_answers = has_small_answers
+        self.is_between_brokers = is_between_brokers
+        self.has_quotas = has_quotas
+        self.needs = parse_needs(needs)
+
+    @property
+    def lowest(self) -> int:
+        return self.versions[0]
+
+    @property
+    def highest(self) -> int:
+        return self.versions[-1]
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether the messages of this version are in the flexible encoding."""
+        return version >= self.flexible_from
 
     def __repr__(self) -> str:
-        return f"<Api {self.key} {self.name} {self.versions[0]}-{self.versions[-1]}>"
+        return f"<Api {self.key} {self.name} {self.lowest}-{self.highest}>"
 
     @cached_property
     def _request(self) -> _core.Schema:
@@ -209,7 +236,7 @@ class Api(Generic[Request, Response]):
         return self._compile(self.response, ITEMS_MAX)
 
     def _compile(self, cls: type[Message], items_max: int) -> _core.Schema:
-        return _core.Schema(describe(cls), (self.versions[0], self.versions[-1]), self.flexible_from, items_max)
+        return _core.Schema(describe(cls), (self.lowest, self.highest), self.flexible_from, items_max)
 
     def encode_request(self, version: int, message: Request) -> bytes:
         """The request's body."""

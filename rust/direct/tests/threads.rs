@@ -99,7 +99,7 @@ fn every_thread_hears_of_what_was_lost() {
         let first = two.storage.stop_at(0);
         // One turn with a batch for either partition, which waits in the write of the first.
         let frames = [of(0, "zero"), of(1, "one")]
-            .map(|asked| request_frame(PRODUCE, 8, 7, Some("test"), &asked.body()).unwrap());
+            .map(|asked| request_frame(PRODUCE, 8, false, 7, Some("test"), &asked.body()).unwrap());
         one.socket.write_all(&frames.concat()).unwrap();
         first.wait_until_reached();
         two.rig.serve();

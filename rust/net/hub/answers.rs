@@ -144,7 +144,7 @@ fn write_answer(
     let start = to.len();
     to.extend_from_slice(&[0; 4]);
     to.extend_from_slice(&ticket.correlation_id.to_be_bytes());
-    if response_header_version(ticket.api_key, ticket.api_version) >= 1 {
+    if response_header_version(ticket.api_key, ticket.is_flexible) >= 1 {
         to.push(0);
     }
     write(to);
@@ -175,6 +175,7 @@ impl Connection {
                 sequence,
                 api_key: header.api_key,
                 api_version: header.api_version,
+                is_flexible: header.is_flexible,
                 correlation_id: header.correlation_id,
                 started_us: 0,
             },

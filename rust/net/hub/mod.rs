@@ -38,7 +38,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::admission::{Admission, Supported, client_id, describe};
+use super::admission::{Admission, Api, Supported, client_id, describe};
 use super::budget::{Account, Bounds, Budget, Moves};
 use super::cold::{COLD_BYTES_MAX, Cold, is_warm};
 use super::connection::{Connection, READING, Received, Reply, State};
@@ -59,9 +59,6 @@ use crate::wire::headers::{RequestHeader, response_header_version};
 use crate::wire::keys::{self, PRODUCE};
 use crate::wire::piece::Piece;
 
-/// LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: nobody but a broker sends them.
-const BETWEEN_BROKERS: std::ops::RangeInclusive<i16> =
-    keys::LEADER_AND_ISR..=keys::CONTROLLED_SHUTDOWN;
 /// What epoll reports for descriptors that are not connections; listeners count down from below these.
 const WAKE: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
@@ -76,6 +73,7 @@ pub struct Ticket {
     pub sequence: u64,
     pub api_key: i16,
     pub api_version: i16,
+    pub is_flexible: bool,
     pub correlation_id: i32,
     /// When it started, for a hub that measures; else 0.
     pub started_us: u64,
@@ -197,7 +195,7 @@ pub struct Hub<T> {
 }
 
 impl<T> Hub<T> {
-    pub fn new(limits: Limits, versions: &HashMap<i16, (i16, i16)>) -> io::Result<Self> {
+    pub fn new(limits: Limits, apis: &HashMap<i16, Api>) -> io::Result<Self> {
         let wake = Arc::new(Wake::new()?);
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let timer = timerfd_create(
@@ -217,7 +215,7 @@ impl<T> Hub<T> {
             budget: Arc::clone(&budget),
             pool: Arc::new(Pool::new(budget)),
             limits,
-            supported: Supported::new(versions),
+            supported: Supported::new(apis),
             listeners: Vec::new(),
             connections: Table::default(),
             per_ip: PerIp::default(),

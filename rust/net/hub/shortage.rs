@@ -5,20 +5,6 @@ use crate::net::budget::{
     Holder, Kind, Relief, Reservations, Shares, TICK_MS, WAITERS_MAX, deadline_ms, victims,
 };
 
-/// Answers of these requests are small, whatever they ask for.
-const SMALL_ANSWERS: [i16; 10] = [
-    keys::PRODUCE,
-    keys::OFFSET_COMMIT,
-    keys::FIND_COORDINATOR,
-    keys::HEARTBEAT,
-    keys::SASL_HANDSHAKE,
-    keys::API_VERSIONS,
-    keys::INIT_PRODUCER_ID,
-    keys::ADD_PARTITIONS_TO_TXN,
-    keys::ADD_OFFSETS_TO_TXN,
-    keys::END_TXN,
-];
-
 /// Connections that wait for memory.
 #[derive(Default)]
 pub(super) struct Short {
@@ -148,7 +134,8 @@ impl<T> Hub<T> {
         length: usize,
     ) -> bool {
         // Records are sent from their files.
-        let is_small = SMALL_ANSWERS.contains(&api_key)
+        let api = self.supported.api(api_key);
+        let is_small = api.is_some_and(|api| api.has_small_answers)
             || api_key == keys::FETCH && length < SMALL_FRAME_BYTES;
         !self.budget.has_room_for_answers() && !is_small && !connection.is_reserved
     }

@@ -279,8 +279,9 @@ impl<T> Hub<T> {
             self.frames_left -= 1;
             match self.supported.admit(frame) {
                 Admission::Start(header, frame) => {
+                    let api = self.supported.api(header.api_key);
                     connection.is_broker |=
-                        BETWEEN_BROKERS.contains(&header.api_key) && self.believes(&connection);
+                        api.is_some_and(|api| api.is_between_brokers) && self.believes(&connection);
                     let mut incoming = connection.start(header, frame);
                     if let Some(meter) = &mut self.meter {
                         let (key, sequence) = (incoming.ticket.api_key, incoming.ticket.sequence);

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use super::completions::{Completion, Completions, Outcome};
 use super::direct::{self, Direct, Lease, Terms};
 use super::request::Request;
+use crate::net::admission::Api;
 use crate::net::hub::{self, Event};
 use crate::net::limits::{Limits, connections_of_descriptors};
 use crate::net::listeners::Origin;
@@ -58,6 +59,28 @@ fn by_address(overrides: HashMap<String, usize>) -> PyResult<HashMap<IpAddr, usi
     parsed.collect()
 }
 
+/// What the hub has to know of an API: attributes of its declaration (`ottla.wire.schema.Api`).
+#[derive(FromPyObject)]
+struct ApiOfHub {
+    lowest: i16,
+    highest: i16,
+    flexible_from: i16,
+    has_small_answers: bool,
+    is_between_brokers: bool,
+}
+
+impl From<ApiOfHub> for Api {
+    fn from(api: ApiOfHub) -> Self {
+        Self {
+            lowest: api.lowest,
+            highest: api.highest,
+            flexible_from: api.flexible_from,
+            has_small_answers: api.has_small_answers,
+            is_between_brokers: api.is_between_brokers,
+        }
+    }
+}
+
 impl Hub {
     /// What the loop gets of an event that nobody has served.
     fn told(&self, py: Python<'_>, event: Event<Outcome>) -> PyResult<Py<PyAny>> {
@@ -89,7 +112,7 @@ impl Hub {
     )]
     fn new(
         py: Python<'_>,
-        supported: HashMap<i16, (i16, i16)>,
+        supported: HashMap<i16, ApiOfHub>,
         frame_bytes_max: usize,
         queued_bytes_max: usize,
         percent_per_ip_max: usize,
@@ -119,7 +142,9 @@ impl Hub {
             send_buffer_bytes,
             receive_buffer_bytes,
         };
-        let hub = hub::Hub::new(limits, &supported)?;
+        let apis = supported.into_iter();
+        let apis = apis.map(|(key, api)| (key, api.into())).collect();
+        let hub = hub::Hub::new(limits, &apis)?;
         let epoll = Arc::clone(hub.fd());
         Ok(Self {
             hub: Arc::new(Mutex::new(hub)),

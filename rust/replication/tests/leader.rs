@@ -7,7 +7,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::LONG;
 use crate::wire::fetch::{
-    FetchRequest, PartitionResponse, RecordData, ResponseHead, decode_request, encode_response,
+    FLEXIBLE_SINCE, FetchRequest, PartitionResponse, RecordData, ResponseHead, decode_request,
+    encode_response,
 };
 use crate::wire::headers::{parse_request_header, write_response_header};
 use crate::wire::piece::Piece;
@@ -98,7 +99,7 @@ impl Peer {
         self.stream.read_exact(&mut size).unwrap();
         let mut frame = vec![0; i32::from_be_bytes(size) as usize];
         self.stream.read_exact(&mut frame).unwrap();
-        let header = parse_request_header(&frame).unwrap();
+        let header = parse_request_header(&frame, |_, version| version >= FLEXIBLE_SINCE).unwrap();
         assert_eq!(header.api_key, 1);
         let body = &frame[header.body_start..];
         let request = decode_request(body, header.api_version).unwrap();
@@ -174,7 +175,12 @@ pub fn frame(asked: &Asked, head: ResponseHead, rows: Vec<Row<'_>>) -> Vec<u8> {
         })
         .collect();
     let mut frame = vec![0; 4];
-    write_response_header(1, asked.version, asked.correlation_id, &mut frame);
+    write_response_header(
+        1,
+        asked.version >= FLEXIBLE_SINCE,
+        asked.correlation_id,
+        &mut frame,
+    );
     for piece in encode_response(asked.version, head, rows).unwrap() {
         match piece {
             Piece::Bytes(bytes) => frame.extend(bytes),

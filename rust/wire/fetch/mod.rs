@@ -32,7 +32,8 @@ const LOG_START_SINCE: i16 = 5;
 const SESSION_SINCE: i16 = 7;
 const LEADER_EPOCH_SINCE: i16 = 9;
 const RACK_SINCE: i16 = 11;
-const FLEXIBLE_SINCE: i16 = 12;
+/// As the declaration says (`python/ottla/wire/k01_fetch.py`).
+pub const FLEXIBLE_SINCE: i16 = 12;
 
 /// The fewest bytes of a topic, in a request or a response.
 const TOPIC_BYTES_MIN: usize = 2;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::wire::error::{At, WireError};
 use crate::wire::piece::{FileSlice, Piece};
-use crate::wire::primitives::{ITEMS_MAX, Reader, Writer};
+use crate::wire::primitives::{ITEMS_AT_FIRST, ITEMS_MAX, Reader, Writer};
 
 const DIVERGING_EPOCH_TAG: u32 = 0;
 const CURRENT_LEADER_TAG: u32 = 1;
@@ -333,7 +333,7 @@ fn decode_aborted(
     let Some(count) = reader.array(flexible, ABORTED_BYTES_MIN).at(field)? else {
         return Ok(None);
     };
-    let mut aborted = Vec::with_capacity(count);
+    let mut aborted = Vec::with_capacity(count.min(ITEMS_AT_FIRST));
     for _ in 0..count {
         aborted.push((reader.i64().at(field)?, reader.i64().at(field)?));
         if flexible {

@@ -10,7 +10,7 @@
 mod reader;
 mod writer;
 
-pub use reader::{ITEMS_MAX, REQUEST_ITEMS_MAX, Reader};
+pub use reader::{ITEMS_AT_FIRST, ITEMS_MAX, REQUEST_ITEMS_MAX, Reader};
 pub use writer::Writer;
 
 /// The longest text, in both encodings: Kafka refuses longer ones even where the length field could say more.

@@ -13,6 +13,8 @@ const VARINT_BYTES_MAX: usize = 5;
 pub const ITEMS_MAX: usize = 4_000_000;
 /// The same for a client's request: each of 200,000 partitions once, in a topic of its own.
 pub const REQUEST_ITEMS_MAX: usize = 400_000;
+/// Items for which there is room at first, however many are announced.
+pub const ITEMS_AT_FIRST: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {

@@ -71,7 +71,7 @@ def _messages() -> Iterator[Decoder]:
                     by_hand = _core.decode_produce_response if key == 0 else _core.decode_fetch_response
                     # The hand-written one reads what brokers send: the version is its second argument.
                     yield Decoder(f"{found.name} response {version} by hand", _second(by_hand, version), samples)
-        header = partial(_core.parse_response_header, key, found.versions[-1])
+        header = partial(_core.parse_response_header, key, found.is_flexible(found.highest))
         yield Decoder(f"{found.name} response header", header, [b"\0\0\0\1\0", b"\0\0\0\1\1\5\2ab"])
 
 

@@ -4,7 +4,6 @@ import random
 from functools import cache
 from typing import Any
 
-from ottla.broker import between
 from ottla.broker.requests import SUPPORTED
 from ottla.wire import api
 from ottla.wire.headers import request_frame
@@ -12,10 +11,10 @@ from ottla.wire.schema import FieldSpec, Message, StructSpec, describe
 from tests.faults.broker.decoders import batches, messages
 from tests.wire.instances import within
 
-BETWEEN_BROKERS = sorted(between.APIS)
+BETWEEN_BROKERS = sorted(key for key, found in SUPPORTED.items() if found.is_between_brokers)
 #: Left out where others are served: a default quota of 0 bytes per second stops an honest consumer, as it should.
 ALTER_CLIENT_QUOTAS = 49
-FOR_CLIENTS = sorted(set(SUPPORTED) - between.APIS - {ALTER_CLIENT_QUOTAS})
+FOR_CLIENTS = sorted(set(SUPPORTED) - {*BETWEEN_BROKERS, ALTER_CLIENT_QUOTAS})
 
 TOPICS = ("one", "two", "compacted", "gone")
 INTERNAL = ("__consumer_offsets", "__transaction_state")  # who has no ACLs may delete these too, as in Kafka
@@ -102,8 +101,7 @@ class Plausible:
     def request(self, chance: random.Random) -> bytes:
         """A whole frame that is right in form."""
         found = api(chance.choice(self.keys))
-        first, last = SUPPORTED[found.key]
-        version = chance.randint(first, last)
+        version = chance.choice(found.versions)
         message = self._struct(_described(found.request), version, chance)
         body = found.encode_request(version, message)
         client = chance.choice((None, "raw", "fuzz"))

@@ -27,7 +27,7 @@ def handle(broker: ClusterContext, request: Request) -> None:
         if not (_SOFTWARE.fullmatch(asked.client_software_name) and _SOFTWARE.fullmatch(asked.client_software_version)):
             return reply(broker, request, API_VERSIONS, ApiVersionsResponse(error_code=InvalidRequest.code))
     keys = [
-        ApiVersionsResponseKey(api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in broker.advertised.items()
+        ApiVersionsResponseKey(api_key=key, min_version=api.lowest, max_version=api.highest)
+        for key, api in broker.advertised.items()
     ]
     return reply(broker, request, API_VERSIONS, ApiVersionsResponse(api_keys=keys))

@@ -7,30 +7,18 @@ connection is muted then.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla import wire
 from ottla.broker.quotas.clients import Client, ClientQuotas, now_ms
 from ottla.broker.quotas.timing import AsyncHandler, Timer, also_timed
 from ottla.kafka import ANONYMOUS
 from ottla.wire.k00_produce import PRODUCE
-from ottla.wire.k04_leader_and_isr import LEADER_AND_ISR
-from ottla.wire.k05_stop_replica import STOP_REPLICA
-from ottla.wire.k06_update_metadata import UPDATE_METADATA
-from ottla.wire.k07_controlled_shutdown import CONTROLLED_SHUTDOWN
-from ottla.wire.k27_write_txn_markers import WRITE_TXN_MARKERS
-from ottla.wire.k56_alter_isr import ALTER_ISR
 from ottla.wire.schema import describe
 
 if TYPE_CHECKING:
     from ottla._core import FetchRequest, Request
     from ottla.broker.fetch.result import FetchResult
-
-#: Requests of brokers, not measured on the listeners that brokers use. (Tools send WriteTxnMarkers to any listener.)
-EXEMPT: Final = frozenset(
-    each.key
-    for each in (LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN, WRITE_TXN_MARKERS, ALTER_ISR)
-)
 
 
 def client_of(request: Request) -> Client:
