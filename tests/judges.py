@@ -3,11 +3,14 @@
     make judges                       all parts, from the beginning
     make judges ARGS=--continue       the parts that are not green yet since the last beginning
     make judges ONLY="compat cluster" these
+    python -m tests.judges --soak tests/cluster/test_chaos.py --seeds 1 2 3
+                                      a soak form with these seeds, one run after the other
 
 A part is a folder of `tests`, `files` for what lies beside them, or `leases-off`: what leases serve, once more without
 them (the rest of the tests meets the same code only where leases hand requests on). `judged.json` says which parts are
 green since the last beginning, and at which commit all of them were green the last time; CI prints that (`--last`), and
-no test depends on it. A part is noted only if everything is committed.
+no test depends on it. It also says which soak forms ran to their end: when, at which commit and with which seed. Both
+are noted only if everything is committed.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,15 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def is_changed() -> bool:
+    """Whether something else than the notes is not committed."""
+    return bool(git("status", "--porcelain", "--", ".", f":!{FILE.relative_to(ROOT)}"))
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 def is_green(name: str, paths: list[str]) -> bool:
     command = [sys.executable, "-m", "pytest", "-m", LANE, "-n", "2", *paths]
     # Brokers start as users' do, which takes longer than the copies that the gate has (`tests.peers.forks`).
@@ -70,15 +83,44 @@ def last(state: dict[str, Any]) -> str:
 
 def note(state: dict[str, Any], name: str) -> None:
     """A part is green. When all are, the whole is, as of the commit at which the first of them was run."""
-    if git("status", "--porcelain", "--", ".", f":!{FILE.relative_to(ROOT)}"):
+    if is_changed():
         print(f"{name} is green, and not noted: something is not committed")
         return
     green = state["green"]
     green[name] = git("rev-parse", "--short", "HEAD")
     if green.keys() >= parts().keys():
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        state.update(whole={"commit": state["begun"], "date": date}, begun=None, green={})
+        state.update(whole={"commit": state["begun"], "date": today()}, begun=None, green={})
     FILE.write_text(json.dumps(state, indent=1) + "\n")
+
+
+def soak(path: str, seed: int) -> bool:
+    """Runs the soak forms in a file or of one test. Returns whether they ran to their end."""
+    command = [sys.executable, "-m", "pytest", "-s", "-m", "soak", path]
+    variables = {"OTTLA_TEST_STARTS": "own", "OTTLA_FAULT_SEED": str(seed)}
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}).returncode == 0
+
+
+def note_soak(state: dict[str, Any], path: str, seed: int, seconds: float) -> None:
+    """A soak form ran to its end."""
+    if is_changed():
+        print(f"{path} ran to its end with seed {seed}, and is not noted: something is not committed")
+        return
+    run = {"seed": seed, "commit": git("rev-parse", "--short", "HEAD"), "date": today(), "seconds": round(seconds)}
+    state.setdefault("soaks", {}).setdefault(path, []).append(run)
+    FILE.write_text(json.dumps(state, indent=1) + "\n")
+
+
+def soaks(path: str, seeds: list[int]) -> int:
+    red = []
+    for seed in seeds:
+        print(f"--- {path}, seed {seed}", flush=True)
+        begun = time.monotonic()
+        if soak(path, seed):
+            note_soak(read(), path, seed, time.monotonic() - begun)
+        else:
+            red.append(seed)
+    print(f"red: {', '.join(map(str, red))}" if red else "green")
+    return 1 if red else 0
 
 
 def main() -> int:
@@ -86,7 +128,11 @@ def main() -> int:
     parser.add_argument("only", nargs="*", metavar="part", help=f"these parts: {', '.join(parts())}")
     parser.add_argument("--continue", dest="goes_on", action="store_true", help="the parts that are not green yet")
     parser.add_argument("--last", action="store_true", help="say when all of them were green, and run nothing")
+    parser.add_argument("--soak", metavar="path", help="run the soak forms of this file instead")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="what decides about their faults")
     arguments = parser.parse_args()
+    if arguments.soak:
+        return soaks(arguments.soak, arguments.seeds)
     if unknown := set(arguments.only) - parts().keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     state = read()

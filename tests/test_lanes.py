@@ -52,6 +52,21 @@ def test_the_whole_is_green_when_its_last_part_is(tmp_path: Path, monkeypatch: p
     assert judges.last(judges.read()).startswith("the judges were green as a whole at beef (20")
 
 
+def test_which_soak_forms_ran_to_their_end_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = ""
+    monkeypatch.setattr(judges, "FILE", tmp_path / "judged.json")
+    monkeypatch.setattr(judges, "git", lambda *arguments: changed if arguments[0] == "status" else "c0ffee")
+    monkeypatch.setattr(judges, "ROOT", tmp_path)
+    monkeypatch.setattr(judges, "soak", lambda path, seed: seed != 2)
+    judges.FILE.write_text('{"whole": null, "begun": null, "green": {}}')
+    assert judges.soaks("tests/one.py", [1, 2, 3]) == 1
+    first, second = judges.read()["soaks"]["tests/one.py"]
+    assert (first["seed"], first["commit"], second["seed"]) == (1, "c0ffee", 3)
+    changed = "M rust/lib.rs"
+    assert judges.soaks("tests/one.py", [4]) == 0
+    assert len(judges.read()["soaks"]["tests/one.py"]) == 2, "of what nobody can build again nothing is noted"
+
+
 def test_the_gate_has_some_of_the_judges() -> None:
     one, two = judged_by(["1", "2"], ["1"])
     assert one == "1"
